@@ -83,7 +83,7 @@ class Reliability:
         """Return what `to_dict` wrote.
 
         Raises:
-            ValueError: a missing or an unknown key, or a count that is no whole number.
+            ValueError: a missing or an unknown key, or a count that is not a whole number.
         """
         names = {f.name: str(f.type) for f in fields(cls)}
         if set(d) | {"extra"} != set(names):

@@ -218,12 +218,12 @@ def certify(
     in_groups = n_groups if n_groups < n else None
     ends = _refuted_ends(labels, values, number, target, level)
     last = int(ends[values[ends] >= floor].max(initial=-1))
-    needed = None
-    if last < 0:
+    needed, reach = None, int((values >= floor).sum())  # rows that may be accepted
+    if last < 0 and reach:
         needed = (
-            _needed(labels, values, target, level)
+            _needed(labels, values, reach, target, level)
             if in_groups is None
-            else _needed_in_groups(labels, number, target, level)
+            else _needed_in_groups(labels, number, reach, target, level)
         )
     return Certificate(
         threshold=None if last < 0 else float(values[last]),
@@ -257,19 +257,25 @@ def _refuted_ends(
     return refuted(tail, ends, starts, chances)
 
 
-def _needed_in_groups(labels: Floats, number: Ints, target: float, level: float) -> int | None:
-    """Return how many queries, in more groups like these, a promise would need, or None."""
-    times = times_needed(labels, number, target, (1 - level) * FORESEEN)
+def _needed_in_groups(
+    labels: Floats, number: Ints, reach: int, target: float, level: float
+) -> int | None:
+    """Return how many queries, in more groups like these, a promise would need, or None.
+
+    Only the first `reach` rows may be accepted.
+    """
+    groups = group_codes(number[:reach], reach)
+    times = times_needed(labels[:reach], groups, target, (1 - level) * FORESEEN)
     if times is None or times > MAX_TIMES:
         return None
     return max(len(labels) + 1, int(np.ceil(times * len(labels))))
 
 
-def _needed(labels: Floats, values: Floats, target: float, level: float) -> int | None:
+def _needed(labels: Floats, values: Floats, reach: int, target: float, level: float) -> int | None:
     """Return how many queries a promise would need to be made with probability `POWER`, or None.
 
-    It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. None if
-    `MAX_TIMES` times as many rows would not do.
+    It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. Only the first
+    `reach` rows may be accepted. None if `MAX_TIMES` times as many rows would not do.
     """
     from calibration.score_fitting import fit_platt
 
@@ -278,7 +284,8 @@ def _needed(labels: Floats, values: Floats, target: float, level: float) -> int 
 
     def enough(queries: int) -> bool:
         """Whether so many queries would be certified often enough."""
-        p = np.interp((np.arange(queries) + 0.5) / queries, (np.arange(n) + 0.5) / n, truth)
+        places = (np.arange(math.ceil(queries * reach / n)) + 0.5) / queries
+        p = np.interp(places, (np.arange(n) + 0.5) / n, truth)
         return chance_of_a_start(p, target, level) >= POWER
 
     low, high = n, 2 * n

@@ -1,6 +1,6 @@
 """Work in parts, and one progress bar for every step that takes longer than two seconds.
 
-A bar is silent without a label. If stderr is no terminal, the bar's state is printed as plain
+A bar is silent without a label. If stderr is not a terminal, the bar's state is printed as plain
 lines, ten seconds apart.
 """
 
@@ -40,7 +40,7 @@ class _Silent:
 
 
 class _Lines:
-    """The file that a bar writes to if stderr is no terminal: a line for each new state."""
+    """The file that a bar writes to if stderr is not a terminal: a line for each new state."""
 
     def __init__(self) -> None:
         self._last = ""

@@ -30,7 +30,7 @@ LISTS: Mode = "lists"  # the only mode of a model that takes the scores of anoth
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. `title` may be empty; `text` only if the passage has scores.
+    """One retrievable text. `title` may be empty; `text` only beside a title or scores.
 
     Raises:
         InputError: an id, a title or a text that is none.
@@ -42,7 +42,7 @@ class Passage:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what is no text."""
+        """Refuse what is not text."""
         for name in ("doc_id", "title", "text"):
             value = getattr(self, name)
             if not isinstance(value, str):
@@ -50,8 +50,8 @@ class Passage:
 
     @property
     def full_text(self) -> str:
-        """Title and text as the models read them: `"title. text"`, or only the text."""
-        return f"{self.title}. {self.text}" if self.title else self.text
+        """Title and text as the models read them: `"title. text"`, or the one that is there."""
+        return f"{self.title}. {self.text}" if self.title and self.text else self.title or self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Query:
     in scores is NaN.
 
     Raises:
-        InputError: a text that is none; metadata that is no mapping; passages that are no list of
-            `Passage`; logits or scores without passages, both of them, not one finite logit per
-            passage, or not one score per passage that is finite or NaN.
+        InputError: a query that is not text; metadata that is not a mapping; passages that are not
+            a list of `Passage`; logits or scores without passages, both of them, not one finite
+            logit per passage, or not one score per passage that is finite or NaN.
     """
 
     text: str
@@ -90,7 +90,7 @@ class Query:
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no text, and logits and scores that do not fit the passages."""
+        """Refuse what is not text, and logits and scores that do not fit the passages."""
         if not isinstance(self.text, str):
             raise InputError(f"the query should be text, got {self.text!r:.100}")
         if not isinstance(self.metadata, Mapping):

@@ -46,7 +46,7 @@ def check_settings(count: object, min_relevance: object) -> None:
     """Refuse settings that no ranking can use.
 
     Raises:
-        InputError: a count that is no whole number from 1 up, or a relevance outside [0, 1].
+        InputError: a count that is not a whole number from 1 up, or a relevance outside [0, 1].
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InputError(
@@ -66,7 +66,7 @@ def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[st
     """The metadata of one ranked document.
 
     `relevance_score` is P(this document is right); `confidence`, `level` and `accepted` are of the
-    whole answer, P(the first document is right). If `calibrated` is False, they are no probability.
+    whole answer, P(the first document is right). If `calibrated` is False, they only order.
     """
     return {
         "relevance_score": passage.relevance,

@@ -239,7 +239,7 @@ class CalibratedReranker:
         A plain string is a passage whose id is its position. No passages give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; or what came is no list.
+            InputError: the query or a passage is empty, or not text; or what came is not a list.
         """
         if not isinstance(passages, Iterable) or isinstance(passages, (str, bytes, Mapping)):
             raise InputError(
@@ -356,7 +356,7 @@ def check_not_empty(query: Query) -> None:
         if not text.strip():
             raise InputError(f"{name} is empty; expected some words")
         if not is_encodable(text):
-            raise InputError(f"{name} is not text: it holds bytes that are no UTF-8")
+            raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
 
 
 load = CalibratedReranker.load

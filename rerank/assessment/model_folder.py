@@ -77,7 +77,7 @@ def write_model(
     """Write a model folder whole or not at all; `write_exported` adds the networks, if any.
 
     Raises:
-        FolderError: `path` exists, is no model folder, or `overwrite` is False.
+        FolderError: `path` exists, is not a model folder, or `overwrite` is False.
     """
 
     def fill(folder: Path) -> Mapping[str, Any]:
@@ -117,7 +117,7 @@ class ModelFolder:
             return sha256_file(self.path / MANIFEST)
         except FileNotFoundError:
             raise InputError(
-                f"{self.path} is no model folder; calibrate a labelled set for this"
+                f"{self.path} is not a model folder; calibrate a labelled set for this"
             ) from None
 
     def text(self, name: str) -> str:

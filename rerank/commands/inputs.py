@@ -27,7 +27,7 @@ def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> 
     count = len(labelled.queries)
     left_out = count - sum(map(len, labelled.splits.values()))
     if left_out:
-        note(f"{folder}: {left_out} of {count} queries stand in no split and are left out.")
+        note(f"{folder}: {left_out} of {count} queries are in no split and are left out.")
     if unjudged == "unanswerable":
         nothing = sum(i not in labelled.qrels for i in labelled.queries)
         split = ", ".join(labelled.splits)

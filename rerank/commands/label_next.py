@@ -35,7 +35,7 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.data.beir import read_queries
     from rerank.jobs.label_next import label_next
 
-    queries = read_queries(o.queries)
+    queries = read_queries(o.queries, passages=True)
     check_places(o.model, o.queries, o.out)
     many = label_next(
         load_model(o),

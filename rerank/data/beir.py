@@ -33,7 +33,7 @@ def _by_id(
     for where, row in records(path, make, problems):
         key = row.doc_id if isinstance(row, Passage) else row.query_id
         if key in rows:
-            problems.add(where, f"id {key!r} stands twice")
+            problems.add(where, f"id {key!r} appears twice")
         rows[key] = row
     return rows
 
@@ -84,7 +84,7 @@ def _read_qrels(
         except ValueError:
             grade = math.nan
         if not math.isfinite(grade):
-            problems.add(where, f"grade {grade_text!r} is no number")
+            problems.add(where, f"grade {grade_text!r} is not a number")
         elif grade > 0:
             qrels.setdefault(query_id, {})[doc_id] = grade
     return qrels, places
@@ -98,7 +98,7 @@ def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> d
         if query_id not in queries:
             problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
         if query_id in places:
-            problems.add(where, f"query id {query_id!r} stands twice")
+            problems.add(where, f"query id {query_id!r} appears twice")
         places.setdefault(query_id, where)
     return places
 
@@ -162,7 +162,7 @@ def read_files(
     if corpus is None:
         named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
         corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
-    if not corpus or not in_splits:
+    if not corpus or not any(splits.values()):
         raise InputError(f"{folder}: needs at least one passage and one query in a split")
     return LabelledFiles(corpus, queries, qrels, splits)
 
@@ -206,7 +206,7 @@ def _unjudged(
     Raises:
         InputError: they are refused, or there are several splits to choose from.
     """
-    subject = f"{len(ids)} queries stand in no qrels, such as {ids[0]!r:.80}"
+    subject = f"{len(ids)} queries have no qrels, such as {ids[0]!r:.80}"
     if policy not in UNJUDGED:
         raise InputError(f"unjudged should be one of {UNJUDGED}, got {policy!r}")
     if policy == "refuse":

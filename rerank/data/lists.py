@@ -48,11 +48,12 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
     qrels: dict[str, dict[str, float]] = {}
     splits: dict[str, list[str]] = {}
     stages: tuple[str, ...] = ()
+    relevant: dict[str, None] = {}
     for where, (query, grades, split) in records(path, _labelled_list, problems):
         list_stages = tuple(query.scores or ())
         stages = stages or list_stages
         if query.query_id in queries:
-            problems.add(where, f"id {query.query_id!r} stands twice")
+            problems.add(where, f"id {query.query_id!r} appears twice")
         if query.passages and set(list_stages) != set(stages):
             problems.add(
                 where,
@@ -62,13 +63,14 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
             )
         for passage in query.passages or ():
             corpus.setdefault(passage.doc_id, passage)
-        for doc_id in grades:
-            corpus.setdefault(doc_id, Passage(doc_id, "", ""))
+        relevant |= dict.fromkeys(grades)
         queries[query.query_id] = query
         splits.setdefault(split, []).append(query.query_id)
         if grades:
             qrels[query.query_id] = grades
     problems.stop(str(path))
+    for doc_id in relevant:  # after all lists, one of which may hold the passage with its title
+        corpus.setdefault(doc_id, Passage(doc_id, "", ""))
     if not stages:
         raise InputError(f"{path}: holds no list with a passage")
     texts = all(p.text.strip() for query in queries.values() for p in query.passages or ())

@@ -87,7 +87,7 @@ def read_passage(
 ) -> Passage:
     """The passage of a record: `_id`, `title` (optional), `text`, `metadata` (optional).
 
-    With `empty`, the text may be empty.
+    The text may be empty if there is a title, or with `empty`.
 
     Raises:
         InputError: as `read_query`; no id, if there is no `default_id`.
@@ -98,7 +98,8 @@ def read_passage(
     else:
         doc_id = read_id(row, key or DOC_ID[0])
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
-    text = read_text(row, "text", most=LONGEST_PASSAGE - len(title), empty=empty)
+    may_be_empty = empty or bool(title.strip())
+    text = read_text(row, "text", most=LONGEST_PASSAGE - len(title), empty=may_be_empty)
     return Passage(doc_id, title, text, _metadata(row, None))
 
 
@@ -132,7 +133,7 @@ def read_text(
         try:
             value = value.decode()
         except UnicodeDecodeError:
-            raise InputError(f"{key!r} holds bytes that are no UTF-8") from None
+            raise InputError(f"{key!r} holds bytes that are not UTF-8") from None
     return as_text(key, value, most=most, empty=empty)
 
 
@@ -207,7 +208,7 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
     except OverflowError:
         finite = False
     if not finite:
-        raise InputError(f"{key!r} is no finite number")
+        raise InputError(f"{key!r} is not a finite number")
     return float(number)
 
 
@@ -276,7 +277,11 @@ def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:
     if not isinstance(metadata, Mapping):
         raise InputError(f"'metadata' should be an object, got {json_type(metadata)}")
     if only is None:
-        if not is_encodable(to_json(metadata)):
+        try:
+            line = to_json(metadata)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"'metadata' cannot be written as JSON ({error})") from None
+        if not is_encodable(line):
             raise InputError("'metadata' holds a lone surrogate, which is not text")
         return metadata
     name = metadata_name(metadata, only)

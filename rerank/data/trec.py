@@ -9,12 +9,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus, read_queries
-from rerank.data.lines import Problems, lines
-from rerank.data.records import MOST_PASSAGES
+from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus
+from rerank.data.lines import Problems, lines, records
+from rerank.data.records import MOST_PASSAGES, read_query
 from rerank.errors import InputError
 from rerank.types import Passage
 
@@ -43,6 +44,8 @@ def import_trec(
         InputError: bad lines, which are listed; an unjudged query; a query or a passage without its
             text; or lists that are too long.
     """
+    if unjudged not in UNJUDGED:
+        raise InputError(f"unjudged should be one of {', '.join(UNJUDGED)}, got {unjudged!r:.80}")
     problems = Problems()
     read = {name: _run(path, problems) for name, path in runs.items()}
     grades = _qrels(qrels, problems)
@@ -143,17 +146,26 @@ def _number(text: str) -> float | None:
 def _queries(path: Path | None) -> dict[str, str] | None:
     if path is None:
         return None
-    if path.suffix in (".jsonl", ".json"):
-        return {query.query_id: query.text for query in read_queries(path)}
     problems = Problems()
     texts: dict[str, str] = {}
-    for where, line in lines(path):
-        query_id, tab, text = line.partition("\t")
-        if not tab or not text.strip():
-            problems.add(where, "expected an id, a tab and the query's text")
-        elif query_id in texts:
-            problems.add(where, f"id {query_id!r} stands twice")
+    for where, query_id, text in _query_lines(path, problems):
+        if query_id in texts:
+            problems.add(where, f"id {query_id!r} appears twice")
         else:
-            texts[query_id] = text.strip()
+            texts[query_id] = text
     problems.stop(str(path))
     return texts
+
+
+def _query_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
+    """(file and number, id, text) of each query in a JSONL or TSV file."""
+    if path.suffix in (".jsonl", ".json"):
+        for where, query in records(path, partial(read_query, passages=False), problems):
+            yield where, query.query_id, query.text
+        return
+    for where, line in lines(path):
+        query_id, tab, text = line.partition("\t")
+        if tab and text.strip():
+            yield where, query_id, text.strip()
+        else:
+            problems.add(where, "expected an id, a tab and the query's text")

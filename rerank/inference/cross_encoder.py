@@ -77,7 +77,7 @@ class CrossEncoder:
             )
         if not np.isfinite(rows).all():
             raise InputError(
-                f"{self.files.name} gives logits that are no finite numbers; its weights are broken"
+                f"{self.files.name} gives logits that are not finite; its weights are broken"
             )
         return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
 

@@ -111,7 +111,7 @@ def check_can_pack(out: Path) -> dict[str, object]:
     except (OSError, ValueError):
         old = None
     if not isinstance(old, dict) or HASH not in old:
-        raise InputError(f"{out} is no folder of packed weights, and is not replaced")
+        raise InputError(f"{out} is not a folder of packed weights, and is not replaced")
     return old
 
 

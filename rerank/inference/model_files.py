@@ -97,7 +97,7 @@ def cache_folder() -> Path:
     except (FileExistsError, NotADirectoryError):
         obstacle = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
         raise InputError(
-            f"{folder} cannot be made: {obstacle} is no folder. Move it away, or name another "
+            f"{folder} cannot be made: {obstacle} is not a folder. Move it away, or name another "
             "folder in RERANK_CACHE"
         ) from None
     if hasattr(os, "geteuid"):
@@ -217,8 +217,8 @@ def _from_hub(name: str, *, download: bool) -> Path:
     except Exception as error:
         if not download:
             raise InputError(
-                f"the model {name!r} is not in this machine's hub cache, and the network is not "
-                "touched unasked; allow the download, or fetch it beforehand"
+                f"the model {name!r} is not in this machine's hub cache, and downloads are off by "
+                "default; allow the download, or fetch it beforehand"
             ) from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"the hub gave no model {name!r}: {reason}") from None
@@ -228,10 +228,13 @@ def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
+    safe = any((folder / w).is_file() for w in WEIGHTS if "safetensors" in w)
     parts = [
         path
         for path in folder.rglob("*")
-        if path.suffix in FINGERPRINTED and path.relative_to(folder).parts[0] not in OTHER_FORMATS
+        if path.suffix in FINGERPRINTED
+        and path.relative_to(folder).parts[0] not in OTHER_FORMATS
+        and not (safe and path.match("pytorch_model*.bin"))  # the same weights, which are not read
     ]
     for path in sorted(parts):
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()

@@ -126,8 +126,8 @@ def cross_encoder(folder: Path) -> Rows:
     )[1]
     if loaded["missing_keys"]:
         raise InputError(
-            f"{folder} is no cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which would "
-            "be drawn at random; give a reranker, or train one with `rerank finetune`"
+            f"{folder} is not a cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which "
+            "would be drawn at random; give a reranker, or train one with `rerank finetune`"
         )
     model = CrossEncoder(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
     return Rows(model, "scores").eval()

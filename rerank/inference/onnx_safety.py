@@ -44,9 +44,9 @@ def check_graph_is_safe(graph: bytes, name: str) -> None:
             if kind == "tensor" and number in (EXTERNAL_DATA, DATA_LOCATION) and value:
                 raise InputError(f"{name} has data in another file; expected all in itself")
     except (IndexError, RecursionError) as error:
-        raise InputError(f"{name} is no ONNX file: {error}") from None
+        raise InputError(f"{name} is not an ONNX file: {error}") from None
     if "node" not in kinds:
-        raise InputError(f"{name} is no ONNX file: it has no graph")
+        raise InputError(f"{name} is not an ONNX file: it has no graph")
 
 
 def _walk(kind: str, message: memoryview) -> Iterator[tuple[str, int, memoryview | int]]:

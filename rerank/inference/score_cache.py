@@ -109,7 +109,6 @@ class ScoreCache:
             oldest = "DELETE FROM scores WHERE age <= (SELECT max(age) FROM scores) - ?"
             db.execute(oldest, (self.limit,))
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._tried(insert)
 
     def _tried(self, work: Callable[[sqlite3.Connection], Made]) -> Made | None:
@@ -143,6 +142,7 @@ class ScoreCache:
             OtherTablesError: it belongs to something else.
             sqlite3.DatabaseError: it is not a database, or is locked.
         """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         state = self.path.lstat()
@@ -152,7 +152,7 @@ class ScoreCache:
             raise OSError("the file of another user")
         db = sqlite3.connect(self.path, timeout=WAIT)
         try:
-            db.text_factory = bytes  # text that is no UTF-8 is read too
+            db.text_factory = bytes  # text that is not UTF-8 is read too
             if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
             if [statement.split() for (statement,) in db.execute(MADE)] != [TABLE.encode().split()]:
@@ -172,9 +172,9 @@ class ScoreCache:
                 with suppress(FileNotFoundError):
                     os.replace(f"{self.path}{ending}", f"{aside}{ending}")
         except OSError as error:
-            self._leave(f"it is no cache of scores ({why}), and cannot be set aside: {error}")
+            self._leave(f"it is not a cache of scores ({why}), and cannot be set aside: {error}")
             return
-        logger.warning("%s is no cache of scores (%s): it is now %s", self.path, why, aside.name)
+        logger.warning("%s is not a cache of scores (%s): it is now %s", self.path, why, aside.name)
 
     def _free_name(self) -> Path:
         first = self.path.with_name(self.path.name + ASIDE)

@@ -48,7 +48,7 @@ def walk(folder: Path, *, leave_out: Path) -> Found:
             if ours or entry.name.startswith("."):
                 continue
             if not is_encodable(name):
-                skipped[name.encode(errors="backslashreplace").decode()] = "its name is no UTF-8"
+                skipped[name.encode(errors="backslashreplace").decode()] = "its name is not UTF-8"
             elif entry.is_symlink():
                 skipped[name] = "a link, which is not followed"
             elif entry.is_dir():

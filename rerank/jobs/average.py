@@ -54,7 +54,9 @@ def average(names: Sequence[str], out: Path, *, overwrite: bool = False) -> Path
     models = [resolve(name) for name in names]
     first, *others = models
     if not any("SequenceClassification" in a for a in _shape(first)["architectures"] or ()):
-        raise InputError(f"{first.name} is no cross-encoder; expected models of `rerank finetune`")
+        raise InputError(
+            f"{first.name} is not a cross-encoder; expected models of `rerank finetune`"
+        )
     for other in others:
         if _shape(other) != _shape(first):
             raise InputError(f"{other.name} has another configuration than {first.name}")

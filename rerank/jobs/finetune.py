@@ -146,7 +146,7 @@ def _check_reader(files: ModelFiles, config: FinetuneConfig) -> None:
     """Refuse a teacher or a miner that cannot score the passages, before hours of work.
 
     Raises:
-        InputError: it is no cross-encoder with one output, or has fewer positions than
+        InputError: it is not a cross-encoder with one output, or has fewer positions than
             `max_length`.
     """
     if not classifies(files) or architecture(files).num_labels != 1:

@@ -58,7 +58,7 @@ def finetune_encoder(
 
     Raises:
         InputError: there is no set, none has a query with a right passage, or the base does not
-            exist or is no bi-encoder.
+            exist or is not a bi-encoder.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
             it.
         TrackingError: the model is written, but MLflow did not accept its record.

@@ -45,7 +45,9 @@ def label_next(
     if seed < 0:
         raise InputError(f"`seed` (--seed) should be 0 or more, got {seed}")
     fresh = fresh_queries(model, queries)
-    if not 1 <= count <= len(fresh):
+    if count < 1:
+        raise InputError(f"`count` should be 1 or more, got {count}")
+    if count > len(fresh):
         raise InputError(
             f"expected at least {count} queries that the model was not fitted on, got "
             f"{len(fresh)}; give more queries, or a lower --count"

@@ -22,6 +22,7 @@ from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
 from rerank.retrieval.index import LAYOUT, Index, build_index
 from rerank.storage.folder import verify_folder
+from rerank.storage.locks import reserved
 from rerank.workspace import Workspace
 
 
@@ -119,9 +120,8 @@ def open_index(
     try:
         verify_folder(home)
     except FolderError:
-        if home.exists():  # damaged; if it does not exist, another run may be about to finish it
-            shutil.rmtree(home)
         try:
+            _remove_damaged(home)
             build_index(
                 labelled.corpus.values(),
                 home,
@@ -133,3 +133,17 @@ def open_index(
         except FolderError:
             verify_folder(home)  # another run built it meanwhile
     return Index(home)
+
+
+def _remove_damaged(home: Path) -> None:
+    """Remove a damaged index, unless another run has replaced it meanwhile.
+
+    Raises:
+        FolderError: another run is about to write it.
+    """
+    with reserved(home):
+        try:
+            verify_folder(home)
+        except FolderError:
+            if home.exists():
+                shutil.rmtree(home)

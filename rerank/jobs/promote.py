@@ -17,9 +17,9 @@ import numpy as np
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.non_inferiority import Difference, paired_difference, surely_better
-from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import RETRIEVER, open_folder
+from rerank.assessment.model_folder import CALIBRATORS, RETRIEVER, open_folder
 from rerank.assessment.policy import unlike_fitted
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
@@ -31,7 +31,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.track import model_name, track_model
 from rerank.tracking.registry import BEST, CHAMPION, aliased, folder_at, set_champion
-from rerank.types import Floats
+from rerank.types import LISTS, Floats
 from rerank.workspace import Workspace
 
 MOST_TIMES = 100  # times the queries given; a check is never said to need more
@@ -105,6 +105,7 @@ def promote(
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
     cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
+    ranks = what_it_ranks(candidate.manifest, candidate.maps)
     if not drawn_at_random(labelled.select(labelled.split(split)).items):
         raise InputError(
             f"{labelled.name}: queries of {split!r} were drawn by their confidence, as their "
@@ -121,14 +122,15 @@ def promote(
         version, source = best
         place, temporary = folder_at(source, tracking_uri=uri)
         try:
-            other = open_folder(place).manifest
-            if finds_the_same(other, candidate.manifest):
+            other = open_folder(place)
+            if ranks == what_it_ranks(other.manifest, maps_from_dict(other.json(CALIBRATORS))):
                 model = CalibratedReranker.load(place, cache=cache)
                 lost, common = losses_to(measured, evaluate(model, labelled, split, work=work))
                 checks += best_checks(lost, gate, common, version=version)
                 best_kept = None if surely_better(list(lost.values())) else version
             else:
-                checks.append(_other_corpus(version, other["dataset"], allowed=new_corpus))
+                dataset = other.manifest["dataset"]
+                checks.append(_other_corpus(version, dataset, allowed=new_corpus))
         finally:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -140,14 +142,14 @@ def promote(
     return Promotion(name, tuple(checks), champion, now, best_kept or now)
 
 
-def finds_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two models search the same corpus or system, or read lists of the same stages."""
-    if RETRIEVER in one or RETRIEVER in other:
-        return bool(one.get(RETRIEVER) == other.get(RETRIEVER))
-    stages = [manifest["inputs"].get("stages") for manifest in (one, other)]
-    if any(stages):  # each list brings its own passages
-        return bool(stages[0] == stages[1])
-    return bool(one["corpus_digest"] == other["corpus_digest"])
+def what_it_ranks(manifest: Mapping[str, Any], maps: MapsByMode) -> object:
+    """A search system, lists of some stages, or a corpus: equal for models that can be compared."""
+    if RETRIEVER in manifest:
+        return RETRIEVER, manifest[RETRIEVER]
+    kind = maps[maps.main].list_kind
+    if kind:  # each list brings its own passages
+        return LISTS, kind.stages
+    return "corpus", manifest["corpus_digest"]
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:

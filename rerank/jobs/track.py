@@ -25,7 +25,7 @@ from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, track
-from rerank.types import Mode
+from rerank.types import LISTS, Mode
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -122,7 +122,10 @@ def record_of(folder: ModelFolder) -> RunRecord:
         tables={"measurements": measurements(parts, maps), "feature_weights": weights(maps)},
         folder=folder.path,
         registered_name=model_name(folder.manifest),
-        flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by),
+        # a table of queries cannot hold the scored lists that such a model takes
+        flavour=None
+        if maps.main == LISTS
+        else flavour(Config.from_dict(folder.manifest["config"]).segment_by),
         key=folder.sha256(),
     )
 

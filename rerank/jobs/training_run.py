@@ -143,7 +143,7 @@ def architecture(files: ModelFiles) -> Any:
     try:
         return AutoConfig.from_pretrained(str(files.folder), local_files_only=True)
     except Exception as error:  # broken files fail in many ways
-        raise InputError(f"{files.name} is no transformer: {error}") from error
+        raise InputError(f"{files.name} is not a transformer: {error}") from error
 
 
 def classifies(files: ModelFiles) -> bool:
@@ -201,11 +201,11 @@ def write_model(
     `model` is a model of sentence-transformers.
 
     Raises:
-        InputError: the training diverged: a weight is no finite number.
+        InputError: the training diverged: a weight is not a finite number.
     """
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise InputError(
-            "the training diverged: its weights are no numbers any more; nothing is written; take "
+            "the training diverged: its weights are not numbers any more; nothing is written; take "
             "a lower --learning-rate"
         )
 

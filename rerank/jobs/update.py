@@ -70,6 +70,7 @@ def update(target: str | Path, corpus: str | Path) -> Updated:
     target = Path(target)
     passages = read_corpus(corpus_file(Path(corpus)))
     check_corpus(LabelledSet.of_corpus(passages, str(corpus)))
+    read_manifest(target)  # there is something to reserve
     with reserved(target):
         kind = read_manifest(target).get("kind")
         if kind == MODEL_KIND:

@@ -43,7 +43,7 @@ def address(url: str) -> URL:
         found = make_url(url)
     except (ArgumentError, ValueError):
         hidden = re.sub(r"://[^/]*@", "://***@", url)  # may have a password
-        raise InputError(f"{hidden!r:.200} is no URL of a journal; {EXPECTED}") from None
+        raise InputError(f"{hidden!r:.200} is not a URL of a journal; {EXPECTED}") from None
     kind = found.get_backend_name()
     if kind == "postgresql":
         return found.set(drivername="postgresql+psycopg")

@@ -64,7 +64,7 @@ def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
 
 def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     """What a certificate would need, if accuracy stays as on these labels."""
-    found = certify(y, p, target=target, floor=target)
+    found = certify(y, p, target=target)
     promise = f"a threshold with at least {target:.0%} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, if they are a uniform sample."

@@ -59,7 +59,7 @@ def search(
     """Search the model's index, and return as many passages as the question needs.
 
     Raises:
-        InputError: the query is empty, a setting is out of range, or the metadata is no mapping.
+        InputError: the query is empty, a setting is out of range, or the metadata is not a mapping.
     """
     strategy = Strategy(min_k, max_k, confidence_threshold, similarity_floor)
     query = Query(text, metadata={} if metadata is None else metadata)

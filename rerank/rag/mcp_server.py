@@ -29,7 +29,7 @@ INSTRUCTIONS = (
 ABOUT = {  # by whether the model is calibrated
     True: "Every probability is calibrated: of answers with a confidence of 0.7, seven in ten are "
     "right.",
-    False: "The confidence is not calibrated: it orders answers, and is no probability; say so.",
+    False: "The confidence is not calibrated: it orders answers, and is not a probability; say so.",
 }
 
 

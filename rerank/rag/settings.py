@@ -23,7 +23,7 @@ def _is_url(text: str) -> bool:
     """Whether it is an http URL with a host."""
     try:
         parts = urlsplit(text)
-        parts.port  # noqa: B018  # raises if it is no port
+        parts.port  # noqa: B018  # raises if it is not a port
     except ValueError:
         return False
     printed = text.isprintable() and " " not in text

@@ -26,7 +26,7 @@ def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is no TOML: {error}") from None
+        raise InputError(f"{path}: is not TOML: {error}") from None
     return {name: _strategy(path, name, values) for name, values in kept.items()}
 
 

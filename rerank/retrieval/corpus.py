@@ -18,6 +18,7 @@ from rerank.types import Ints, Passage
 
 LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
 KEPT = 8192  # passages kept in memory, because many queries find the same ones
+LONGEST_KEPT = 16_384  # bytes of such a passage, so that all of them have 128 MiB at most
 
 
 class Corpus:
@@ -28,7 +29,7 @@ class Corpus:
         self.offsets: Ints = np.load(folder / OFFSETS, allow_pickle=False)
         with (folder / LINES).open("rb") as lines:
             self._bytes = mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ)
-        self.passage = lru_cache(maxsize=KEPT)(self._read)
+        self._kept = lru_cache(maxsize=KEPT)(self._read)
 
     @property
     def text_bytes(self) -> int:
@@ -43,8 +44,17 @@ class Corpus:
         """All passages by row; they are not cached."""
         return map(self._read, range(len(self)))
 
+    def passage(self, row: int) -> Passage:
+        """The passage at a row; the latest ones are kept in memory.
+
+        Raises:
+            InputError: the row is not a passage.
+        """
+        short = self.offsets[row + 1] - self.offsets[row] <= LONGEST_KEPT
+        return self._kept(row) if short else self._read(row)
+
     def _read(self, row: int) -> Passage:
-        """The passage at a row, read from disk; `passage` caches the latest ones."""
+        """The passage at a row, read from disk."""
         try:
             row_of_file = json.loads(self._bytes[self.offsets[row] : self.offsets[row + 1]])
             passage = Passage(
@@ -54,9 +64,11 @@ class Corpus:
                 row_of_file["metadata"],
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(f"row {row} of the index is no passage: {error!r}") from None
+            raise InputError(f"row {row} of the index is not a passage: {error!r}") from None
         if not all(isinstance(t, str) for t in (passage.doc_id, passage.title, passage.text)):
-            raise InputError(f"row {row} of the index is no passage: its id and text are no text")
+            raise InputError(
+                f"row {row} of the index is not a passage: its id and text are not text"
+            )
         return passage
 
 

@@ -272,5 +272,5 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         asked = f"{request.method[:SHOWN]} {request.url.path[:SHOWN]}"
         said = f"there is no {asked!a}; the routes are at /openapi.json"
     if error.status_code == 400:  # FastAPI raises it for any body that its parser cannot read
-        raise Refusal(422, "the body is no JSON that can be read", reason="input")
+        raise Refusal(422, "the body is not JSON that can be read", reason="input")
     raise Refusal(error.status_code, said, reason="http", headers=dict(error.headers or {}))

@@ -19,8 +19,8 @@ AHEAD = 2**16  # bytes that a client may send while the answer to its last reque
 SMALL_CHUNK = re.compile(rb"\r\n[0-9A-Fa-f]{1,2}\r\n")  # the size of a chunk below 256 bytes
 SMALL_CHUNKS = 64  # in what arrives at once; each costs as much as a kilobyte
 NO_HTTP = (
-    "this is no HTTP/1.1 request: expected one Host header, and a body as long as Content-Length "
-    "says, or in chunks"
+    "this is not an HTTP/1.1 request: expected one Host header, and a body as long as "
+    "Content-Length says, or in chunks"
 )
 
 

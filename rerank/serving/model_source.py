@@ -211,7 +211,9 @@ def _try(model: CalibratedReranker) -> None:
     for found in model.assess(model.probes()):
         numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
         if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):
-            raise InputError(f"{model.folder}: the model's answer is no probability: {numbers[:3]}")
+            raise InputError(
+                f"{model.folder}: the model's answer is not a probability: {numbers[:3]}"
+            )
 
 
 State = tuple[tuple[str, int, int, int], ...]

@@ -85,7 +85,7 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     found = []
     for error in errors[:3]:
         if error["type"] == "json_invalid":
-            return f"the body is no JSON: it breaks at character {error['loc'][-1]}"
+            return f"the body is not JSON: it breaks at character {error['loc'][-1]}"
         parts = [str(part)[:SHOWN] for part in error["loc"] if part not in IN_PASSING]
         if not parts and error["type"] in NO_OBJECT:
             came = "nothing" if error["type"] == "missing" else json_type(error["input"])

@@ -12,12 +12,14 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from rerank.errors import FolderError
 
+_UMASK = Lock()
 LARGEST_JSON = 32 * 2**20
 """Most bytes of a JSON file that is read; a larger one is refused unread."""
 
@@ -89,7 +91,7 @@ def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
     handle = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         yield handle
     finally:
         os.close(handle)
@@ -108,13 +110,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for key, value in pairs:
         if key in fields:
-            raise ValueError(f"the key {key[:80]!r} stands twice")
+            raise ValueError(f"the key {key[:80]!r} appears twice")
         fields[key] = value
     return fields
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def files_below(folder: Path) -> dict[str, Path]:
@@ -147,10 +149,19 @@ def sync(path: Path) -> None:
 
 
 def umask() -> int:
-    """The process' file mode creation mask."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """The process' file mode creation mask.
+
+    Linux tells it; elsewhere it is set to 0 for an instant, in which another thread may create a
+    file.
+    """
+    with suppress(OSError), Path("/proc/self/status").open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    with _UMASK:
+        mask = os.umask(0)
+        os.umask(mask)
+        return mask
 
 
 def clear_away(path: Path) -> None:

@@ -67,13 +67,20 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
             yield MlflowClient(tracking_uri=tracking_uri)
 
 
+def sqlite_file(tracking_uri: str) -> Path | None:
+    """The file of a SQLite store, without the options behind a `?`; None for another store."""
+    if not tracking_uri.startswith(SQLITE):
+        return None
+    return Path(tracking_uri.removeprefix(SQLITE).partition("?")[0])
+
+
 def _make_database(tracking_uri: str) -> None:
     """Create the database of a SQLite store, if it does not exist, whole or not at all.
 
     MLflow creates it by dozens of migrations, and cannot resume them after it was killed.
     """
-    path = Path(tracking_uri.removeprefix(SQLITE))
-    if not tracking_uri.startswith(SQLITE) or path.exists() or not path.parent.is_dir():
+    path = sqlite_file(tracking_uri)
+    if path is None or path.exists() or not path.parent.is_dir():
         return
     remove_leftovers(path)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))

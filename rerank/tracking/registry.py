@@ -194,8 +194,8 @@ def _open_client(
     from mlflow.exceptions import MlflowException
 
     place = client.named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
-    database = Path(place.removeprefix(client.SQLITE))
-    if not make and place.startswith(client.SQLITE) and not database.is_file():
+    database = client.sqlite_file(place)
+    if not make and database is not None and not database.is_file():
         raise InputError(f"{subject}: there is no {database}; set MLFLOW_TRACKING_URI")
     try:
         with client.store(place) as opened:
@@ -240,5 +240,5 @@ def _folder(source: str) -> Fetched:
 def _inner_folder(place: Path) -> Path:
     """The logged folder: inside an MLflow model, or `place` itself if it is no such model."""
     if not place.is_dir():
-        raise InputError(f"{place} is no folder; expected what a run logged as {FOLDER!r}")
+        raise InputError(f"{place} is not a folder; expected what a run logged as {FOLDER!r}")
     return place / INNER if (place / "MLmodel").is_file() else place

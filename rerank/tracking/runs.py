@@ -186,14 +186,38 @@ def track(
 
 
 def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
-    """The run of exactly this folder that is noted in `work`, if it is in the store in use now.
+    """The run of exactly this folder that is noted in `work`, if the store in use now has it.
+
+    A store that does not answer counts as one that has it.
 
     Raises:
         MissingExtraError: MLflow is not installed.
     """
     store = client_module().named_store() or work.tracking_uri
     noted = read_note(folder, work)
-    return noted if noted and noted.tracking_uri == kept_store(store) else None
+    if noted is None or noted.tracking_uri != kept_store(store):
+        return None
+    return noted if _has_run(store, noted) else None
+
+
+def _has_run(store: str, noted: TrackedRun) -> bool:
+    """Whether the run is there, and the version that it registered; True without an answer."""
+    mlflow_client = client_module()
+    from mlflow.exceptions import MlflowException
+
+    database = mlflow_client.sqlite_file(store)
+    if database is not None and not database.is_file():
+        return False
+    try:
+        with mlflow_client.store(store) as client:
+            if client.get_run(noted.run_id).info.lifecycle_stage != "active":
+                return False
+            versions = client.search_model_versions(f"run_id = '{noted.run_id}'")
+            return not noted.model_version or bool(versions)
+    except MlflowException as error:
+        return bool(error.error_code != "RESOURCE_DOES_NOT_EXIST")
+    except Exception:  # the store is the user's: any client error can come back
+        return True
 
 
 def read_note(folder: Path, work: Workspace) -> TrackedRun | None:
@@ -301,15 +325,18 @@ def _source_tags() -> dict[str, str]:
 def _find_finished_run(
     client: MlflowClient, experiment_id: str, record: RunRecord
 ) -> tuple[Run, str | None] | None:
-    """The finished run of the record's key, and the version it registered."""
+    """The finished run of the record's key, and its version; if that is gone, it gets one anew."""
     if record.key is None:
         return None
     condition = f"tags.{KEY} = '{record.key}' and attributes.status = 'FINISHED'"
     runs = client.search_runs([experiment_id], condition, max_results=1)
     if not runs:
         return None
-    versions = client.search_model_versions(f"run_id = '{runs[0].info.run_id}'")
-    return runs[0], str(versions[0].version) if versions else None
+    run_id, name = runs[0].info.run_id, record.registered_name
+    versions = client.search_model_versions(f"run_id = '{run_id}'")
+    if versions or not name:
+        return runs[0], str(versions[0].version) if versions else None
+    return runs[0], _register(client, run_id, name)
 
 
 def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:

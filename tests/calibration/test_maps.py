@@ -175,7 +175,7 @@ def test_large_logits_that_are_finite_are_taken() -> None:
 
 
 def test_features_that_overflow_are_refused() -> None:
-    """Two huge features whose sum is no number give a sentence and not NaN."""
+    """Two huge features whose sum is not a number give a sentence and not NaN."""
     fitted = LogisticMap((1e200, -1e200), 0.0, (0.0, 0.0), (1.0, 1.0))
     with np.errstate(over="ignore", invalid="ignore"), pytest.raises(ValueError, match="too large"):
         fitted.predict([[1e200, 1e200]])

@@ -128,7 +128,7 @@ def test_copies_raise_the_floor_of_smece(drawn: tuple[np.ndarray, np.ndarray]) -
 
 
 def test_an_error_names_the_way(drawn: tuple[np.ndarray, np.ndarray]) -> None:
-    """Among several ways, the one that is no probability is named."""
+    """Among several ways, the one that is not a probability is named."""
     y, p = drawn
     with pytest.raises(ValueError, match="cosine: probabilities must lie"):
         comparison({"cosine": p - 1}, y)

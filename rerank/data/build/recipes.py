@@ -199,7 +199,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         whole = False
     if not whole:
-        raise InputError(f"{path}: is no manifest of a built set; remove it, or restore it")
+        raise InputError(f"{path}: is not a manifest of a built set; remove it, or restore it")
     return known
 
 

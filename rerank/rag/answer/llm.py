@@ -126,7 +126,7 @@ def _whole(body: bytes) -> tuple[str, str]:
         choice = json.loads(body)["choices"][0]
         content, reason = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise BrokenAnswer("it is no chat completion") from None
+        raise BrokenAnswer("it is not a chat completion") from None
     return _text(content), str(reason)
 
 
@@ -145,7 +145,7 @@ def _streamed(body: bytes) -> tuple[str, str]:
                 parts.append(_text((choice.get("delta") or {}).get("content")))
                 reason = choice.get("finish_reason") or reason
         except (ValueError, KeyError, AttributeError, TypeError):
-            raise BrokenAnswer("it is no stream of a chat completion") from None
+            raise BrokenAnswer("it is not a stream of a chat completion") from None
     if reason is None:
         raise BrokenAnswer("the answer breaks off")
     return "".join(parts), str(reason)
@@ -153,7 +153,7 @@ def _streamed(body: bytes) -> tuple[str, str]:
 
 def _text(content: Any) -> str:
     if content is not None and not isinstance(content, str):
-        raise BrokenAnswer("its content is no text")
+        raise BrokenAnswer("its content is not text")
     text = content or ""
     return text.encode(errors="replace").decode()  # JSON may escape half a surrogate pair
 

@@ -166,7 +166,7 @@ def test_the_model_sees_the_metadata() -> None:
     ],
 )
 def test_the_model_reads_the_title(metadata: dict[str, Any], title: str) -> None:
-    """Where the metadata has one; anything else that is no text is none."""
+    """Where the metadata has one; anything else that is not text is none."""
     model = Model()
     ranked([("a mean", metadata)], model)
     (passage,) = model.given

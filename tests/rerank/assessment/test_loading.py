@@ -253,7 +253,10 @@ def test_a_folder_of_an_earlier_version_says_what_it_lacks(copied: Path, name: s
     rewrite(copied, lambda m: m.pop("digest"))
     model = CalibratedReranker.load(copied)
     assert model.search("sort an array").ranking.passages
-    with pytest.raises(InputError, match=f"has no {name}: an earlier version.*calibrate it again"):
+    with pytest.raises(
+        InputError,
+        match=f"has no {name}: it is not calibrated, or an earlier version .*; calibrate it",
+    ):
         _ = model.fitted_on if name == "fitted_on.txt" else model.sketch
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,18 @@ def test_a_query_is_read() -> None:
     """An id and a text ask the index; a whole number is an id, and metadata is passed over."""
     assert line({"_id": "a", "text": "x", "metadata": [1]}) == QueryRow(3, Query("x", "a"))
     assert line({"_id": 7, "text": "x"}) == QueryRow(3, Query("x", "7"))
+
+
+def test_metadata_that_json_cannot_hold_is_refused(tmp_path: Path) -> None:
+    """A date in Parquet costs its row, and not the run."""
+    passages = [[{"text": "x", "metadata": {"date": date(2024, 1, 1)}}], [{"text": "y"}]]
+    path = table(
+        tmp_path / "p.parquet", {"_id": ["a", "b"], "text": ["q", "q"], "passages": passages}
+    )
+    bad, good = rows(path)
+    assert isinstance(bad, RejectedRow)
+    assert "cannot be written as JSON" in bad.reason
+    assert isinstance(good, QueryRow)
 
 
 def test_of_metadata_the_segment_is_read() -> None:
@@ -149,13 +162,13 @@ def test_logits_are_read() -> None:
         ),
         (
             {"_id": "a", "text": "x", "passages": [{"text": "b", "score": math.inf}]},
-            "'score' is no finite number",
+            "'score' is not a finite number",
             "a",
         ),
         ({"_id": "a", "text": "x", "passages": [{"text": "b", "score": "1"}]}, "a number", "a"),
         (
             {"_id": "a", "text": "x", "passages": [{"text": "b", "score": 10**400}]},
-            "no finite number",
+            "not a finite number",
             "a",
         ),
     ],
@@ -203,7 +216,7 @@ def test_any_values_are_a_row_or_a_rejection(value: object) -> None:
 
 
 def test_lines_are_counted_from_one_blank_ones_too(tmp_path: Path) -> None:
-    """A byte order mark, carriage returns and blank lines are no rows."""
+    """A byte order mark, carriage returns and blank lines are not rows."""
     path = tmp_path / "q.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"_id": "a", "text": "x"}\r\n\n  \n{\n{"_id": "b", "text": "y"}')
     found = rows(path)
@@ -299,7 +312,7 @@ def test_ids_of_many_types_are_read(tmp_path: Path, column: pa.Array) -> None:
 
 
 def test_values_that_are_no_text_reject_their_row_alone(tmp_path: Path) -> None:
-    """Nulls, bytes that are no UTF-8, numbers: the rows beside them are read."""
+    """Nulls, bytes that are not UTF-8, numbers: the rows beside them are read."""
     bad = pa.Array.from_buffers(
         pa.string(),
         3,

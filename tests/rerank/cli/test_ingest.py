@@ -15,7 +15,7 @@ from rerank.data.beir import read_corpus
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """Two documents and one that is no document."""
+    """Two documents and one that is not a document."""
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "a.md").write_text("# Pump\n\nOpen the valve before the pump starts.\n")
@@ -56,7 +56,7 @@ def test_quickstart_checks_the_journal_before_the_work(
     """A wrong URL is told at once; one in the folder of the model, not there yet, is none."""
     out = tmp_path / "new" / "out"
     wrong = ("quickstart", docs, "--out", out, "--journal", "journal.db")
-    assert "is no URL of a journal" in refused(capsys, *wrong)
+    assert "is not a URL of a journal" in refused(capsys, *wrong)
     assert not (out / "corpus").exists()
     right = ("--out", out, "--journal", f"sqlite:///{out}/journal.db")
     assert "nowhere" in refused(capsys, "quickstart", tmp_path / "nowhere", *right)

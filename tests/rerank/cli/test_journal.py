@@ -186,8 +186,8 @@ def test_a_journal_is_kept_from_python(tmp_path: Path) -> None:
         (("journal", "{journal}", "--target", "1"), "--target should be"),
         (("recalibrate", "model", "--out", "x"), "--journal"),
         (("drift", "model"), "--journal"),
-        (("serve", "model", "--journal", "journal.db"), "no URL of a journal"),
-        (("search", "model", "a question", "--journal", "journal.db"), "no URL of a journal"),
+        (("serve", "model", "--journal", "journal.db"), "not a URL of a journal"),
+        (("search", "model", "a question", "--journal", "journal.db"), "not a URL of a journal"),
         (("serve", "model", "--journal", "sqlite:////dev/null/journal.db"), "unable to open"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_query_that_no_qrels_name_is_never_dropped_in_silence(tmp_path: Path) 
     """
     folder = folder_of(tmp_path, split=None)
     said = refusal(folder)
-    assert "1 queries stand in no qrels, such as 'q3'" in said
+    assert "1 queries have no qrels, such as 'q3'" in said
     assert "--unjudged unanswerable or --unjudged leave-out" in said
     left = LabelledSet.read(folder, unjudged="leave-out")
     assert left.splits == {"test": ("q1", "q2")}
@@ -100,6 +100,17 @@ def test_a_query_that_no_qrels_name_is_never_dropped_in_silence(tmp_path: Path) 
     assert counted.counts()["test_answerable"] == 2
     with pytest.raises(InputError, match="unjudged should be one of"):
         LabelledSet.read(folder, unjudged="maybe")
+
+
+def test_a_passage_may_have_only_a_title(tmp_path: Path) -> None:
+    """As in published sets of the format; the models read the title alone."""
+    folder = folder_of(tmp_path)
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": "d1", "title": "Salt", "text": ""}\n{"_id": "d2", "text": "b"}\n'
+    )
+    assert LabelledSet.read(folder).corpus["d1"].full_text == "Salt"
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", "title": " ", "text": ""}\n')
+    assert "corpus.jsonl:1: 'text' is empty" in refusal(folder)
 
 
 def test_unanswerable_queries_need_one_split_to_stand_in(tmp_path: Path) -> None:
@@ -136,7 +147,7 @@ def test_windows_files_are_read_alike(tmp_path: Path) -> None:
 BAD_LINES = [
     ("corpus", '{"_id": "d3", "text": ', "not JSON"),
     ("corpus", "[1, 2]", "expected a JSON object"),
-    ("corpus", '{"_id": "d1", "text": "again"}', "stands twice"),
+    ("corpus", '{"_id": "d1", "text": "again"}', "appears twice"),
     ("corpus", '{"_id": "d3", "text": "  "}', "'text' is empty"),
     ("corpus", '{"_id": "d3"}', "'text' is missing"),
     ("corpus", '{"_id": 3.5, "text": "a number"}', "'_id' should be text"),
@@ -147,18 +158,18 @@ BAD_LINES = [
     ("corpus", '{"_id": "d3", "text": "x", "metadata": [1]}', "'metadata' should be an object"),
     ("corpus", "[" * 100_000, "not JSON"),
     ("queries", "not json", "not JSON"),
-    ("queries", '{"_id": "q1", "text": "again"}', "stands twice"),
+    ("queries", '{"_id": "q1", "text": "again"}', "appears twice"),
     ("queries", '{"_id": "q4", "text": ""}', "'text' is empty"),
     ("qrels", "q1\td9\t1", "passage id 'd9' is not in corpus.jsonl"),
     ("qrels", "q9\td1\t1", "query id 'q9' is not in queries.jsonl"),
-    ("qrels", "q1\td2\thigh", "grade 'high' is no number"),
-    ("qrels", "q1\td2\tnan", "grade 'nan' is no number"),
-    ("qrels", "q1\td2\tinf", "grade 'inf' is no number"),
+    ("qrels", "q1\td2\thigh", "grade 'high' is not a number"),
+    ("qrels", "q1\td2\tnan", "grade 'nan' is not a number"),
+    ("qrels", "q1\td2\tinf", "grade 'inf' is not a number"),
     ("qrels", "q1\td1\t1", "judged twice"),
     ("qrels", "q1 d1 1", "expected 3 tab-separated cells, got 1"),
     ("qrels", "q1\t0\td1\t1", "expected 3 tab-separated cells, got 4"),
     ("split", "q9", "query id 'q9' is not in queries.jsonl"),
-    ("split", "q1", "stands twice"),
+    ("split", "q1", "appears twice"),
 ]
 FILES = {
     "corpus": ("corpus.jsonl", 2),
@@ -236,7 +247,7 @@ def test_a_folder_without_splits_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
 def test_empty_files_are_refused(tmp_path: Path, name: str) -> None:
-    """A set without a passage or without a query in a split is no labelled set."""
+    """A set without a passage or without a query in a split is not a labelled set."""
     folder = folder_of(tmp_path, split=None)
     (folder / name).write_text("")
     refusal(folder)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from known_lists import write_lines
 
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.types import ListKind
@@ -60,6 +61,17 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert three.passages == ()
 
 
+def test_the_order_of_the_lines_changes_no_group(tmp_path: Path) -> None:
+    """A passage that is right for one list has the title that a later list gives it."""
+    named: Row = {**ROWS[1], "_id": "1", "query": "draw", "relevant": ["d9"]}
+    titled = {"_id": "d9", "title": "Doc A", "text": "Arc.", "scores": {"dense": 1, "bm25": 1}}
+    lists = [named, {**ROWS[1], "_id": "2", "passages": [titled], "relevant": ["d9"]}]
+    first, second = (grouped(read(tmp_path, rows), ("1", "2")) for rows in (lists, lists[::-1]))
+    for found in (first, second):
+        assert found.corpus["d9"].title == "Doc A"
+        assert found.group("1") == found.group("2")
+
+
 def test_the_digest_sees_the_scores(tmp_path: Path) -> None:
     """Another score makes another set: a model of it is made anew."""
     other = copy.deepcopy(ROWS)
@@ -97,7 +109,7 @@ def change(row: int, passage: int | None = None, **values: Any) -> Callable[[lis
 @pytest.mark.parametrize(
     ("wrong", "line", "sentence"),
     [
-        (change(1, _id="1"), 2, "id '1' stands twice"),
+        (change(1, _id="1"), 2, "id '1' appears twice"),
         (change(0, 1, _id="d1"), 1, "holds 'd1' twice"),
         (change(0, 1, _id=...), 1, r"passages\[1\] has no '_id'"),
         (change(0, 1, _id=None), 1, r"passages\[1\] has no '_id'"),
@@ -110,7 +122,7 @@ def change(row: int, passage: int | None = None, **values: Any) -> Callable[[lis
         (change(1, split="tset"), 2, "train, dev, test, got 'tset'; did you mean 'test'"),
         (change(0, 1, scores={"bm25": 1.0}), 1, r"passages\[1\] has the scores of \['bm25'\]"),
         (change(0, 1, scores={"bm25": None, "dense": None}), 1, "all null"),
-        (change(0, 1, scores={"bm25": math.nan, "dense": 1}), 1, "'bm25' is no finite number"),
+        (change(0, 1, scores={"bm25": math.nan, "dense": 1}), 1, "'bm25' is not a finite number"),
         (change(0, 1, scores={"bm25": "3", "dense": 1}), 1, "'bm25' should be a number, got"),
         (change(0, 1, scores={}), 1, "'scores' should be an object"),
         (change(0, 1, scores=...), 1, r"passages\[1\] has the scores of \[\]"),

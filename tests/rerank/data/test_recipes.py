@@ -308,5 +308,5 @@ def test_questions_without_their_folder_are_refused(tmp_path: Path) -> None:
 def test_a_damaged_manifest_is_told(tmp_path: Path, text: str) -> None:
     """Its file is named, and nothing is built over it."""
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(InputError, match=r"manifest\.json: is no manifest of a built set"):
+    with pytest.raises(InputError, match=r"manifest\.json: is not a manifest of a built set"):
         build("pydata", tmp_path)

@@ -104,3 +104,20 @@ def test_the_name_of_a_run_may_hold_an_equals_sign(
     arguments = ["--qrels", files / "qrels.txt", "--out", out, "--unjudged", "leave-out"]
     assert call("dataset", "import-trec", given.format(run), *arguments) == 0
     assert f"stages: {stage};" in capsys.readouterr().out
+
+
+def test_a_query_may_appear_once(files: Path) -> None:
+    """In JSONL as in lines of id and text: the later text would replace the first one, silently."""
+    for name, twice in (
+        ("q.jsonl", '{"_id": "1", "text": "one"}\n{"_id": "1", "text": "two"}\n'),
+        ("q.tsv", "1\tone\n1\ttwo\n"),
+    ):
+        (files / name).write_text(twice)
+        with pytest.raises(InputError, match=rf"{name}:2: id '1' appears twice"):
+            list(import_trec(runs(files), files / "qrels.txt", depth=9, queries=files / name))
+
+
+def test_unjudged_is_one_of_three(files: Path) -> None:
+    """A mistyped one would count the unjudged as unanswerable."""
+    with pytest.raises(InputError, match="unjudged should be one of refuse, leave-out"):
+        list(import_trec(runs(files), files / "qrels.txt", depth=9, unjudged="leave_out"))

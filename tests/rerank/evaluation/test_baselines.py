@@ -77,7 +77,7 @@ def test_seven_metric_score_of_one_passage() -> None:
 
 
 def test_disagreement_and_odd_metadata_count_as_nothing() -> None:
-    """A negative correlation, and support that is no number, are clipped to 0."""
+    """A negative correlation, and support that is not a number, are clipped to 0."""
     made = make_ranking(
         texts=["a", "b"],
         logits=[0.0, 0.0],

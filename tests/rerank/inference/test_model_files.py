@@ -195,7 +195,7 @@ def test_a_file_in_place_of_the_cache_is_named_and_stays(
     place.parent.mkdir(exist_ok=True, parents=True) if name != "." else None
     place.write_text("ten years of work")
     monkeypatch.setenv("RERANK_CACHE", str(given))
-    expected = f"{place} is no folder. Move it away, or name another folder in RERANK_CACHE"
+    expected = f"{place} is not a folder. Move it away, or name another folder in RERANK_CACHE"
     with pytest.raises(InputError, match=re.escape(expected)):
         cache_folder()
     assert place.read_text() == "ten years of work"

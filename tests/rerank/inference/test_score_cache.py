@@ -104,7 +104,7 @@ def test_a_file_that_is_no_cache_is_set_aside(
     cache.put({b"k" * 16: (1.5, True)})
     assert cache.get([b"k" * 16]) == {b"k" * 16: (1.5, True)}
     assert (tmp_path / "scores.sqlite.aside").read_bytes() == content
-    assert caplog.text.count("is no cache of scores") == 1
+    assert caplog.text.count("is not a cache of scores") == 1
 
 
 def test_an_earlier_file_that_was_set_aside_stays(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_what_cannot_be_set_aside_is_left_alone(
     assert cache.get([b"k" * 16]) == {}
     assert cache.path.read_bytes() == content
     (line,) = caplog.messages
-    assert "scores.sqlite is not used, scores are computed anew: it is no cache" in line
+    assert "scores.sqlite is not used, scores are computed anew: it is not a cache" in line
     assert line.endswith("and cannot be set aside: [Errno 13] Permission denied")
 
 

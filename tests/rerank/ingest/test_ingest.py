@@ -129,7 +129,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Pa
         "empty.md": "there is no text in it",
         "large.txt": "it has more than 1 MiB (--largest)",
         "link.md": "a link, which is not followed",
-        "odd\\udcff.md": "its name is no UTF-8",
+        "odd\\udcff.md": "its name is not UTF-8",
         "pipe.md": "neither a file nor a folder",
     }
     table = (tmp_path / "out" / SKIPPED).read_text()
@@ -176,7 +176,7 @@ def test_the_corpus_of_another_is_not_replaced(docs: Path, tmp_path: Path) -> No
 
 
 def test_a_corpus_within_the_folder_is_not_read(docs: Path) -> None:
-    """What a run writes is no document of the next one."""
+    """What a run writes is not a document of the next one."""
     first = ingest(docs, docs / "corpus")
     (docs / "corpus" / "notes.md").write_text("Not a document.")
     assert ingest(docs, docs / "corpus").passages == first.passages

@@ -79,7 +79,7 @@ def test_plain_text_has_paragraphs_and_underlined_headings() -> None:
 
 
 def test_latin_1_is_read() -> None:
-    """Text without a mark that is no UTF-8 is Windows-1252, of which Latin-1 is a part."""
+    """Text without a mark that is not UTF-8 is Windows-1252, of which Latin-1 is a part."""
     assert plain.read("Müller & Söhne".encode("latin-1")).blocks[0].text == "Müller & Söhne"
 
 

@@ -63,7 +63,7 @@ def test_models_that_do_not_fit_are_refused(
         average(two[:1], tmp_path / "mean")
     with pytest.raises(InputError, match="another configuration"):
         average([two[0], str(other_reranker(family="roberta"))], tmp_path / "mean")
-    with pytest.raises(InputError, match="minilm is no cross-encoder"):
+    with pytest.raises(InputError, match="minilm is not a cross-encoder"):
         average(["minilm", "minilm"], tmp_path / "mean")
     made = average(two, tmp_path / "mean")
     with pytest.raises(FolderError, match="--overwrite"):

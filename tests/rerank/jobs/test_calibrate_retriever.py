@@ -279,7 +279,7 @@ def test_on_the_command_line(
     assert call("assess", outcome.folder, ASKED, "--full") == 0
     assert "stage_agreement" in capsys.readouterr().out
     again = ("retrieve", outcome.folder, ASKED, "--second-tries", "--confidence-threshold", 1)
-    assert "ask without them" in refused(capsys, *again)
+    assert "leave second tries out" in refused(capsys, *again)
 
 
 def test_people_label_what_its_searches_find(

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,16 @@ from rerank.jobs.promote import (
     Check,
     best_checks,
     certified_check,
-    finds_the_same,
     losses_to,
     own_checks,
     promote,
     queries_needed,
+    what_it_ranks,
 )
 from rerank.jobs.recalibrate import recalibrate
 from rerank.storage.folder import with_digest
 from rerank.tracking.registry import BEST, CHAMPION, aliased, set_champion
-from rerank.types import Passage, Query
+from rerank.types import ListKind, Passage, Query
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
@@ -232,11 +233,9 @@ def test_a_champion_of_another_corpus_is_not_compared_with(
 def test_a_recalibrated_model_is_promoted_without_another_command(
     run: Run, model: CalibratedReranker, small: LabelledSet, tmp_path: Path
 ) -> None:
-    """`recalibrate` tracks it under the name of the model that it moves."""
+    """`recalibrate` tracks it under the name of the model that it moves, which is the champion."""
     uri = run.outcome.run.tracking_uri
-    for which in (CHAMPION, BEST):
-        if alias(NAME, which, uri):
-            MlflowClient(tracking_uri=uri).delete_registered_model_alias(NAME, which)
+    set_champion(NAME, run.outcome.run.run_id, tracking_uri=uri)
     ids = sorted(small.splits["test"], key=lambda i: (small.group(i), i))
     halves = {"labels": tuple(ids[:15]), "test": tuple(ids[15:])}
     halved = replace(small, splits=halves)
@@ -244,7 +243,11 @@ def test_a_recalibrated_model_is_promoted_without_another_command(
     assert moved.run is not None
     assert moved.run.model_name == NAME
     done = promote(moved.folder, halved, "test", EASY, work=run.work)
+    assert any("no worse" in name for name in named(done.checks))
+    assert not any("corpus" in name for name in named(done.checks))
     assert done.version == moved.run.model_version
+    again = promote(run.folder, halved, "test", EASY, work=run.work)  # and now the other way round
+    assert any("no worse" in name for name in named(again.checks))
 
 
 def test_a_model_that_mlflow_lacks_is_sent_to_it(
@@ -284,16 +287,26 @@ def test_queries_drawn_by_their_confidence_promote_nothing(
         promote(run.folder, replace(small, queries=queries), "test", work=tmp_path)
 
 
-def test_which_models_find_the_same_passages() -> None:
+def test_which_models_rank_the_same() -> None:
     """Of one corpus, one system, or lists of the same stages, whatever passages are labelled."""
-    ours, other = ({"corpus_digest": c, "inputs": {}} for c in "ab")
-    assert finds_the_same(ours, ours)
-    assert not finds_the_same(ours, other)
-    system = {"retriever": {"url": "one"}, "inputs": {"stages": ["keyword"]}}
-    systems = [m | system for m in (ours, other)]
-    assert finds_the_same(*systems)
-    assert not finds_the_same(systems[0], systems[1] | {"retriever": {"url": "two"}})
-    assert not finds_the_same(systems[0], ours)
-    lists = [m | {"inputs": {"stages": ["bm25", "colbert"]}} for m in (ours, other)]
-    assert finds_the_same(*lists)
-    assert not finds_the_same(lists[0], lists[1] | {"inputs": {"stages": ["bm25"]}})
+
+    def ranked(stages: tuple[str, ...] = (), **manifest: Any) -> object:
+        kind = ListKind(stages, texts=True) if stages else None
+        maps: Any = _OneMode(search=SimpleNamespace(list_kind=kind))
+        return what_it_ranks(manifest, maps)
+
+    ours = ranked(corpus_digest="a")
+    assert ours == ranked(corpus_digest="a") != ranked(corpus_digest="b")
+    system = {"corpus_digest": "a", "retriever": {"url": "one"}}
+    assert ranked(("keyword",), **system) == ranked(("keyword",), **system | {"corpus_digest": "b"})
+    assert ranked(("keyword",), **system) != ranked(("keyword",), retriever={"url": "two"})
+    assert ranked(("keyword",), **system) != ours
+    lists = ranked(("bm25", "colbert"), corpus_digest="a")
+    assert lists == ranked(("bm25", "colbert"), corpus_digest="b")
+    assert lists != ranked(("bm25",), corpus_digest="a")
+
+
+class _OneMode(dict[str, Any]):
+    """The maps of one mode."""
+
+    main = "search"

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, TrackingError
 from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_model
 from rerank.storage.folder import verify_folder, with_digest
-from rerank.tracking.runs import noted_run
+from rerank.tracking.client import sqlite_file
+from rerank.tracking.runs import noted_run, read_note
+from rerank.tracking.secrets import kept_store
 from rerank.types import Query
 from rerank.workspace import Workspace
 
@@ -442,3 +444,29 @@ def test_a_run_of_another_store_is_not_this_ones(
     assert noted_run(run.folder, Workspace(run.work)) is not None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
     assert noted_run(run.folder, Workspace(run.work)) is None
+
+
+def test_a_note_of_a_run_that_is_gone_does_not_count(run: Run, tmp_path: Path) -> None:
+    """The store was deleted, or its version was: the model is sent again."""
+    work = Workspace(tmp_path / "work")
+    shutil.copytree(run.work / "tracked", work.path / "tracked")
+    kept = kept_store(work.tracking_uri)
+    noted = read_note(run.folder, work)
+    assert noted is not None
+    work.note_tracked(run.folder, asdict(replace(noted, tracking_uri=kept)))
+    assert noted_run(run.folder, work) is None  # there is no database
+    shutil.copyfile(run.work / "mlflow.db", work.path / "mlflow.db")
+    assert noted_run(run.folder, work) is not None
+    client = mlflow.MlflowClient(tracking_uri=work.tracking_uri)
+    client.delete_model_version(NAME, run.outcome.run.model_version)
+    assert noted_run(run.folder, work) is None
+    again = track_model(run.folder, work=work)
+    assert again.run_id == noted.run_id
+    assert again.model_version not in (None, "", noted.model_version)
+
+
+@pytest.mark.parametrize("options", ["", "?timeout=10"])
+def test_a_database_may_have_options(options: str) -> None:
+    """They are no part of the file's name; other stores have no file."""
+    assert sqlite_file(f"sqlite:///runs.db{options}") == Path("runs.db")
+    assert sqlite_file("http://localhost:5000") is None

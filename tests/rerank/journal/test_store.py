@@ -218,10 +218,13 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("journal.db", "no URL of a journal; expected sqlite:///PATH or postgresql://"),
+        ("journal.db", "not a URL of a journal; expected sqlite:///PATH or postgresql://"),
         ("sqlite://", "cannot hold a journal"),
         ("mysql://user:secret@host/db", "cannot hold a journal"),
-        ("postgresql://user:secret@host:port/db", r"'postgresql://\*\*\*@host:port/db' is no URL"),
+        (
+            "postgresql://user:secret@host:port/db",
+            r"'postgresql://\*\*\*@host:port/db' is not a URL",
+        ),
         ("postgresql://user:secret@/db?port=x", "cannot hold a journal: .*port"),
         ("postgresql:///db?user=u&password=secret&port=x", "cannot hold a journal: .*port"),
         ("sqlite:///{folder}/none.db?timeout=x", "cannot hold a journal: .*float"),

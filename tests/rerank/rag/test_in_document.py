@@ -75,7 +75,7 @@ def test_neighbours_are_bounded_in_bytes(tmp_path: Path) -> None:
 
 
 def test_there_is_no_such_row(tmp_path: Path) -> None:
-    """Negative rows are no rows from the end."""
+    """Negative rows are not rows from the end."""
     corpus = corpus_of(tmp_path, passage("p", "a"))
     for row in (-1, 1):
         with pytest.raises(IndexError):

@@ -46,7 +46,7 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
         ("[b]\nmax_k = 30", r"\[b\]: `max_k` should be"),
         ("[b]\nmin_k = 5\nmax_k = 2", "`min_k` <= `max_k`"),
         ("b = 3", "should be a table"),
-        ("[b", "no TOML"),
+        ("[b", "not TOML"),
         ("", "it has none"),
     ],
 )

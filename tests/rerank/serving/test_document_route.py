@@ -78,7 +78,7 @@ def test_a_passage_is_shown_in_its_document(reader: httpx.Client) -> None:
 
 
 def test_a_passage_that_is_not_there_is_refused(reader: httpx.Client) -> None:
-    """Another model may have another passage at the row; rows that no index has are no rows."""
+    """Another model may have another passage at the row; rows that no index has are not rows."""
     for row, doc_id in ((0, "another"), (2**40, "another")):
         refused = reader.get("/v1/document", params={"row": row, "doc_id": doc_id})
         assert_refused(refused, 409, "ask again")

@@ -35,8 +35,8 @@ def client(started: Any) -> Iterator[httpx.Client]:
 
 HOSTILE = {
     "nothing": (b"", 422, "should be a JSON object, got nothing"),
-    "not JSON": (b"{query", 422, "no JSON: it breaks"),
-    "half a JSON": (body()[:-4], 422, "no JSON: it breaks"),
+    "not JSON": (b"{query", 422, "not JSON: it breaks"),
+    "half a JSON": (body()[:-4], 422, "not JSON: it breaks"),
     "no object": (b"[]", 422, "should be a JSON object, got a list"),
     "a number": (b"7", 422, "should be a JSON object, got int"),
     "null": (b"null", 422, "should be a JSON object, got null"),
@@ -46,7 +46,7 @@ HOSTILE = {
     "a byte order mark": (b"\xef\xbb\xbf" + body(), 200, ""),
     "deep arrays": (b"[" * 9000, 422, "nested more than 6"),
     "deep objects": (b'{"a":' * 3000 + b"1" + b"}" * 3000, 422, "nested more than 6"),
-    "a long number": (body().replace(b'"a"', b"9" * 5000), 422, "no JSON that can be read"),
+    "a long number": (body().replace(b'"a"', b"9" * 5000), 422, "not JSON that can be read"),
     "a large number": (body(top_n=10**30), 200, ""),
     "many values": (body(x=[0] * 1000), 422, "more than 1000 values"),
     "many bad documents": (body(documents=[7] * 900), 422, "documents.0"),

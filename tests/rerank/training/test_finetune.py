@@ -266,7 +266,7 @@ def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
         ({}, {"frozen_layers": 7}, "6 layers, cannot freeze 7"),
         ({}, {"layers": 7}, "6 layers, cannot keep 7"),
         ({}, {"layers": 3, "frozen_layers": 4}, "3 layers, cannot freeze 4"),
-        ({"model_type": "none such"}, {}, "is no transformer"),
+        ({"model_type": "none such"}, {}, "is not a transformer"),
     ):
         (base / "config.json").write_text(json.dumps({**config, **changed}))
         settings = replace(CHEAP, base=str(base), **asked)
@@ -286,7 +286,7 @@ def test_no_text_of_the_queries_is_in_the_folder(trained: Trained, ten: Labelled
 
 
 def test_a_training_that_diverged_is_not_written(tmp_path: Path) -> None:
-    """Its weights are no numbers; the model that was there stays."""
+    """Its weights are not numbers; the model that was there stays."""
     import torch
 
     model = torch.nn.Linear(1, 1)

@@ -66,7 +66,7 @@ def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path
     (other / "manifest.json").write_text('{"name": "a labelled set"}')
     for taken in (other, trained.folder):
         before = (taken / "manifest.json").read_bytes()
-        with pytest.raises(InputError, match="no folder of packed weights"):
+        with pytest.raises(InputError, match="not a folder of packed weights"):
             pack_finetuned(trained.folder, taken, base=resolve("minilm").folder)
         assert (taken / "manifest.json").read_bytes() == before
     for _ in range(2):

@@ -114,7 +114,7 @@ def test_a_stream_of_something_else_is_no_answer(chunk: str, sources: list[Sourc
     """The sentence does not quote an error of Python."""
     with (
         endpoint(sends(f"data: {chunk}\n\ndata: [DONE]\n\n".encode())) as place,
-        pytest.raises(EndpointError, match="no stream of a chat completion"),
+        pytest.raises(EndpointError, match="not a stream of a chat completion"),
     ):
         model(place.url, stream=True, llm_retries=0).generate("What?", sources)
 

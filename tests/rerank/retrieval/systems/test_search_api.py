@@ -48,7 +48,7 @@ def system_at(url: str, kind: str, **changed: Any) -> SearchSystem:
 
 
 def test_a_host_without_http_is_told_as_it_was_given(kind: str, tmp_path: Path) -> None:
-    """It is no folder, so no path is made of it."""
+    """It is not a folder, so no path is made of it."""
     path = tmp_path / "r.toml"
     path.write_text(f'system = "{kind}"\nurl = "localhost"\ncollection = "c"\nkeyword = "text"\n')
     with pytest.raises(InputError, match=r"such as http://localhost:9200, got 'localhost'$"):
