@@ -157,8 +157,8 @@ class Config:
     )
     precision: Precision = option(
         "int8",
-        "of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs and newer "
-        "CPUs; each has scores, and a calibration, of its own",
+        "precision of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs "
+        "and newer CPUs; each has scores, and a calibration, of its own",
         choices=("fp32", "bf16", "int8"),
     )
     dense: str = option(

@@ -101,7 +101,7 @@ class FittedMaps:
         list_kind = _list_kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
         _check_names(values, features_of(list_kind, metadata))
-        stop = values.get("stopping_threshold", values.get("enough"))  # its old name
+        stop = values.get("stopping_threshold")
         try:
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
             fitted = cls(

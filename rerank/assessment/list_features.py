@@ -14,7 +14,14 @@ import numpy as np
 from rerank.assessment import passage_features as of_passage
 from rerank.assessment import ranking_features as of_ranking
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
-from rerank.assessment.ranking_features import TOP, Feature, mean_ranks, spearman
+from rerank.assessment.ranking_features import (
+    Feature,
+    gain,
+    margin,
+    margin_k,
+    mean_ranks,
+    spearman,
+)
 from rerank.data.words import content_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
@@ -114,20 +121,17 @@ def _top(r: Ranking, stage: str) -> float:
 
 def _margin(r: Ranking, stage: str) -> float:
     """Lead over the second by {stage}: score 1 - score 2; 0 with one passage."""
-    best = _sorted(r, stage)
-    return float(best[0] - best[1]) if len(best) > 1 else 0.0
+    return margin(_sorted(r, stage))
 
 
 def _margin_k(r: Ranking, stage: str) -> float:
     """Lead over the mean of the next four by {stage}: score 1 - mean of scores 2..5."""
-    best = _sorted(r, stage)
-    return float(best[0] - best[1:TOP].mean()) if len(best) > 1 else 0.0
+    return margin_k(_sorted(r, stage))
 
 
 def _gain(r: Ranking, stage: str) -> float:
     """Best scores above the mean by {stage}: mean of the top 5 - mean of all."""
-    best = _sorted(r, stage)
-    return float(best[:TOP].mean() - best.mean())
+    return gain(_sorted(r, stage))
 
 
 def _winner_gap(r: Ranking, stage: str) -> float:

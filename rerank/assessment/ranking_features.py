@@ -81,6 +81,21 @@ def mean_ranks(values: Floats) -> Floats:
     return (last - (counts - 1) / 2.0)[inverse]
 
 
+def margin(best: Floats) -> float:
+    """Score 1 - score 2, of scores (n,), highest first; 0 with one."""
+    return float(best[0] - best[1]) if len(best) > 1 else 0.0
+
+
+def margin_k(best: Floats) -> float:
+    """Score 1 - the mean of scores 2 to 5, of scores (n,), highest first; 0 with one."""
+    return float(best[0] - best[1:TOP].mean()) if len(best) > 1 else 0.0
+
+
+def gain(best: Floats) -> float:
+    """The mean of scores 1 to 5 - the mean of all, of scores (n,), highest first."""
+    return float(best[:TOP].mean() - best.mean())
+
+
 def _second(values: Floats, lowest: float) -> float:
     return float(values[1]) if len(values) > 1 else lowest
 
@@ -140,15 +155,13 @@ def winner_logit_gap(r: Ranking) -> float:
 @feature("margins")
 def logit_margin(r: Ranking) -> float:
     """Lead in cross-encoder score over the second: logit 1 - logit 2; 0 with one passage."""
-    logits = _logits(r)
-    return float(logits[0]) - _second(logits, float(logits[0]))
+    return margin(_logits(r))
 
 
 @feature("margins")
 def logit_margin_k(r: Ranking) -> float:
     """Lead in cross-encoder score over the mean of the next four: logit 1 - mean of logits 2..5."""
-    logits = _logits(r)
-    return float(logits[0] - logits[1:TOP].mean()) if len(logits) > 1 else 0.0
+    return margin_k(_logits(r))
 
 
 @feature("logits")
@@ -194,8 +207,7 @@ def top_cosine(r: Ranking) -> float:
 @feature("first stage")
 def cosine_margin(r: Ranking) -> float:
     """Lead in embedding similarity over the second: cosine 1 - cosine 2; 0 with one passage."""
-    ordered = np.sort(r.first_stage.dense)[::-1]
-    return float(ordered[0]) - _second(ordered, float(ordered[0]))
+    return margin(np.sort(r.first_stage.dense)[::-1])
 
 
 @feature("agreement")
@@ -267,8 +279,7 @@ def log_list_length(r: Ranking) -> float:
 @feature("first stage")
 def dense_wig(r: Ranking) -> float:
     """Best embedding similarities above the mean: mean of the top 5 - mean of all."""
-    scores = np.sort(r.first_stage.dense)[::-1]
-    return float(scores[:TOP].mean() - scores.mean())
+    return gain(np.sort(r.first_stage.dense)[::-1])
 
 
 # --- words ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from rerank.rag.settings import AnswerConfig
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument("query", nargs="?", metavar="QUERY", help="in plain words")
+    p.add_argument("query", nargs="?", metavar="QUERY", help="question in plain words")
     p.add_argument(
         "--queries",
         type=Path,

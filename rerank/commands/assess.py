@@ -14,7 +14,7 @@ from rerank.commands.queries import add_segment, assess_recorded, typed_queries
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument("queries", nargs="+", metavar="QUERY", help="in plain words")
+    p.add_argument("queries", nargs="+", metavar="QUERY", help="question in plain words")
     p.add_argument(
         "--full", action="store_true", help="print every signal and what to do about it too"
     )

@@ -149,7 +149,7 @@ def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
 
 COMMAND = Command(
     "calibrate",
-    "labelled set to calibrated model: index, rank, fit, measure, track; code 3: untracked",
+    "calibrate a model on a labelled set, measure and track it; exit code 3: untracked",
     "calibrate datasets/pydata --out work/model",
     _arguments,
     _run,

@@ -19,7 +19,7 @@ def _run(_: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "glossary",
-    "what the words of an answer mean, and which of them to act on",
+    "explain the words of an answer, and which of them to act on",
     "glossary",
     _arguments,
     _run,

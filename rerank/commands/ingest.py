@@ -71,7 +71,7 @@ def print_ingested(found: Ingested, out: Path) -> None:
 
 COMMAND = Command(
     "ingest",
-    "folder of documents to a corpus; run again, it reads only what changed",
+    "make a corpus of a folder of documents; run again, it reads only what changed",
     "ingest docs --out work/corpus",
     _arguments,
     _run,

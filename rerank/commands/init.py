@@ -33,7 +33,7 @@ def _run(o: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "init",
-    "corpus without labels to a model that searches it; nothing of it is calibrated",
+    "make a model that searches a corpus without labels; it is not calibrated",
     "init datasets/pydata --out work/unlabelled",
     _arguments,
     _run,

@@ -14,7 +14,9 @@ from rerank.errors import InputError
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_journal(p)
     p.add_argument("--days", type=positive, default=30, help="days to look back (default: 30)")
-    p.add_argument("--documents", type=positive, default=10, help="to list at most (default: 10)")
+    p.add_argument(
+        "--documents", type=positive, default=10, help="most documents to list (default: 10)"
+    )
     p.add_argument(
         "--target",
         type=float,
@@ -38,7 +40,7 @@ def _run(o: argparse.Namespace) -> bool:
 
 COMMAND = Command(
     "journal",
-    "what the journal tells: confidence, labels, weak documents; exit code 1: alarm",
+    "report on the journal: confidence, labels, weak documents; exit code 1: alarm",
     "journal sqlite:///journal.db --days 30",
     _arguments,
     _run,

@@ -83,13 +83,18 @@ def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
 
 def _read_questions(path: Path) -> list[Query]:
     from rerank.data.beir import read_queries
-    from rerank.data.lines import lines
+    from rerank.data.lines import Problems, lines
     from rerank.data.records import read_query
 
     if path.suffix != ".txt":
         return read_queries(path)
-    rows = enumerate((line for _, line in lines(path)), start=1)
-    found = [read_query({"_id": f"{path.stem}-{i}", "text": line.strip()}) for i, line in rows]
+    problems, found = Problems(), []
+    for i, (where, line) in enumerate(lines(path), start=1):
+        try:
+            found.append(read_query({"_id": f"{path.stem}-{i}", "text": line.strip()}))
+        except InputError as error:
+            problems.add(where, str(error))
+    problems.stop(str(path))
     if not found:
         raise InputError(f"{path}: holds no question")
     return found

@@ -127,8 +127,8 @@ def add_name(p: argparse.ArgumentParser, default: str) -> None:
     p.add_argument(
         "--name",
         default="",
-        help="of MLflow's experiment, and of the registered model of which this is a new version "
-        f"(default: {default})",
+        help="name of the experiment in MLflow, and of the registered model, which gets a new "
+        f"version (default: {default})",
     )
 
 

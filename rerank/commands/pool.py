@@ -44,7 +44,7 @@ def _run(o: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "pool",
-    "labelled sets to the maps that a model starts from before it has labels of its own",
+    "fit the maps that a model starts from before it has labels, on other labelled sets",
     "pool sets/* --out models/minilm-reranker/pooled.json",
     _arguments,
     _run,

@@ -97,7 +97,7 @@ def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
 
 COMMAND = Command(
     "quickstart",
-    "folder of documents to a model that answers over HTTP, in one command",
+    "make a model of a folder of documents, and serve it over HTTP, in one command",
     "quickstart docs",
     _arguments,
     _run,

@@ -44,7 +44,9 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="this process, or Ray: the cluster of RAY_ADDRESS, else here (default: local)",
     )
     p.add_argument(
-        "--actors", type=positive, help="of Ray, each with the model (default: one per 4 cores)"
+        "--actors",
+        type=positive,
+        help="how many actors of Ray, each with the model (default: one per 4 cores)",
     )
     add_work(p)
     add_json(p)

@@ -23,7 +23,7 @@ CUT = 200  # characters of a passage that are printed
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument("query", metavar="QUERY", help="in plain words")
+    p.add_argument("query", metavar="QUERY", help="question in plain words")
     p.add_argument(
         "--strategy",
         metavar="NAME",

@@ -23,7 +23,7 @@ CUT = 60  # characters of each
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
-    p.add_argument("queries", nargs="+", metavar="QUERY", help="in plain words")
+    p.add_argument("queries", nargs="+", metavar="QUERY", help="question in plain words")
     add_segment(p)
     add_json(p, "print one JSON object a query, with all passages")
     add_kept_journal(p)

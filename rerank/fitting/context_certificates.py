@@ -25,14 +25,14 @@ HOLDS = "hold an answer among the first {} passages"
 LOST = 0.05  # share of all questions that may lose an answer which the first ten passages hold
 THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 
-Around = tuple[LogisticMap | None, LogisticMap | None]  # pooled hazards, if there are any
+Hazards = tuple[LogisticMap | None, LogisticMap | None]  # pooled ones, if there are any
 
 
 def certify_context(
     ordered: Labelled[Ranking],
     confidences: Floats,
     config: Config,
-    around: Around,
+    around: Hazards,
     *,
     most: float,
     about: str,
@@ -85,7 +85,7 @@ def _answer_in_context(right_within: Labels, sufficiency: Floats, threshold: flo
 
 
 def _cross_fit_sufficiency(
-    ordered: Labelled[Ranking], confidences: Floats, config: Config, around: Around, most: float
+    ordered: Labelled[Ranking], confidences: Floats, config: Config, around: Hazards, most: float
 ) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
 

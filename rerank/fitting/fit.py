@@ -20,7 +20,7 @@ from calibration.maps import LogisticMap, TwoStageMap
 from calibration.monitoring.drift import LEAST_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import choose, enough_rows
-from calibration.thresholds import ABOUT, certify
+from calibration.thresholds import ABOUT, Certificate, certify
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.metadata_features import MetadataFeature
@@ -32,7 +32,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit, highest
-from rerank.fitting.context_certificates import certify_context
+from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
 from rerank.fitting.unanswerable import is_copy
@@ -131,62 +131,43 @@ def fit(
     with optional():
         from calibration.score_fitting import fit_temperature
 
-    about, pooled = context.about, context.pooled
-    around_score = pooled.score if pooled else None
-    around_confidence = pooled.confidence.as_logistic() if pooled else None
-    around_hazards = (pooled.hazard, pooled.another) if pooled else (None, None)
-    groups, limited = scored.groups, limit_labelled(scored, policy.cutoff)
-    ordered = cross_fit_rankings(limited, config, around_score)
+    around, about = _around(context.pooled), context.about
+    limited = limit_labelled(scored, policy.cutoff)
+    ordered = cross_fit_rankings(limited, config, around.score)
     features = ranking_features(ordered.items, features_of(context.list_kind).ranking)
     right, filled = hits(ordered)[:, 0], found_any(ordered.items)
     rows = rows_to_fit(right, filled)
-    confidence = _fit_confidence(
-        features[rows], right[rows], groups[rows], config, around_confidence
-    )
-    segments, of_rows = _fit_segments(
-        confidence.out_of_fold, ordered.where(rows), right[rows], config
-    )
+    confidence = _fit_confidence(ordered.where(rows), features[rows], config, around.confidence)
     out_of_fold = np.zeros(len(right))
-    out_of_fold[rows] = np.where(filled[rows], of_rows, 0.0)
-    copies = np.array([is_copy(s.query) for s in scored.items], dtype=np.bool_)
-    made = int(copies.sum())
-    target = config.thresholds.medium
-    certificate = certify(
-        right, out_of_fold, groups=groups, target=target, floor=target, about=about
+    out_of_fold[rows] = np.where(filled[rows], confidence.out_of_fold, 0.0)
+    certificate, sufficiency, stopping_threshold = _certify(
+        ordered, out_of_fold, config, around.hazards if to_keep else None, confidence.fitted, about
     )
-    answered = [bool(grades) for grades in scored.grades]
-    sufficiency, stopping_threshold = None, None
-    if to_keep:
-        most = confidence.fitted.most
-        sufficiency, stopping_threshold = certify_context(
-            ordered, out_of_fold, config, around_hazards, most=most, about=about
-        )
-        sufficiency = require_both_kinds(replace(sufficiency, copies=made), answered)
-    hazard, another = fit_hazards(ordered, out_of_fold, around_hazards)
+    hazard, another = fit_hazards(ordered, out_of_fold, around.hazards)
     best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
             policy=policy,
-            score=fit_score(limited, around_score),
+            score=fit_score(limited, around.score),
             confidence=confidence.fitted,
             hazard=hazard,
             another=another,
-            certificate=require_both_kinds(replace(certificate, copies=made), answered),
-            segments=segments,
+            certificate=certificate,
+            segments=confidence.segments,
             context=sufficiency,
             stopping_threshold=stopping_threshold,
             list_kind=context.list_kind,
             metadata=context.metadata,
         ),
         calibrator=confidence.calibrator,
-        reason=f"{confidence.reason} {AROUND[pooled is not None]}",
+        reason=f"{confidence.reason} {AROUND[context.pooled is not None]}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
-        effective=effective_n((right - out_of_fold)[rows], groups[rows]),
-        around=around_confidence,
+        effective=effective_n((right - out_of_fold)[rows], scored.groups[rows]),
+        around=around.confidence,
         features=features,
         right=right,
-        groups=groups,
-        copies=copies,
+        groups=scored.groups,
+        copies=_copies(scored),
         filled=filled,
     )
 
@@ -200,26 +181,73 @@ def rows_to_fit(right: Labels, filled: Bools) -> Bools:
     return filled if both else np.ones(len(filled), dtype=np.bool_)
 
 
+class _Around(NamedTuple):
+    """The pooled maps that the fitted ones are shrunk towards; None where there are none."""
+
+    score: LogisticMap | None
+    confidence: LogisticMap | None
+    hazards: Hazards
+
+
+def _around(pooled: FittedMaps | None) -> _Around:
+    if pooled is None:
+        return _Around(None, None, (None, None))
+    return _Around(pooled.score, pooled.confidence.as_logistic(), (pooled.hazard, pooled.another))
+
+
+def _copies(labelled: Labelled[Any]) -> Bools:
+    """Which queries (n,) are unanswerable copies of other queries."""
+    return np.array([is_copy(item.query) for item in labelled.items], dtype=np.bool_)
+
+
+def _certify(
+    ordered: Labelled[Ranking],
+    out_of_fold: Floats,
+    config: Config,
+    hazards: Hazards | None,
+    confidence: TwoStageMap,
+    about: str,
+) -> tuple[Certificate, Certificate | None, float | None]:
+    """The certificates of the top and of the first passages, and the stopping threshold.
+
+    Without `hazards`, only that of the top passage.
+    """
+    target, made = config.thresholds.medium, int(_copies(ordered).sum())
+    answered = [bool(grades) for grades in ordered.grades]
+
+    def checked(certificate: Certificate) -> Certificate:
+        return require_both_kinds(replace(certificate, copies=made), answered)
+
+    right = hits(ordered)[:, 0]
+    top = checked(
+        certify(right, out_of_fold, groups=ordered.groups, target=target, floor=target, about=about)
+    )
+    if hazards is None:
+        return top, None, None
+    first, stopping_threshold = certify_context(
+        ordered, out_of_fold, config, hazards, most=confidence.most, about=about
+    )
+    return top, checked(first), stopping_threshold
+
+
 class _Confidence(NamedTuple):
-    """The map of the confidence, out-of-fold confidences (n,) of its kind, and why this kind."""
+    """The map of the confidence with its segments, and out-of-fold confidences (n,) by its kind."""
 
     fitted: TwoStageMap
+    segments: Segments
     out_of_fold: Floats
     calibrator: str
-    reason: str  # one sentence
+    reason: str  # one sentence: why this calibrator
 
 
 def _fit_confidence(
-    features: Floats,
-    right: Labels,
-    groups: NDArray[np.str_],
-    config: Config,
-    around: LogisticMap | None,
+    ordered: Labelled[Ranking], features: Floats, config: Config, around: LogisticMap | None
 ) -> _Confidence:
-    """Choose the calibrator, if it is `auto`, and fit it on features (n, d) and labels (n,)."""
+    """Choose the calibrator, if it is `auto`, and fit it on features (n, d); then the segments."""
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
 
+    right, groups = hits(ordered)[:, 0], ordered.groups
     automatic = config.calibrator == "auto"
     considered = AUTO if automatic else (config.calibrator,)
     n_effective = effective_n(right - right.mean(), groups)
@@ -245,7 +273,8 @@ def _fit_confidence(
         around=around,
     )
     reason = choice.reason if automatic else "As asked for."
-    return _Confidence(fitted, out_of_fold[choice.name], choice.name, reason)
+    segments, corrected = _fit_segments(out_of_fold[choice.name], ordered, right, config)
+    return _Confidence(fitted, segments, corrected, choice.name, reason)
 
 
 def _fit_segments(

@@ -49,19 +49,17 @@ class AdaptiveResult:
 def search(
     model: CalibratedReranker,
     text: str,
+    strategy: Strategy = Strategy(),
     *,
-    min_k: int = 1,
-    max_k: int = 8,
-    confidence_threshold: float = 0.7,
-    similarity_floor: float = 0.2,
     metadata: Mapping[str, Any] | None = None,
 ) -> AdaptiveResult:
     """Search the model's index, and return as many passages as the question needs.
 
+    Of `metadata`, only the query's segment is used, if the model has segments.
+
     Raises:
-        InputError: the query is empty, a setting is out of range, or the metadata is not a mapping.
+        InputError: the query is empty, or the metadata is not a mapping.
     """
-    strategy = Strategy(min_k, max_k, confidence_threshold, similarity_floor)
     query = Query(text, metadata={} if metadata is None else metadata)
     return take(model.assess([query])[0], strategy)
 

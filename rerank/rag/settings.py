@@ -5,6 +5,7 @@ It imports nothing heavy: the command line makes its options from these fields.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -88,7 +89,14 @@ class LanguageModelConfig:
         if bool(self.llm) != bool(self.llm_model):
             raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
         if self.llm and not _is_url(self.llm):
-            raise InputError(f"`llm` should be a URL, such as http://host:8000/v1, got {self.llm}")
+            raise InputError(
+                f"`llm` should be a URL, such as http://host:8000/v1, got {self.place!r:.200}"
+            )
+
+    @property
+    def place(self) -> str:
+        """The URL without a password or a key."""
+        return re.sub(r"//[^/]*@", "//", self.llm).partition("?")[0]
 
 
 @dataclass(frozen=True, slots=True)

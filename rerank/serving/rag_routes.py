@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter, Request
@@ -34,17 +35,20 @@ class PlainRequest(QueryRequest):
     model_config: ClassVar[Any] = {"extra": "ignore", "json_schema_extra": EXAMPLE}
 
 
+def _of_strategy(name: str) -> Any:
+    """A field of a request with the default and the help of a field of `Strategy`."""
+    defined = next(f for f in fields(Strategy) if f.name == name)
+    return Field(defined.default, strict=True, description=defined.metadata["option"].help)
+
+
 class RetrieveRequest(PlainRequest):
     """A query for the index, and how many passages to return."""
 
-    min_k: int = Field(1, strict=True, description="passages at least")
-    max_k: int = Field(8, strict=True, description="passages at most")
-    confidence_threshold: float = Field(
-        0.7, strict=True, description="P(one of them is right) from which no more are added"
-    )
-    similarity_floor: float = Field(
-        0.2, strict=True, description="if no passage has this cosine, none is handed on"
-    )
+    min_k: int = _of_strategy("min_k")
+    max_k: int = _of_strategy("max_k")
+    confidence_threshold: float = _of_strategy("confidence_threshold")
+    similarity_floor: float = _of_strategy("similarity_floor")
+    least_gain: float = _of_strategy("least_gain")
     guaranteed: bool = Field(
         False,
         strict=True,
@@ -58,7 +62,7 @@ class RetrieveRequest(PlainRequest):
         Raises:
             InputError: one is out of range, or `min_k` is above `max_k`.
         """
-        return Strategy(self.min_k, self.max_k, self.confidence_threshold, self.similarity_floor)
+        return Strategy(**{f.name: getattr(self, f.name) for f in fields(Strategy)})
 
 
 def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:

@@ -108,8 +108,7 @@ class LanguageModel:
     def _sentence(self, error: Exception, sent: int) -> str:
         times = "once" if sent == 1 else f"{sent} times"
         why = _error_text(error)
-        place = re.sub(r"//[^/]*@", "//", self.config.llm).partition("?")[0]  # no password, no key
-        return f"{place}: the language model gave no answer, asked {times}: {why}"
+        return f"{self.config.place}: the language model gave no answer, asked {times}: {why}"
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file

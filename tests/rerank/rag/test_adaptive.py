@@ -130,7 +130,7 @@ def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker)
 
 
 def test_search_asks_the_model_once() -> None:
-    """The defaults are those of the strategy; settings out of range are refused."""
+    """By default with the default strategy."""
 
     class Model:
         asked = 0
@@ -142,5 +142,6 @@ def test_search_asks_the_model_once() -> None:
     model = Model()
     assert search(model, "what is one").k == 4
     assert model.asked == 1
+    assert search(model, "what is one", Strategy(max_k=2)).k == 2
     with pytest.raises(InputError, match="`min_k` <= `max_k`"):
-        search(model, "what is one", min_k=5, max_k=2)
+        Strategy(min_k=5, max_k=2)

@@ -11,6 +11,7 @@ from assessments import make_assessment
 from rerank.assessment.model import CalibratedReranker
 from rerank.rag.adaptive import search
 from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.settings import Strategy
 
 mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 
@@ -44,7 +45,7 @@ def test_search_gives_what_python_gives(model: CalibratedReranker, questions: li
     found = called(model, "search", query=questions[0], max_k=3)
     assert not found.is_error
     told = found.structured_content
-    expected = search(model, questions[0], max_k=3).to_dict()
+    expected = search(model, questions[0], Strategy(max_k=3)).to_dict()
     assert {key: told[key] for key in expected} == expected
     assert told["verdict"] in {"SUFFICIENT", "PARTIAL", "INSUFFICIENT"}
     assert (told["note"] == "") == (told["verdict"] == "SUFFICIENT")

@@ -17,6 +17,7 @@ from rerank.rag.answer import model_answers
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.settings import Strategy
 from rerank.serving import rag_routes
 from rerank.types import Assessment, Query
 
@@ -36,7 +37,7 @@ def test_adaptive_retrieval(
 ) -> None:
     """With the settings of the request."""
     told = asked(client, "/v1/retrieve", query=queries[0], min_k=2, max_k=3)
-    assert told == search(model, queries[0], min_k=2, max_k=3).to_dict()
+    assert told == search(model, queries[0], Strategy(min_k=2, max_k=3)).to_dict()
 
 
 def test_the_assessment_of_a_retrieval(
