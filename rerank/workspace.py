@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.storage.folder import MANIFEST, sha256_file, write_file
+from rerank.storage.files import sha256_file, write_file
+from rerank.storage.folder import MANIFEST
 
 
 @dataclass(frozen=True, slots=True)

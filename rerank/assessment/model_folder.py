@@ -22,15 +22,8 @@ from rerank.inference.exported_models import (
     open_exported,
 )
 from rerank.inference.model_files import ModelFiles, ModelPair, resolve
-from rerank.storage.files import clear_away, copy_folder, parse_json
-from rerank.storage.folder import (
-    MANIFEST,
-    read_verified,
-    sha256_file,
-    verify_folder,
-    write_folder,
-    write_json,
-)
+from rerank.storage.files import clear_away, copy_folder, parse_json, sha256_file, write_json
+from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder
 from rerank.storage.package import PACKAGE, package_version
 
 MODEL_KIND = "a calibrated model"

@@ -25,7 +25,7 @@ from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
 from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError
-from rerank.types import Mode, Passage, Query, Ranking
+from rerank.types import Passage, Query, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Feedback:
         return len(ranking) > 0 and ranking.doc_ids[0] in self.relevant
 
 
-def labels_of(feedback: Sequence[Feedback], mode: Mode) -> list[Feedback]:
-    """The labels given to answers of this mode: they are about the mode's own top passages."""
-    return [f for f in feedback if f.query.mode == mode]
+def search_labels(feedback: Sequence[Feedback]) -> list[Feedback]:
+    """The labels given to answers of a search: they are about its own top passages."""
+    return [f for f in feedback if f.query.mode == "search"]
 
 
 def group_labels(
@@ -142,7 +142,7 @@ def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passag
     Raises:
         InputError: the first such id, and how many there are.
     """
-    named = {i for f in labels_of(feedback, "search") for i in f.relevant}
+    named = {i for f in search_labels(feedback) for i in f.relevant}
     if not named:
         return
     unknown = sorted(named - {passage.doc_id for passage in passages})

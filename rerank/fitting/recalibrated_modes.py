@@ -22,7 +22,7 @@ from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
-from rerank.data.feedback import Feedback, group_labels, hit_labels, labels_of
+from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
 from rerank.errors import InputError
 from rerank.fitting.label_checks import (
     NO_LISTS,
@@ -98,9 +98,7 @@ def _recalibrated_mode(
     """
     old, of_mode = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
     from_search = mode == "rerank" and not _has_least_labels(of_mode)
-    labels = (
-        [f for f in labels_of(feedback, "search") if f.right is None] if from_search else of_mode
-    )
+    labels = [f for f in search_labels(feedback) if f.right is None] if from_search else of_mode
     if not _has_least_labels(labels):
         return None
     queries = [f.query for f in labels]

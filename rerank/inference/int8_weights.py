@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import FolderError, InputError, optional
-from rerank.storage.files import clear_away, files_below
-from rerank.storage.folder import MANIFEST, read_manifest, sha256_file, write_file, write_folder
+from rerank.storage.files import clear_away, files_below, sha256_file, write_file
+from rerank.storage.folder import MANIFEST, read_manifest, write_folder
 
 logger = logging.getLogger(__name__)
 

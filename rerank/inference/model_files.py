@@ -19,8 +19,8 @@ from typing import Any
 
 from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
-from rerank.storage.files import clear_away
-from rerank.storage.folder import read_verified, sha256_file
+from rerank.storage.files import clear_away, sha256_file
+from rerank.storage.folder import read_verified
 
 logger = logging.getLogger(__name__)
 

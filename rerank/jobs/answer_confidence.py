@@ -11,7 +11,7 @@ from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.journal.labels import newest_answers
 from rerank.journal.store import JournalStore
 from rerank.rag.answer.quality import AnswerQuality, fit_answer_confidence
-from rerank.storage.folder import write_json
+from rerank.storage.files import write_json
 from rerank.storage.locks import output_folder
 
 

@@ -112,8 +112,10 @@ def calibrate(
     source = open_candidate_source(
         labelled, config, models, workspace, index=index, retriever=retriever
     )
-    includes = networks_writer(models, config.precision) if self_contained and models else None
-    networks, write_networks = includes or ({}, None)
+    networks: Mapping[str, Any] = {}
+    write_networks = None
+    if self_contained and models:
+        networks, write_networks = networks_writer(models, config.precision)
     labelled = source.labelled
     check_corpus(labelled)
     made_from: dict[str, Any] = {
@@ -131,12 +133,7 @@ def calibrate(
         planned = plan(
             labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
         )
-        names = (metadata_name(q.metadata, config.segment_by) for q in planned.fit.items)
-        if config.segment_by and not any(names):
-            raise InputError(
-                f"none of the queries has the metadata {config.segment_by!r} of `segment_by` "
-                "(--segment-by)"
-            )
+        _check_segments(planned, config.segment_by)
         ranked, folder = source.rank(planned)
         made_from["corpus_digest"] = labelled.corpus_digest()
         contents = _fit_and_measure(planned, ranked, folder, source.baselines, config, made_from)
@@ -153,6 +150,14 @@ def _check_calibrator(name: str) -> None:
         raise InputError(
             f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got {name!r}"
             f"{nearest(name, names)}"
+        )
+
+
+def _check_segments(planned: Plan, segment_by: str) -> None:
+    """Refuse metadata that no query to fit on has."""
+    if segment_by and not any(metadata_name(q.metadata, segment_by) for q in planned.fit.items):
+        raise InputError(
+            f"none of the queries has the metadata {segment_by!r} of `segment_by` (--segment-by)"
         )
 
 

@@ -29,7 +29,7 @@ from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_ran
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
 from rerank.progress import progress
-from rerank.storage.folder import write_file
+from rerank.storage.files import write_file
 from rerank.types import MODES, Mode
 from rerank.workspace import Workspace
 

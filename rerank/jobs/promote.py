@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,6 @@ def promote(
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
     cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
-    ranks = what_it_ranks(candidate.manifest, candidate.maps)
     if not drawn_at_random(labelled.select(labelled.split(split)).items):
         raise InputError(
             f"{labelled.name}: queries of {split!r} were drawn by their confidence, as their "
@@ -120,10 +120,11 @@ def promote(
     best_kept = None  # the version that stays the best so far
     if best is not None:
         version, source = best
-        place, temporary = folder_at(source, tracking_uri=uri)
-        try:
+        with _folder_at(source, uri) as place:
             other = open_folder(place)
-            if ranks == what_it_ranks(other.manifest, maps_from_dict(other.json(CALIBRATORS))):
+            maps = maps_from_dict(other.json(CALIBRATORS))
+            ranks = what_it_ranks(candidate.manifest, candidate.maps)
+            if ranks == what_it_ranks(other.manifest, maps):
                 model = CalibratedReranker.load(place, cache=cache)
                 lost, common = losses_to(measured, evaluate(model, labelled, split, work=work))
                 checks += best_checks(lost, gate, common, version=version)
@@ -131,15 +132,23 @@ def promote(
             else:
                 dataset = other.manifest["dataset"]
                 checks.append(_other_corpus(version, dataset, allowed=new_corpus))
-        finally:
-            if temporary is not None:
-                shutil.rmtree(temporary, ignore_errors=True)
     champion = present[0] if present else None
     if not all(check.holds for check in checks):
         return Promotion(name, tuple(checks), champion, None, best[0] if best else None)
     run = track_model(folder, work=workspace)
     now = set_champion(name, run.run_id, best=best_kept, tracking_uri=uri)
     return Promotion(name, tuple(checks), champion, now, best_kept or now)
+
+
+@contextmanager
+def _folder_at(source: str, tracking_uri: str) -> Iterator[Path]:
+    """The model folder of a version; what was downloaded for it is removed afterwards."""
+    place, temporary = folder_at(source, tracking_uri=tracking_uri)
+    try:
+        yield place
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def what_it_ranks(manifest: Mapping[str, Any], maps: MapsByMode) -> object:

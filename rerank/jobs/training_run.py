@@ -17,7 +17,8 @@ from rerank.errors import InputError, MissingExtraError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, trained_on, training
 from rerank.inference.tokenizer import positions
-from rerank.storage.folder import MANIFEST, is_made_from, sha256_file, write_folder
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST, is_made_from, write_folder
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track

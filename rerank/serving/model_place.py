@@ -11,7 +11,8 @@ from weakref import finalize
 
 from rerank.errors import RerankError
 from rerank.serving.telemetry import event
-from rerank.storage.folder import MANIFEST, sha256_file
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST
 from rerank.tracking.registry import folder_at, is_uri, locate, run_of
 from rerank.tracking.runs import TrackedRun, read_note
 from rerank.workspace import Workspace

@@ -43,7 +43,8 @@ from rerank.rag.answer.quality import AnswerConfidence
 from rerank.serving.lineage import lineage, model_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
-from rerank.storage.folder import MANIFEST, read_manifest, sha256_file
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST, read_manifest
 from rerank.tracking.runs import TrackedRun
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after

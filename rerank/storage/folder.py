@@ -28,24 +28,7 @@ from rerank.storage.files import (
     sync,
     umask,
     write_file,
-    write_json,
 )
-
-__all__ = [
-    "FORMAT_VERSION",
-    "MANIFEST",
-    "FolderError",
-    "check_can_replace",
-    "is_made_from",
-    "read_manifest",
-    "read_verified",
-    "sha256_file",
-    "verify_folder",
-    "with_digest",
-    "write_file",
-    "write_folder",
-    "write_json",
-]
 
 FORMAT_VERSION = 4
 """Version of the written format; a reader accepts 1 (no digest), 2 (other names in a model folder)

@@ -341,6 +341,22 @@ def _find_finished_run(
 
 def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     """Log all of a record; return the version that it is registered as, if it is."""
+    _log_numbers(client, run_id, record)
+    for file in record.files:
+        client.log_artifact(run_id, str(file))
+    for name, table in record.tables.items():
+        client.log_table(run_id, table, name if name.endswith(".json") else f"{name}.json")
+    if record.folder is None:
+        return None
+    if record.flavour is None:
+        client.log_artifacts(run_id, str(record.folder), FOLDER)
+    else:
+        _log_model(client, run_id, record.folder, record.flavour)
+    return _register(client, run_id, record.registered_name) if record.registered_name else None
+
+
+def _log_numbers(client: MlflowClient, run_id: str, record: RunRecord) -> None:
+    """Log parameters, metrics, tags, curves and inputs, in requests as large as MLflow takes."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.utils.time import get_current_time_millis
 
@@ -365,17 +381,6 @@ def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | N
         client.log_inputs(run_id, [_dataset(used) for used in record.inputs])
     if any(len(value) > LONGEST_PARAM for value in params.values()):
         client.log_dict(run_id, params, "params.json")
-    for file in record.files:
-        client.log_artifact(run_id, str(file))
-    for name, table in record.tables.items():
-        client.log_table(run_id, table, name if name.endswith(".json") else f"{name}.json")
-    if record.folder is None:
-        return None
-    if record.flavour is None:
-        client.log_artifacts(run_id, str(record.folder), FOLDER)
-    else:
-        _log_model(client, run_id, record.folder, record.flavour)
-    return _register(client, run_id, record.registered_name) if record.registered_name else None
 
 
 def _register(client: MlflowClient, run_id: str, name: str) -> str:

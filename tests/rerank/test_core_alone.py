@@ -26,7 +26,8 @@ from rerank.errors import EXTRAS, InputError
 from rerank.inference.engine import GRAPH
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.export import export
-from rerank.storage.folder import sha256_file, with_digest
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import with_digest
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest

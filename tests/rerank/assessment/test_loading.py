@@ -27,7 +27,8 @@ from rerank.inference import cross_encoder
 from rerank.inference.engine import Engine
 from rerank.inference.model_files import resolve
 from rerank.retrieval import dense
-from rerank.storage.folder import sha256_file, with_digest
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import with_digest
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest

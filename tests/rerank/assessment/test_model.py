@@ -30,7 +30,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
-from rerank.storage.folder import sha256_file, with_digest
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import with_digest
 from rerank.types import Passage, Query, Scored
 from rerank.workspace import Workspace
 

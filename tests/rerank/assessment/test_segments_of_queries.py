@@ -21,7 +21,8 @@ from rerank.batch import rescore
 from rerank.batch.table import assess_table
 from rerank.cli import main
 from rerank.jobs.track import flavour
-from rerank.storage.folder import sha256_file, with_digest
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import with_digest
 from rerank.types import MODES
 
 Run = Any  # the session's run, see conftest

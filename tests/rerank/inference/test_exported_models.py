@@ -20,8 +20,7 @@ from rerank.inference.exported_models import (
 from rerank.inference.int8_weights import TRAINED_ON
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.retrieval.dense import Encoder
-from rerank.storage.files import files_below
-from rerank.storage.folder import sha256_file
+from rerank.storage.files import files_below, sha256_file
 from rerank.types import Precision
 
 PAIRS = [("median", "The middle of a sample."), ("sort", "Ordered. " * 40), ("mean", "")]

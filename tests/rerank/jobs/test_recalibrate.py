@@ -34,7 +34,8 @@ from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.new_labels import fresh, subsample
 from rerank.jobs.recalibrate import WORSE_IN, recalibrate
-from rerank.storage.folder import MANIFEST, sha256_file
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST
 from rerank.types import Query, Ranking
 
 Run = Any  # the session's run, see conftest

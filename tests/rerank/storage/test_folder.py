@@ -12,13 +12,8 @@ import pytest
 
 from rerank.errors import FolderError
 from rerank.storage import folder as store
-from rerank.storage.folder import (
-    is_made_from,
-    read_manifest,
-    verify_folder,
-    write_file,
-    write_folder,
-)
+from rerank.storage.files import write_file
+from rerank.storage.folder import is_made_from, read_manifest, verify_folder, write_folder
 
 
 def fill(folder: Path) -> dict[str, Any]:

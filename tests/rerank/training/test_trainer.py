@@ -20,7 +20,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.finetune import finetune
-from rerank.storage.folder import sha256_file
+from rerank.storage.files import sha256_file
 from rerank.training.mining import Example, TrainingSet
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
