@@ -70,7 +70,7 @@ def write_model(
     """Write a model folder whole or not at all; `write_exported` adds the networks, if any.
 
     Raises:
-        FolderError: `path` exists, is not a model folder, or `overwrite` is False.
+        FolderError: `path` exists and `overwrite` is False, or it is not a model folder.
     """
 
     def fill(folder: Path) -> Mapping[str, Any]:

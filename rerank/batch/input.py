@@ -59,7 +59,7 @@ def open_input(
 
     Raises:
         InputError: not a regular file, not readable as Parquet, or Parquet without `_id` and
-            `text`; it has no row; or it was changed since it was identified.
+            `query` (or `text`); it has no row; or it was changed since it was identified.
     """
     parquet = is_parquet(path)
     with _open(path) as file:

@@ -5,7 +5,10 @@ It knows nothing of what a line means.
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,18 +51,21 @@ class Problems:
 
 
 def lines(path: Path) -> Iterator[tuple[str, str]]:
-    """(file and number, line) of each line that is not blank, or an `InputError`."""
+    """(file and number, line) of each line that is not blank; a `.gz` file is unpacked.
+
+    Raises:
+        InputError: no such file, or it is not text.
+    """
     try:
-        with (
-            regular(path) as handle,
-            open(handle, encoding="utf-8-sig", newline="\n", closefd=False) as file,
-        ):
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield f"{path}:{number}", line.rstrip("\r\n")
+        with regular(path) as handle, open(handle, "rb", closefd=False) as raw:
+            unpacked = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="\n") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        yield f"{path}:{number}", line.rstrip("\r\n")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, OSError) as error:
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 

@@ -7,17 +7,16 @@ A folder holds `pairs.jsonl` or `pairs.jsonl.gz`, one question per line: `query`
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
+from rerank.data.lines import Problems, records
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 
@@ -44,26 +43,23 @@ def read_pairs(folder: Path) -> LabelledSet:
     `JUDGED_WRONG`; a query without a right one counts as asked about the first of them.
 
     Raises:
-        InputError: no such file, a line that is not a pair (the first one, with file and number),
-            or no line.
+        InputError: no such file, no line, or lines that are not pairs, which are listed with file
+            and number.
     """
+    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
+    if path is None:
+        raise InputError(f"{folder}: holds neither {' nor '.join(FILES)}")
+    problems = Problems()
     passages: dict[tuple[str, str], str] = {}
     queries: dict[tuple[str, str], Query] = {}
     right: dict[str, dict[str, float]] = {}
     wrong: dict[str, dict[str, None]] = {}
-    for where, row in _rows(folder):
-        try:
-            text = as_text("query", row.get("query"))
-            group = as_text("group", row.get("group", ""), empty=True)
-            good, bad = (_ids(row, key, passages) for key in ("positives", "hard_negatives"))
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-        if not good and not bad:
-            raise InputError(f"{where}: neither a positive nor a hard negative")
+    for _, (text, group, good, bad) in records(path, partial(_pair, passages), problems):
         key = (query_hash(text), group)
         query = queries.setdefault(key, Query(text, f"q{len(queries) + 1}", {"group": group}))
         right.setdefault(query.query_id, {}).update(dict.fromkeys(good, 1.0))
         wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
+    problems.stop(str(folder))
     if not queries:
         raise InputError(f"{folder}: its pairs hold no line")
     judged = [
@@ -88,7 +84,19 @@ def _with_judged_wrong(query: Query, right: dict[str, float], wrong: list[str]) 
     return replace(query, metadata=metadata)
 
 
-def _ids(row: dict[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
+def _pair(
+    passages: dict[tuple[str, str], str], row: Mapping[str, Any]
+) -> tuple[str, str, list[str], list[str]]:
+    """The query and the group of a line, and the ids of its right and wrong passages."""
+    text = as_text("query", row.get("query"))
+    group = as_text("group", row.get("group", ""), empty=True)
+    good, bad = (_ids(row, key, passages) for key in ("positives", "hard_negatives"))
+    if not good and not bad:
+        raise InputError("neither a positive nor a hard negative")
+    return text, group, good, bad
+
+
+def _ids(row: Mapping[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
     """Ids of a line's passages; new ones are added to `passages`, (title, text) to id."""
     texts_given = row.get(key, [])
     if not isinstance(texts_given, list) or not all(isinstance(p, dict) for p in texts_given):
@@ -101,25 +109,3 @@ def _ids(row: dict[str, Any], key: str, passages: dict[tuple[str, str], str]) ->
         )
         ids.append(passages.setdefault(texts, f"p{len(passages) + 1}"))
     return ids
-
-
-def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file and number, object) of each line that is not blank."""
-    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
-    if path is None:
-        raise InputError(f"{folder}: holds neither {' nor '.join(FILES)}")
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise InputError(f"{path}:{number}: not JSON ({error})") from None
-                if not isinstance(row, dict):
-                    raise InputError(f"{path}:{number}: expected a JSON object")
-                yield f"{path}:{number}", row
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None

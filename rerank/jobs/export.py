@@ -23,7 +23,7 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
 
     Raises:
         InputError: a network cannot be exported, or runs in bf16.
-        FolderError: `out` exists, is not a model folder, or `overwrite` is False.
+        FolderError: `out` exists and `overwrite` is False, or it is not a model folder.
     """
     out, write_exported, old = Path(out), exported_writer(model.pipeline), model.manifest
     made_from = old.get("exported_from") or model.files.sha256()

@@ -18,8 +18,7 @@ from rerank.errors import InputError
 from rerank.fitting.label_checks import check_corpus
 from rerank.jobs.pipelines import find_models, open_index
 from rerank.report.html import html_page
-from rerank.storage.folder import check_can_replace
-from rerank.storage.locks import reserved
+from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
 
@@ -42,7 +41,8 @@ def init(
 
     Raises:
         InputError: bad passages, fewer than two, or no pooled maps for the configured models.
-        FolderError: `out` exists, is another model, and `overwrite` is False.
+        FolderError: `out` exists and `overwrite` is False, or it is not a model folder; or another
+            job writes it.
     """
     out, file, config = Path(out), corpus_file(Path(corpus)), config or Config()
     models, config = find_models(config)
@@ -55,8 +55,7 @@ def init(
     name = file.resolve().parent.name if file.name == CORPUS else file.stem
     unlabelled = LabelledSet.of_corpus(read_corpus(file), name)
     check_corpus(unlabelled)
-    with reserved(out):
-        check_can_replace(out, overwrite=overwrite, kind=MODEL_KIND)
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         index = open_index(unlabelled, config, Workspace(Path(work)))
         contents = ModelContents(
             manifest={

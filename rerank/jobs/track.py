@@ -20,11 +20,10 @@ from rerank.assessment.model_folder import (
     open_folder,
 )
 from rerank.config import Config
-from rerank.errors import MissingExtraError
 from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
 from rerank.tracking.registry import name_of
-from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, track
+from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, if_installed, track
 from rerank.types import LISTS, Mode
 from rerank.workspace import Workspace
 
@@ -65,10 +64,7 @@ def track_if_installed(path: Path, *, work: Workspace) -> tuple[TrackedRun | Non
     Raises:
         InputError, TrackingError: as `track_model`.
     """
-    try:
-        return track_model(path, work=work), ()
-    except MissingExtraError as error:
-        return None, (f"not tracked: {error}",)
+    return if_installed(lambda: track_model(path, work=work))
 
 
 def model_name(manifest: Mapping[str, Any]) -> str:

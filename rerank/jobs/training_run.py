@@ -13,7 +13,7 @@ from typing import Any
 
 from rerank.config import EncoderConfig, FinetuneConfig
 from rerank.data.canonical import query_hash
-from rerank.errors import InputError, MissingExtraError
+from rerank.errors import InputError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, trained_on, training
 from rerank.inference.tokenizer import positions
@@ -21,7 +21,7 @@ from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, is_made_from, write_folder
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, track
+from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, if_installed, track
 from rerank.training.mining import TrainingSet
 from rerank.workspace import Workspace
 
@@ -223,8 +223,8 @@ def tracked_run(
     out: Path, report: Mapping[str, Any], work: Workspace, *, made: bool, command: str
 ) -> TrainingRun:
     """The training run of a written model folder, sent to MLflow if that is installed."""
-    try:
-        run = track(
+    run, notes = if_installed(
+        lambda: track(
             lambda: _record(report, out, command),
             experiment=name_of("", command),
             run_name=f"{command}-{out.name}",
@@ -232,9 +232,8 @@ def tracked_run(
             written=out,
             again=f"the same `rerank {command}` command, with --out {out} --work {work.path}",
         )
-    except MissingExtraError as error:
-        return TrainingRun(out, report, None, made, (f"not tracked: {error}",))
-    return TrainingRun(out, report, run, made)
+    )
+    return TrainingRun(out, report, run, made, notes)
 
 
 def _record(report: Mapping[str, Any], out: Path, command: str) -> RunRecord:

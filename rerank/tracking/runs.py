@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import TrackingError, missing_extra
+from rerank.errors import MissingExtraError, TrackingError, missing_extra
 from rerank.tracking.secrets import kept_store, without_secrets
 from rerank.workspace import Workspace
 
@@ -183,6 +183,14 @@ def track(
             f"MLFLOW_TRACKING_URI, and send it later with: {again}"
         ) from error
     return run
+
+
+def if_installed(send: Callable[[], TrackedRun]) -> tuple[TrackedRun | None, tuple[str, ...]]:
+    """The run that `send` gives; without MLflow, none, and a note that says how to get one."""
+    try:
+        return send(), ()
+    except MissingExtraError as error:
+        return None, (f"not tracked: {error}",)
 
 
 def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
