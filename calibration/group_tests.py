@@ -130,13 +130,15 @@ def mean_upper_bound(
     return 1 - mean_lower_bound(away, groups, level=level, random_state=random_state)
 
 
-def times_needed(labels: Floats, number: Ints, target: float, chance: float) -> float | None:
+def times_needed(
+    labels: Floats, number: Ints, target: float, chance: float, *, reach: int | None = None
+) -> float | None:
     """Return how many times as many groups like these would refute the target, or None for never.
 
-    The power is four in five, at the best k, by a normal approximation of `group_tails`. K times as
-    many groups win K sum(S), which must exceed sqrt(K sum(S^2) z^2 + L^2): z is the upper normal
-    point of `chance` plus that of one in five, and L is the loss of the worst-case group if its
-    weight is as rare as `chance`. At least 1.
+    The power is four in five, at the best k, which is `reach` at most, by a normal approximation of
+    `group_tails`. K times as many groups win K sum(S), which must exceed sqrt(K sum(S^2) z^2 +
+    L^2): z is the upper normal point of `chance` plus that of one in five, and L is the loss of the
+    worst-case group if its weight is as rare as `chance`. At least 1.
     """
     from scipy.special import ndtri
 
@@ -145,7 +147,7 @@ def times_needed(labels: Floats, number: Ints, target: float, chance: float) -> 
     after_row = _within(gain, number)
     won, spread = np.cumsum(gain), np.cumsum(after_row**2 - (after_row - gain) ** 2)
     worst = target * np.maximum.accumulate(_within(weight, number)) * np.log(1 / chance)
-    good = won > 0
+    good = (won > 0) & (np.arange(len(won)) < (len(won) if reach is None else reach))
     if not good.any():
         return None
     b = spread[good] * (ndtri(1 - chance) + ndtri(0.8)) ** 2

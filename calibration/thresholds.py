@@ -264,8 +264,7 @@ def _needed_in_groups(
 
     Only the first `reach` rows may be accepted.
     """
-    groups = group_codes(number[:reach], reach)
-    times = times_needed(labels[:reach], groups, target, (1 - level) * FORESEEN)
+    times = times_needed(labels, number, target, (1 - level) * FORESEEN, reach=reach)
     if times is None or times > MAX_TIMES:
         return None
     return max(len(labels) + 1, int(np.ceil(times * len(labels))))
