@@ -91,7 +91,7 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 # finds the wrong passages of the last one.
 # SETS is a folder with squad2, squadshifts_newwiki, squadshifts_reddit and selqa in the BEIR layout,
 # PAIRS one with the other sources, as pairs.jsonl, and HELD one with the parts of these that maps are
-# pooled of. The last two runs want a GPU: six minutes instead of half a day.
+# pooled of. The last two runs want a GPU: seven minutes instead of half a day.
 DOCUMENTED := arviz==0.23.4 astropy==8.0.2 biotite==1.6.0 control==0.10.2 geopandas==1.2.0 \
   imbalanced-learn==0.14.2 libpysal==4.14.1 librosa==0.11.0 matplotlib==3.11.2 mne==1.13.2 \
   networkx==3.6.1 nibabel==5.4.2 nilearn==0.14.1 pyarrow==26.0.1 rasterio==1.4.4 \
@@ -159,5 +159,7 @@ pooled: .venv/installed ## maps to start from before the first label: make poole
 	$(BIN)/rerank pool $(wildcard $(SETS)/*/) --reranker $(RERANKER) --long-passages $(LONG) \
 	  --out models/$(RERANKER)/pooled$(patsubst %,-%,$(filter-out beginning,$(LONG))).json
 
-clean: ## remove what was built, but not .venv
-	rm -rf work $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits
+clean: ## remove caches and what the targets built; other models, labels, runs and .venv stay
+	rm -rf $(MODEL) work/index work/scores.sqlite* work/checkpoints work/site work/pages work/peers \
+	  work/documented work/documentation \
+	  $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

@@ -10,7 +10,7 @@ import ast
 
 from griffe import Attribute, Docstring, Extension
 
-OPTIONS = ("option", "_share")
+OPTIONS = ("option", "share")
 
 
 class Fields(Extension):

@@ -34,5 +34,8 @@ def is_encodable(text: str) -> bool:
 
 def json_type(value: object) -> str:
     """The type of a value, in JSON's terms if it has one."""
-    names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
+    names: dict[type, str] = {
+        **{type(None): "null", dict: "an object", list: "a list", str: "text"},
+        **{bool: "a boolean", int: "a whole number", float: "a number"},
+    }
     return names.get(type(value), type(value).__name__)

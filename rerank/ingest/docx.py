@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import docx
 from docx.document import Document as Docx
 from docx.opc.constants import RELATIONSHIP_TYPE
+from docx.oxml.ns import qn
 from docx.table import Table
 from docx.text.paragraph import Paragraph
 
@@ -20,6 +22,10 @@ RATIO = 200  # and as a multiple of the file's size, if above `FREE`
 FREE = 2**24
 OLE = b"\xd0\xcf\x11\xe0"  # starts a file with a password, and the older .doc
 HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
+GONE = ("w:del", "w:moveFrom")
+WRAPPERS = ("w:sdt", "w:ins", "w:moveTo", *GONE)
+GALLERY = ("w:sdtPr", "w:docPartObj", "w:docPartGallery")  # where a content control says its kind
+CONTENTS = "Table of Contents"
 
 
 def read(data: bytes) -> Document:
@@ -37,9 +43,29 @@ def read(data: bytes) -> Document:
     if size > MOST or (size > FREE and size > RATIO * len(data)):
         raise UnreadableError(f"it unpacks to {size // 2**20} MiB, which no document does")
     found = docx.Document(io.BytesIO(data))
+    _unwrap(found.element.body)
     blocks, title = _blocks(found)
     named, revised = _properties(found)
     return Document(tuple(blocks), title or named, revised)
+
+
+def _unwrap(body: Any) -> None:
+    """Put the paragraphs of content controls, and inserted text, where python-docx reads them.
+
+    Tables of contents, and text that was deleted or moved away, are left out.
+    """
+    for wrapper in list(body.iter(*map(qn, WRAPPERS))):
+        parent = wrapper.getparent()
+        if parent is None:
+            continue
+        galleries = wrapper.findall("/".join(map(qn, GALLERY)))
+        gone = wrapper.tag in map(qn, GONE) or CONTENTS in [g.get(qn("w:val")) for g in galleries]
+        content = wrapper.find(qn("w:sdtContent")) if wrapper.tag == qn("w:sdt") else wrapper
+        place = parent.index(wrapper)
+        for child in [] if gone or content is None else list(content):
+            parent.insert(place, child)
+            place += 1
+        parent.remove(wrapper)
 
 
 def _properties(found: Docx) -> tuple[str, str]:

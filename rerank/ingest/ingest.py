@@ -167,11 +167,11 @@ def _unchanged_entry(entry: Entry, before: Entry | None) -> Entry:
 
 
 def _without_copies(entries: Iterable[Entry]) -> tuple[list[Passage], list[tuple[str, ...]]]:
-    """The passages, each heading and text once; and the copies left out, with their originals."""
+    """The passages, each title and text once; and the copies left out, with their originals."""
     kept: dict[tuple[str, str], Passage] = {}
     copies: list[tuple[str, ...]] = []
     for passage in (p for entry in entries for p in entry.passages):
-        key = (str(passage.metadata.get("heading", "")), passage.text)
+        key = (passage.title, passage.text)
         first = kept.setdefault(key, passage)
         if first is not passage:
             copies.append(("copy, left out", first.doc_id, passage.doc_id))

@@ -12,7 +12,7 @@ from rerank.ingest.encoding import decoded
 from rerank.ingest.html import read_markup
 
 FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-FIELD = re.compile(r"^(\w[\w -]*?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+FIELD = re.compile(r"^(\w[\w -]*?)[ \t]*:[ \t]*(?![|>][\d+-]*[ \t]*$)(\S.*?)[ \t]*$", re.MULTILINE)
 REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "modified", "date")
 
 

@@ -15,9 +15,13 @@ from calibration.label_selection import weighted_mean
 from calibration.thresholds import certify
 from rerank.assessment.policy import LEAST_LABELS
 from rerank.labelling.beir_export import right_of
-from rerank.labelling.state import Question, chosen_without_weights, weights
+from rerank.labelling.state import Question, chosen_without_weights, drawn_evenly, weights
 
 EVERY = 10  # labels between two reports
+NOT_EVEN = (
+    "These questions were drawn by confidence, so their labels certify nothing; for a certificate "
+    "draw evenly: --draw even."
+)
 
 
 def progress_sentences(
@@ -42,9 +46,10 @@ def progress_sentences(
         said += " of these, which were drawn by confidence and stand for no others"
     if calibrated:
         mean = float((w * p).sum() / w.sum())
+        even = drawn_evenly(questions) and not chosen_without_weights(questions)
         return [
             f"{said}; the model's confidence is {mean:.0%} on average.",
-            _certificate(y, p, target),
+            _certificate(y, p, target) if even else NOT_EVEN,
         ]
     return [f"{said}.", _to_calibrate(y, right)]
 

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-GLOSSARY = {
-    "Act on": {
-        "accepted": "confidence is 0.7 or more (--medium): show the answer; else it is advisory",
-        "certified": "accepted, and of all such 70% or more are right, with 95% confidence",
-        "calibrated": "false before the first label of the corpus: then nothing is accepted",
-        "verdict": "whether the first 5 passages hold an answer: SUFFICIENT, PARTIAL, INSUFFICIENT",
-        "context_certified": "SUFFICIENT, and of all such 70% or more hold an answer, with 95% "
-        "confidence",
-    },
-    "Made from": {
-        "confidence": "probability that the top passage is right",
-        "sufficiency": "probability that one of the first 5 passages is right (--sufficiency-k)",
-        "relevance": "probability that this passage is right; of the top one it is the confidence",
-        "level": "confidence in a word: HIGH (0.9 up), MEDIUM (0.7), LOW (0.5), VERY_LOW",
-    },
-}
+from rerank.config import Config
+
+
+def glossary(config: Config | None = None) -> dict[str, dict[str, str]]:
+    """The terms of the answers of a model of this configuration, in two groups."""
+    config = config or Config()
+    t, k = config.thresholds, config.sufficiency_k
+    return {
+        "Act on": {
+            "accepted": f"confidence is {t.medium:g} or more (--medium): show the answer; else it "
+            "is advisory",
+            "certified": f"accepted, and of all such {t.medium:.0%} or more are right, with 95% "
+            "confidence",
+            "calibrated": "false before the first label of the corpus: then nothing is accepted",
+            "verdict": f"whether the first {k} passages hold an answer: SUFFICIENT, PARTIAL, "
+            "INSUFFICIENT",
+            "context_certified": f"SUFFICIENT, and of all such {t.sufficient:.0%} or more hold an "
+            "answer, with 95% confidence",
+        },
+        "Made from": {
+            "confidence": "probability that the top passage is right",
+            "sufficiency": f"probability that one of the first {k} passages is right "
+            "(--sufficiency-k)",
+            "relevance": "probability that this passage is right; of the top one it is the "
+            "confidence",
+            "level": f"confidence in a word: HIGH ({t.high:g} up), MEDIUM ({t.medium:g}), LOW "
+            f"({t.low:g}), VERY_LOW",
+        },
+    }
 
 
 def glossary_text() -> str:
-    """The glossary on one screen."""
+    """The glossary of the default configuration, on one screen."""
     parts = []
-    for title, words in GLOSSARY.items():
+    for title, words in glossary().items():
         parts.append("\n".join([f"{title}:", *(f"  {w:<17} {line}" for w, line in words.items())]))
     return "\n\n".join(parts)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rerank.config import Config
 from rerank.errors import optional
 from rerank.evaluation.measure import OURS
-from rerank.report.glossary import GLOSSARY
+from rerank.report.glossary import glossary
 from rerank.report.headline import headline
 from rerank.report.html import html_page
 from rerank.report.report import Report, flatten
@@ -112,7 +113,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         queries=[*split_sentences(report), groups_sentence(report), scored_sentence(report)],
         calibrator=f"{fitted.calibrator}. {fitted.reason}",
         made_from=[(key, _as_text(value)) for key, value in flatten(report.made_from).items()],
-        glossary=GLOSSARY,
+        glossary=glossary(Config.from_dict(report.made_from.get("config", {}))),
         pictures=pictures,
     )
 

@@ -142,7 +142,7 @@ def _apply(session: Session, task: Task, given: LabelRequest) -> None:
         session.accept(task, given.text)
     elif given.do == "nothing":
         session.nothing(task)
-    elif given.do != "undo":
+    elif given.do != "undo":  # `act` has handled that
         session.judge(task, given.do)
 
 

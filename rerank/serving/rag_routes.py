@@ -110,6 +110,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
             "assessment": found.to_dict(top=0),
             "feedback": feedback,
             "k": taken.k,
+            "sufficiency_k": model.pipeline.config.sufficiency_k,
             "stop_reason": taken.stop_reason,
             "passages": [shown(listed[i], model) for i in distinct(listed)[0]],
             "signals": retrieval["signals"],

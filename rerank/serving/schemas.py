@@ -46,7 +46,8 @@ HOSTED = {
 
 LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
 SHAPES = ("one a document", "by stage")  # of scores
-IN_PASSING = ("body", "str", *SHAPES)  # parts of an error's location that tell the client nothing
+# parts of an error's location that tell the client nothing
+IN_PASSING = ("body", "str", "Document", *SHAPES)
 EXPECTED = {  # by pydantic's type of an error
     "string_type": "text",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
@@ -82,7 +83,8 @@ class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
 
 def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     """The validation errors as one sentence, without any of the values given."""
-    found = []
+    found: list[str] = []
+    expected: dict[tuple[str, str], list[str]] = {}  # (field, what came) -> what may stand there
     for error in errors[:3]:
         if error["type"] == "json_invalid":
             return f"the body is not JSON: it breaks at character {error['loc'][-1]}"
@@ -93,9 +95,11 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
         place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
         if place and error["type"] in EXPECTED:
             came = json_type(error["input"])
-            found.append(f"{place} should be {EXPECTED[error['type']]}, got {came}")
+            expected.setdefault((place, came), []).append(EXPECTED[error["type"]])
         else:
             found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
+    for (place, came), kinds in expected.items():
+        found.append(f"{place} should be {' or '.join(dict.fromkeys(kinds))}, got {came}")
     if len(errors) > 3:
         found.append(f"and {len(errors) - 3} more")
     return "; ".join(dict.fromkeys(found))

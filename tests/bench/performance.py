@@ -46,7 +46,7 @@ of their own, with the versions named below the tables. FlashRank runs our weigh
 padded batches, one batch a query. In the first stage each query is asked alone. A library that was
 not installed has no row, and above 100,000 passages rank-bm25 and FAISS's graph have none: they
 would take most of the run. *Of our candidates*: the share of our best 100 passages that it returns
-too. This is no quality: bm25s has another formula of BM25 (atire).
+too. This does not measure quality: bm25s has another formula of BM25 (atire).
 
 **The limit.** For scoring: the floating point operations that the model needs for such pairs, at
 the rate at which the same cores multiply matrices of its size in fp32; int8 and bf16 may pass it.

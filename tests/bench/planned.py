@@ -58,9 +58,9 @@ def measure_sets(
     config = Config(reranker=o.reranker)
     rows: dict[str, Mapping[str, str]] = {}
     for folder in o.sets:
-        labelled = LabelledSet.read(folder)
         seen = trained_on(resolve(config.reranker))
         try:
+            labelled = LabelledSet.read(folder)
             drawn = plan(labelled, trained_on=seen, max_queries=o.max_queries, seed=config.seed)
         except InputError as error:
             print(error, file=sys.stderr)
@@ -68,5 +68,7 @@ def measure_sets(
         pipeline = open_pipeline(labelled, config, Workspace(o.work))
         rows |= measure(Planned(labelled, pipeline, search_rankings(pipeline, drawn)))
         print(table(rows), flush=True)
+    if o.manifest and len(rows) < len(o.sets):
+        raise SystemExit(f"{o.manifest} is left as it is: some of the sets were passed over")
     if o.manifest:
         write_file(o.manifest, json.dumps(manifest | {"figures": rows}, indent=2) + "\n")

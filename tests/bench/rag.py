@@ -4,7 +4,7 @@
 
 Each set's model is calibrated with the default settings, and measured on the set's test questions
 over the whole corpus. A model that FOLDER holds already is used if it was made from the same data,
-settings and weights. Three Markdown tables come out:
+settings and weights. Markdown tables come out after each set, of all sets so far:
 
 1. Passages handed on: adaptive retrieval beside fixed k, for answerable questions.
 2. Unanswerable questions answered: the context gate beside hand-set formulas, each at the threshold

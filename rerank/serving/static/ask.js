@@ -64,7 +64,8 @@ function show(data) {
     make("p", { class: "quiet" },
       `Passages taken: ${data.k} of ${data.passages.length}; ${STOPPED[data.stop_reason]}.` +
       (assessment.calibrated
-        ? ` The probability that one of the first five is right is ${percent(assessment.sufficiency)}.`
+        ? ` The probability that one of the first ${data.sufficiency_k} is right is ` +
+          `${percent(assessment.sufficiency)}.`
         : " Without labels the bars show the order of the passages only.")),
     data.feedback ? feedback(data.id) : null,
     make("h2", {}, "Sources"),
@@ -98,7 +99,7 @@ function source(passage, i, cited, calibrated) {
   const scores = passage.scores ||  // of another search system, by stage
     { "cross-encoder": passage.logit, BM25: passage.bm25, cosine: passage.dense };
   const stages = Object.entries(scores)
-    .map(([stage, score]) => `${stage} ${score === null ? "not read" : score.toFixed(2)}`).join(", ");
+    .map(([stage, score]) => `${stage} ${score === null ? "not found or not scored" : score.toFixed(2)}`).join(", ");
   const text = words(passage, cited);
   const open = passage.row === null ? undefined : openDocument(passage, cited, text);
   return make("details", { class: "source", ...(open && { ontoggle: open }) },

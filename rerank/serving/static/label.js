@@ -78,7 +78,7 @@ function proposal() {
     make("h2", {}, "Would somebody ask this?"),
     make("label", { for: "words" }, "The question; change the words if they are not good"),
     make("form", { onsubmit: (event) => { event.preventDefault(); say("accept"); } },
-      make("input", { type: "text", id: "words", maxlength: 2000, value: task.question })),
+      make("input", { type: "text", id: "words", value: task.question })),
     keys(PROPOSED),
   ];
 }

@@ -38,8 +38,8 @@ function show(data) {
     make("h2", {}, "Compared with other ways to get a confidence"),
     make("p", { class: "quiet" },
       "AUROC: how well right answers are told from wrong ones (1 is best, 0.5 is chance). Brier and smECE: the " +
-      "error of the confidence (0 is best). Then how many answers a threshold of 0.7 accepts, how many of " +
-      "these are right, and the least share that is right with 95% confidence."),
+      `error of the confidence (0 is best). Then how many answers a threshold of ${data.threshold} accepts, how ` +
+      "many of these are right, and the least share that is right with 95% confidence."),
     table("Comparison", head.map((cell) => cell || "confidence by"), body, "calibrated"),
     ...origin(data),
   );

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import re
 from datetime import datetime
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import docx
 import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 
 from rerank.ingest.document import Block, UnreadableError
 from rerank.ingest.docx import read
@@ -58,6 +61,37 @@ def test_a_document_is_read_in_order_under_its_headings() -> None:
         Block("-v | say more", linux),
         Block("After the table.", linux),
     )
+
+
+def test_content_controls_and_insertions_are_read() -> None:
+    """As Word shows them; a table of contents and deleted text are left out."""
+    made = docx.Document()
+    made.add_paragraph("First.")
+    made.add_paragraph("")
+    made.add_paragraph("")
+    made.add_paragraph("Last.")
+    _, control, changed, _ = (p._p for p in made.paragraphs)
+
+    def put(place: Any, xml: str) -> None:
+        place.getparent().replace(place, parse_xml(f"<w:body {nsdecls('w')}>{xml}</w:body>")[0])
+
+    toc = '<w:docPartObj><w:docPartGallery w:val="Table of Contents"/></w:docPartObj>'
+    line = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+    put(
+        control,
+        f"<w:sdt><w:sdtContent><w:sdt><w:sdtPr>{toc}</w:sdtPr><w:sdtContent>"
+        f"{line.format('Chapter 1, page 3')}</w:sdtContent></w:sdt>{line.format('In a control.')}"
+        "</w:sdtContent></w:sdt>",
+    )
+    put(
+        changed,
+        "<w:p><w:r><w:t>Kept </w:t></w:r><w:ins><w:r><w:t>new</w:t></w:r></w:ins>"
+        "<w:del><w:r><w:delText>old</w:delText></w:r></w:del></w:p>",
+    )
+    out = io.BytesIO()
+    made.save(out)
+    texts = [block.text for block in read(out.getvalue()).blocks]
+    assert texts == ["First.", "In a control.", "Kept new", "Last."]
 
 
 def test_a_zip_bomb_is_not_unpacked() -> None:

@@ -55,6 +55,18 @@ def test_a_folder_becomes_a_corpus(docs: Path, tmp_path: Path) -> None:
     assert [line.split("\t")[0] for line in table] == ["copy, left out", "nearly the same"]
 
 
+def test_equal_texts_of_other_titles_are_no_copies(tmp_path: Path) -> None:
+    """What is said of one product is not said of the other."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name in "AB":
+        (folder / f"{name}.md").write_text(f"---\ntitle: Product {name}\n---\n## Reset\n\n{LONG}\n")
+    found = ingest(folder, tmp_path / "out")
+    assert (found.passages, found.exact) == (2, 0)
+    titles = {p.title for p in read_corpus(tmp_path / "out" / CORPUS).values()}
+    assert {title[:9] for title in titles} == {"Product A", "Product B"}
+
+
 def test_a_second_run_reads_only_what_changed(docs: Path, tmp_path: Path) -> None:
     """What it writes equals what a first run would write, to the byte."""
     out = tmp_path / "out"

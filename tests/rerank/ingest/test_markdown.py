@@ -87,3 +87,5 @@ def test_an_empty_field_of_the_front_matter_is_empty() -> None:
     """It does not take the next line as its value."""
     found = markdown.read(b"---\ndescription:\ntitle: Install guide\ndate:\n---\nText.\n")
     assert (found.title, found.revised) == ("Install guide", "")
+    folded = markdown.read(b"---\ntitle: >-\n  Install guide\n---\n# First steps\n\nText.\n")
+    assert folded.title == "First steps"

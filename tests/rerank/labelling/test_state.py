@@ -108,6 +108,13 @@ def test_after_it_what_a_certificate_takes(right: int, wrong: int, expected: str
     assert expected in said[1]
 
 
+def test_labels_drawn_by_confidence_are_not_said_to_certify() -> None:
+    """They have weights, or no weights though they should."""
+    asked = [question(i, weight=1.0 + i % 2, right=True) for i in range(100)]
+    said = progress_sentences(asked, calibrated=True, target=0.7, partly_right=False)
+    assert "certify nothing; for a certificate draw evenly" in said[1]
+
+
 def test_the_words_of_a_question_change_no_more_once_somebody_has_judged_it() -> None:
     """Two people accept one proposal in other words: the first words count, and cannot be undone.
 

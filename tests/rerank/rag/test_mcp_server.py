@@ -78,7 +78,7 @@ def test_assessment_gives_what_python_gives(
         ({"query": " "}, "the query is empty; expected some words"),
         ({"query": "x", "min_k": 5, "max_k": 2}, "expected `min_k` <= `max_k`, got 5 and 2"),
         ({"query": "x" * 10_001}, "'query' has 10001 characters, at most 10000 are taken"),
-        ({"query": 5}, "'query' should be text, got int"),
+        ({"query": 5}, "'query' should be text, got a whole number"),
         ({"query": None}, "'query' should be text, got null"),
         ({}, "'query' is missing"),
         ({"query": "x", "maxk": 3}, "unknown argument 'maxk'; did you mean 'max_k'?"),

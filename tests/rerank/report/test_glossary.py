@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rerank.cli import main
-from rerank.report.glossary import GLOSSARY
+from rerank.config import Config, Thresholds
+from rerank.report.glossary import glossary
 from rerank.types import Assessment, RankedPassage
 
-WORDS = [word for words in GLOSSARY.values() for word in words]
+WORDS = [word for words in glossary().values() for word in words]
 
 
 def test_every_word_is_a_field_of_an_answer() -> None:
@@ -16,6 +17,14 @@ def test_every_word_is_a_field_of_an_answer() -> None:
     fields = {*Assessment.__dataclass_fields__, *RankedPassage.__dataclass_fields__}
     assert set(WORDS) <= fields
     assert len(set(WORDS)) == len(WORDS) == 9
+
+
+def test_it_is_about_the_model_that_it_comes_with() -> None:
+    """Of another threshold and another k it says so."""
+    said = glossary(Config(sufficiency_k=3, thresholds=Thresholds(medium=0.8)))
+    assert said["Act on"]["accepted"].startswith("confidence is 0.8 or more")
+    assert "of all such 80% or more" in said["Act on"]["certified"]
+    assert "the first 3 passages" in said["Act on"]["verdict"]
 
 
 def test_it_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:

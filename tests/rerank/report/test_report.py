@@ -24,7 +24,7 @@ from rerank.data.labels import Labelled
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.report.glossary import GLOSSARY
+from rerank.report.glossary import glossary
 from rerank.report.headline import (
     accepted_sentence,
     after_evaluation,
@@ -364,7 +364,7 @@ def test_the_page_holds_all_of_it_in_order(
         f"{report.fitted.calibrator}.",
         "config.rerank_depth",
         "Act on",
-        *GLOSSARY["Act on"],
+        *glossary()["Act on"],
     ]
     place = 0
     for each in expected:

@@ -99,7 +99,7 @@ def test_top_k_is_another_name_of_top_n(kind: Any, asked: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ({"query": 5}, "query should be text, got int"),
+        ({"query": 5}, "query should be text, got a whole number"),
         ({"metadata": []}, "metadata should be an object, got a list"),
         ({"top_n": "3"}, "top_n should be a whole number, got text"),
         ({"documents": "a"}, "documents should be a list, got text"),
