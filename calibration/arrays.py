@@ -46,7 +46,7 @@ def as_scores(scores: ArrayLike) -> Floats:
     if s.ndim == 2 and s.shape[1] == 1:
         s = s[:, 0]
     if s.ndim != 1:
-        raise ValueError(f"expected one score a row, shape (n,), got an array of shape {s.shape}")
+        raise ValueError(f"expected one score per row, shape (n,), got an array of shape {s.shape}")
     _check_finite(s)
     return s
 
@@ -178,7 +178,7 @@ def group_codes(groups: Groups, n: int) -> Ints:
         return np.arange(n, dtype=np.int64)
     labels = np.asarray(groups)
     if labels.shape != (n,):
-        raise ValueError(f"expected one group a row, shape ({n},), got shape {labels.shape}")
+        raise ValueError(f"expected one group per row, shape ({n},), got shape {labels.shape}")
     if len({isinstance(label, str) for label in (groups if labels.dtype.kind in "OU" else ())}) > 1:
         raise ValueError("expected groups that are all text or all numbers, got both")
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)

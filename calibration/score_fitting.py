@@ -28,7 +28,7 @@ def as_labels(y: ArrayLike, n: int) -> Ints:
     """
     labels = np.asarray(y)
     if labels.shape != (n,) or n == 0:
-        raise ValueError(f"expected one label a row for {n} rows, got shape {labels.shape}")
+        raise ValueError(f"expected one label per row for {n} rows, got shape {labels.shape}")
     if not np.isin(labels, (0, 1)).all():
         wrong = labels[~np.isin(labels, (0, 1))][0]
         raise ValueError(f"labels must be 0 or 1, got {wrong!r}")

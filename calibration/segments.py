@@ -61,7 +61,7 @@ class Segments:
             ValueError: not a mapping, as `map_from_dict`, or an update of more than one input.
         """
         if not isinstance(d, Mapping):
-            raise ValueError(f"expected an update a segment, got {str(d)[:80]}")
+            raise ValueError(f"expected an update per segment, got {str(d)[:80]}")
         updates: dict[str, Any] = {str(segment): map_from_dict(v) for segment, v in d.items()}
         return cls(updates)
 
@@ -125,5 +125,5 @@ def as_segments(segments: SegmentNames, n: int) -> NDArray[np.object_]:
     """
     names = np.array([str(segment) for segment in segments], dtype=np.object_)
     if names.shape != (n,):
-        raise ValueError(f"expected one segment a row, shape ({n},), got {names.shape}")
+        raise ValueError(f"expected one segment per row, shape ({n},), got {names.shape}")
     return names

@@ -299,9 +299,9 @@ class FinetuneConfig:
 
     base: str = option("minilm", "body to start from, or a cross-encoder to train further")
     encoder: str = option("minilm", "bi-encoder that mines hard negatives")
-    hard: int = option(2, "wrong passages a query, from the top of the first stage", least=0)
+    hard: int = option(2, "wrong passages per query, from the top of the first stage", least=0)
     depth: int = option(10, "how many passages of the first stage they are drawn from", least=1)
-    easy: int = option(1, "wrong passages a query, from anywhere in the corpus", least=0)
+    easy: int = option(1, "wrong passages per query, from anywhere in the corpus", least=0)
     withheld: float = option(
         0.0, "share of answerable queries shown without their right passage", least=0, below=1
     )
@@ -322,7 +322,7 @@ class FinetuneConfig:
     )
     distil: float = share(0.5, "weight of the teacher beside the labels, where there is one")
     max_length: int = option(160, "tokens of query and passage together, while training", least=16)
-    batch: int = option(8, "queries a step", least=1)
+    batch: int = option(8, "queries per step", least=1)
     steps: int = option(600, "training steps", least=1)
     learning_rate: float = option(1e-4, "peak learning rate", above=0, below=1)
     warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
@@ -356,7 +356,7 @@ class FinetuneConfig:
         """Refuse values that no run can use."""
         check_options(self)
         if self.hard + self.easy < 1:
-            raise InputError("expected a wrong passage a query: `hard` or `easy` above 0")
+            raise InputError("expected a wrong passage per query: `hard` or `easy` above 0")
         if self.average > 1 and (self.validation or self.lora):
             raise InputError(
                 "with `average` above 1 `validation` and `lora` should be 0: validation keeps the "
@@ -374,7 +374,7 @@ class EncoderConfig:
         30, "how many passages of the first stage a wrong one is drawn from", least=1
     )
     max_length: int = option(128, "tokens of a query or a passage, while training", least=16)
-    batch: int = option(64, "queries a step; each is compared with the passages of all", least=2)
+    batch: int = option(64, "queries per step; each is compared with the passages of all", least=2)
     steps: int = option(600, "training steps", least=1)
     learning_rate: float = option(5e-5, "peak learning rate", above=0, below=1)
     warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)

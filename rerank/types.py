@@ -115,7 +115,7 @@ class Query:
         object.__setattr__(self, "logits", _numbers(self.logits))
         if self.logits.shape != (n,) or not (np.abs(self.logits) <= LARGEST_SCORE).all():
             raise InputError(
-                f"expected one finite logit a passage, {n} in all, up to {LARGEST_SCORE:g}, got "
+                f"expected one finite logit per passage, {n} in all, up to {LARGEST_SCORE:g}, got "
                 f"{np.array2string(self.logits, threshold=5)}"
             )
 
@@ -135,7 +135,7 @@ class Query:
             array = _numbers(values)
             if array.shape != (n,) or (np.abs(array) > LARGEST_SCORE).any():
                 raise InputError(
-                    f"expected one score of {stage!r} a passage, {n} in all, up to "
+                    f"expected one score of {stage!r} per passage, {n} in all, up to "
                     f"{LARGEST_SCORE:g} or NaN, got {values!r:.200}"
                 )
             arrays[stage] = array

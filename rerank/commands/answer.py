@@ -27,7 +27,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "QUERY",
     )
     add_segment(p)
-    p.add_argument("--out", type=Path, help="JSONL to write, with --queries: one answer a line")
+    p.add_argument("--out", type=Path, help="JSONL to write, with --queries: one answer per line")
     p.add_argument("--overwrite", action="store_true", help="replace the file of --out")
     p.add_argument(
         "--restart",

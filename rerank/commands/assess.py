@@ -19,7 +19,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--full", action="store_true", help="print every signal and what to do about it too"
     )
     add_segment(p)
-    add_json(p, "print one JSON object a query, with every signal")
+    add_json(p, "print one JSON object per query, with every signal")
     add_kept_journal(p)
 
 

@@ -37,7 +37,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--questions",
         type=Path,
-        help="file of questions: JSONL, or text with one a line (default: some are proposed from "
+        help="file of questions: JSONL, or text with one per line (default: some are proposed from "
         "headings and questions of the corpus)",
     )
     p.add_argument("--annotator", default="me", metavar="NAME", help="who is judging (default: me)")

@@ -25,7 +25,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
     p.add_argument("queries", nargs="+", metavar="QUERY", help="question in plain words")
     add_segment(p)
-    add_json(p, "print one JSON object a query, with all passages")
+    add_json(p, "print one JSON object per query, with all passages")
     add_kept_journal(p)
 
 

@@ -1,4 +1,4 @@
-"""Answers to many questions, one JSON object a line; if interrupted, the same call resumes."""
+"""Answers to many questions, one JSON object per line; if interrupted, the same call resumes."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
     evaluation, fitted = report.evaluation, report.fitted
     return html_page(
         "report",
-        title=f"{report.name}: how true is the confidence?",
+        title=f"{report.name}: is the confidence calibrated?",
         below=report.planned.reported,
         headline=headline(evaluation, fitted.maps.certificate),
         warnings=warnings(report),

@@ -51,7 +51,7 @@ def recalibration_page(recalibration: Recalibration, pictures: dict[str, Picture
     first, *others = recalibration.sentences()
     return html_page(
         "recalibration",
-        title="A model moved by new labels",
+        title="A recalibrated model",
         below=first,
         sentences=others,
         comparison=recalibration.table.cells(),

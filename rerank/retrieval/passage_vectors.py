@@ -17,7 +17,7 @@ from rerank.retrieval.fusion import top
 from rerank.types import Floats, Ints
 
 VECTORS = "vectors.npy"
-STARTS = "vector_starts.npy"  # no such file: one vector a passage
+STARTS = "vector_starts.npy"  # no such file: one vector per passage
 
 
 class PassageVectors:

@@ -45,7 +45,7 @@ HOSTED = {
 """Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
 
 LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
-SHAPES = ("one a document", "by stage")  # of scores
+SHAPES = ("one per document", "by stage")  # of scores
 # parts of an error's location that tell the client nothing
 IN_PASSING = ("body", "str", "Document", *SHAPES)
 EXPECTED = {  # by pydantic's type of an error
@@ -280,8 +280,8 @@ class AssessRequest(DocumentsRequest):
         description="may be left out where a model of lists was calibrated without texts",
     )
     scores: Scores = Field(
-        description="raw logits, one a document, without a sigmoid; or, of a model of lists, such "
-        "a list by stage, null where a stage did not bring the document"
+        description="raw logits, one per document, without a sigmoid; or, of a model of lists, "
+        "such a list by stage, null where a stage did not bring the document"
     )
     reranker: str | None = Field(
         None, description="fingerprint of the cross-encoder that gave the logits"
@@ -297,7 +297,7 @@ class AssessRequest(DocumentsRequest):
         for scores in lists:
             if len(scores) != documents:
                 raise PydanticCustomError(
-                    "scores", f"scores: expected one a document, {documents}, got {len(scores)}"
+                    "scores", f"scores: expected one per document, {documents}, got {len(scores)}"
                 )
         if self.reranker is None and not isinstance(self.scores, dict):
             raise PydanticCustomError("reranker", "reranker: Field required")

@@ -35,7 +35,7 @@ in one run.
 **How to read it.** Ways of doing one thing are run in turns, round by round, in one run and on the
 same input; a ratio is taken within a round, and the table gives its median and, in brackets, the
 lowest and the highest of all rounds. A first round, in which libraries compile and caches fill, is
-not counted. Times depend on the machine and on what else it does, ratios much less: pairs a second
+not counted. Times depend on the machine and its load, ratios much less: pairs a second
 are the median round's, milliseconds the fastest round's.
 
 **Who takes part.** Every way of scoring has the same weights, the same cut and the same number of

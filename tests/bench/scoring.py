@@ -140,7 +140,7 @@ def _product(weights: np.ndarray) -> Callable[..., Any]:
 
 
 def sample(labelled: LabelledSet, count: int) -> Pairs:
-    """Queries of the set beside its passages, drawn by counting, `PER_QUERY` passages a query."""
+    """Queries of the set beside its passages, drawn by counting, `PER_QUERY` passages per query."""
     queries, passages = list(labelled.queries.values()), list(labelled.corpus.values())
     return [
         (

@@ -351,7 +351,11 @@ def test_scikit_learns_manners() -> None:
 
 @pytest.mark.parametrize(
     ("y", "sentence"),
-    [([0, 1, 2], "0 or 1, got"), ([0, 1], "one label a row"), ([[0], [1], [1]], "one label a row")],
+    [
+        ([0, 1, 2], "0 or 1, got"),
+        ([0, 1], "one label per row"),
+        ([[0], [1], [1]], "one label per row"),
+    ],
 )
 def test_labels_are_checked(y: list, sentence: str) -> None:
     """The functions take one 0 or 1 a row, and nothing else."""

@@ -79,7 +79,7 @@ def test_json_keeps_every_bit(fitted: Segments) -> None:
     assert Segments.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
     wide = LogisticMap((1.0, 1.0), 0.0, (0.0, 0.0), (1.0, 1.0))
     for broken, sentence in (
-        ([], "an update a segment"),
+        ([], "an update per segment"),
         ({"a": {"kind": "unheard of"}}, "unknown kind of map"),
         ({"a": wide.to_dict()}, "of one input"),
     ):

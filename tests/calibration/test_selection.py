@@ -79,7 +79,7 @@ def test_cross_fit_needs_two_groups() -> None:
 
 
 def test_grouped_standard_error_by_hand() -> None:
-    """One row a group: s / sqrt(n). Two equal rows a group: as if each group were one row."""
+    """One row per group: s / sqrt(n). Two equal rows per group: as if each group were one row."""
     values = np.array([1.0, 2.0, 4.0, 9.0])
     plain = values.std(ddof=1) / 2
     assert grouped_standard_error(values, np.arange(4)) == pytest.approx(plain)

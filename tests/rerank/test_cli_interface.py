@@ -51,7 +51,7 @@ def test_a_word_too_many_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_search_gives_texts_and_an_id_a_query(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object a query: its text, an id of its own, and every passage with title and text."""
+    """One object per query: its text, an id of its own, and every passage with title and text."""
     asked = ["fill missing values", "sort an array"]
     assert main(["search", str(run.folder), *asked, "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -25,7 +25,7 @@ metadata = ["place"]
 
 
 def rows_of(labelled: LabelledSet, encoder: Encoder) -> list[dict[str, Any]]:
-    """A row a passage, with its vector."""
+    """One row per passage, with its vector."""
     passages = list(labelled.corpus.values())
     vectors = encoder.encode([p.full_text for p in passages])
     return [

@@ -78,7 +78,7 @@ def fit_answer_confidence(
 
     if not len(retrieval) == len(qualities) == len(right):
         raise InputError(
-            "expected one confidence, one quality and one outcome an answer, got "
+            "expected one confidence, one quality and one outcome per answer, got "
             f"{len(retrieval)}, {len(qualities)} and {len(right)}"
         )
     if len(right) < LEAST or len(set(right)) < 2:

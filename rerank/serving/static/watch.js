@@ -135,7 +135,7 @@ async function save(event) {
   }
 }
 
-/** A bar a day, its parts stacked, and the mean confidence over them. */
+/** One bar per day, its parts stacked, and the mean confidence over them. */
 function days(rows) {
   const most = Math.max(1, ...rows.map((day) => day.questions));
   const step = (WIDE - 40) / Math.max(rows.length, 7);

@@ -292,7 +292,7 @@ def test_the_table_and_the_sentence() -> None:
         (np.zeros((9, 0)), [], None, "at least one"),
         (np.zeros((3, 1)), ["a"], None, "at least 4 independent rows, got 3"),
         (np.zeros((9, 1)), ["a"], [1, 2, 3] * 3, "at least 4 independent rows, got 3"),
-        (np.zeros((9, 1)), ["a"], [1, 2], "one group a row"),
+        (np.zeros((9, 1)), ["a"], [1, 2], "one group per row"),
         (np.full((9, 1), np.nan), ["a"], None, "finite"),
     ],
 )

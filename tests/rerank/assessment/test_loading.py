@@ -201,7 +201,7 @@ def test_an_index_of_another_kind_is_refused(
 
 def _save(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
     path = folder / "index" / name
-    if name == "vector_starts.npy":  # which an index of one vector a passage does not need
+    if name == "vector_starts.npy":  # which an index of one vector per passage does not need
         np.save(path, np.arange(len(np.load(path.with_name("vectors.npy"))) + 1))
     np.save(path, change(np.load(path)), allow_pickle=True)
 

@@ -118,7 +118,7 @@ def test_own_passages_are_read() -> None:
 
 
 def test_logits_are_read() -> None:
-    """A logit or score a passage, as it came."""
+    """A logit or score per passage, as it came."""
     own = [{"_id": "p", "title": "t", "text": "b", "logit": 1.5}, {"text": "c", "score": -2}]
     row = line({"_id": "a", "text": "x", "passages": own})
     assert isinstance(row, QueryRow)

@@ -372,7 +372,7 @@ def test_an_input_that_changes_meanwhile_is_refused(
 
 
 def test_any_characters_come_through(model: CalibratedReranker, tmp_path: Path) -> None:
-    """Ids and text in any script are given back as they came, one JSON object a line."""
+    """Ids and text in any script are given back as they came, one JSON object per line."""
     odd = [Query("naïve Größe", "ö/\u20281"), Query("何ですか \u2028 \u0085 ?", "二")]
     out = tmp_path / "out.jsonl"
     rescore(model, query_file(tmp_path / "queries.jsonl", odd), out)

@@ -79,7 +79,7 @@ def test_answer_prints_the_answer_with_its_sources(
 def test_answer_by_a_language_model(
     run: Run, question: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file of questions: no call where the gate refuses, one line a question."""
+    """A file of questions: no call where the gate refuses, one line per question."""
     pytest.importorskip("openai", reason="the extra [llm] is not installed")
     queries, out = tmp_path / "queries.jsonl", tmp_path / "answers.jsonl"
     queries.write_text(json.dumps({"_id": "a", "text": question}) + "\n")

@@ -117,7 +117,7 @@ def test_logits_that_come_along_are_not_computed_again(
 @pytest.mark.parametrize("logits", [[1.0], [1.0, float("nan")], [[1.0], [2.0]]])
 def test_logits_must_be_one_a_passage(passages: tuple[Passage, ...], logits: list[Any]) -> None:
     """The message says how many were expected."""
-    with pytest.raises(InputError, match="one finite logit a passage, 2 in all"):
+    with pytest.raises(InputError, match="one finite logit per passage, 2 in all"):
         Query(QUESTION, passages=passages[:2], logits=np.array(logits))
 
 
@@ -157,7 +157,7 @@ def test_logits_may_be_a_plain_list() -> None:
     assert query.logits is not None
     assert query.logits.tolist() == plain
     words: Any = ["high"]
-    with pytest.raises(InputError, match="one finite logit a passage, 1 in all"):
+    with pytest.raises(InputError, match="one finite logit per passage, 1 in all"):
         Query(QUESTION, passages=alone, logits=words)
 
 

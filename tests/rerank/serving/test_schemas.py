@@ -121,7 +121,9 @@ def test_question_is_still_read() -> None:
 
 def test_scores_are_of_the_documents() -> None:
     """One a document, finite and of a size that logits have."""
-    assert "expected one a document, 2, got 1" in refusal(AssessRequest, {**ASSESS, "scores": [1]})
+    assert "expected one per document, 2, got 1" in refusal(
+        AssessRequest, {**ASSESS, "scores": [1]}
+    )
     for score in (1e7, -1e7, float("nan"), float("inf")):
         assert "scores.0" in refusal(AssessRequest, {**ASSESS, "scores": [score, 1.0]})
 
@@ -141,7 +143,7 @@ def test_scores_by_stage_need_no_document() -> None:
     with pytest.raises(InputError, match="2 scores, at most 1"):
         AssessRequest.model_validate(asked).to_query(Settings(max_documents=1))
     for wrong, words in (
-        ({"bm25": [2.0, 1.0], "mine": [0.5]}, "expected one a document, 2, got 1"),
+        ({"bm25": [2.0, 1.0], "mine": [0.5]}, "expected one per document, 2, got 1"),
         ({"bm25": [float("nan"), 1.0]}, "scores.bm25.0"),
         ({}, "expected a list by stage"),
         ([1.0, 2.0], "reranker: "),
