@@ -130,11 +130,11 @@ def refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> Ints:
     return ends[found]
 
 
-def chance_of_a_start(truth: Floats, target: float, level: float) -> float:
+def chance_of_a_start(truth: Floats, target: float, level: float, *, reach: float = 1.0) -> float:
     """Return the probability that the likeliest of the starts refutes "no more than `target`".
 
     truth (n,): the probability that each row is right, the most confident first; also used as the
-    confidences.
+    confidences. Only the starts among the first `reach` of the rows, a share, count.
     """
     from scipy.stats import binom
 
@@ -149,4 +149,4 @@ def chance_of_a_start(truth: Floats, target: float, level: float) -> float:
     sizes = places + 1
     least = binom.isf(chances, sizes, target)  # more hits than these refute it
     mean = np.cumsum(truth)[places] / sizes
-    return float(binom.sf(least, sizes, mean).max())
+    return float(binom.sf(least, sizes, mean)[sizes <= reach * n].max(initial=0.0))

@@ -188,9 +188,9 @@ def certify(
     number of tests. Equal p are accepted together. Half of that probability goes to one start where
     the tests would most surely pass if p were true, the rest to starts at sizes fixed in advance.
 
-    No threshold below `floor` is returned: give what is accepted anyway, so that the promise is
-    about exactly the rows that are accepted and certified. It may depend on the labels, as all
-    tests that refute hold at once.
+    No threshold below `floor` is returned. If only p from some number up are accepted at all, give
+    that number: the promise is then about rows that are accepted. It may depend on the labels, as
+    all tests that refute hold at once.
 
     If every row is a group of its own, the test is the exact binomial tail, and the promise is
     about new rows. If groups (n,) have several rows, the promise is about the rows of new groups:
@@ -218,8 +218,9 @@ def certify(
     in_groups = n_groups if n_groups < n else None
     ends = _refuted_ends(labels, values, number, target, level)
     last = int(ends[values[ends] >= floor].max(initial=-1))
-    needed, reach = None, int((values >= floor).sum())  # rows that may be accepted
-    if last < 0 and reach:
+    needed = None
+    if last < 0:  # with more labels some rows reach the floor, if none does yet
+        reach = int((values >= floor).sum()) or n
         needed = (
             _needed(labels, values, reach, target, level)
             if in_groups is None
@@ -283,9 +284,8 @@ def _needed(labels: Floats, values: Floats, reach: int, target: float, level: fl
 
     def enough(queries: int) -> bool:
         """Whether so many queries would be certified often enough."""
-        places = (np.arange(math.ceil(queries * reach / n)) + 0.5) / queries
-        p = np.interp(places, (np.arange(n) + 0.5) / n, truth)
-        return chance_of_a_start(p, target, level) >= POWER
+        p = np.interp((np.arange(queries) + 0.5) / queries, (np.arange(n) + 0.5) / n, truth)
+        return chance_of_a_start(p, target, level, reach=reach / n) >= POWER
 
     low, high = n, 2 * n
     while not enough(high):

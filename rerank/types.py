@@ -33,7 +33,7 @@ class Passage:
     """One retrievable text. `title` may be empty; `text` only beside a title or scores.
 
     Raises:
-        InputError: an id, a title or a text that is none.
+        InputError: an id, a title or a text that is not text.
     """
 
     doc_id: str

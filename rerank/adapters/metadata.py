@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from rerank.errors import InputError
@@ -48,11 +49,12 @@ def check_settings(count: object, min_relevance: object) -> None:
     Raises:
         InputError: a count that is not a whole number from 1 up, or a relevance outside [0, 1].
     """
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
         raise InputError(
-            f"top_n (or top_k), the documents to return, should be 1 or more, got {count!r:.100}"
+            "top_n (or top_k), the documents to return, should be a whole number from 1 up, got "
+            f"{count!r:.100}"
         )
-    if not isinstance(min_relevance, (int, float)) or not 0 <= min_relevance <= 1:
+    if not isinstance(min_relevance, Real) or not 0 <= float(min_relevance) <= 1:
         raise InputError(f"min_relevance should be from 0 to 1, got {min_relevance!r:.100}")
 
 

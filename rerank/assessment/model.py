@@ -333,8 +333,8 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
     Raises:
         InputError: one text came, not a list of them; or something that is neither.
     """
-    if isinstance(queries, str):
-        raise InputError(f"expected a list of queries, got one text: {queries!r:.100}")
+    if isinstance(queries, (str, Query)):
+        raise InputError(f"expected a list of queries, got one: {queries!r:.100}")
     found = [Query(query) if isinstance(query, str) else query for query in queries]
     for query in found:
         if not isinstance(query, Query):

@@ -46,10 +46,12 @@ def _run(o: argparse.Namespace) -> int:
         raise InputError("--queries and --out go together")
     if o.queries is not None:
         if o.segment:
-            raise InputError("--segment is of QUERY; in a file, `metadata` of a row names it")
+            raise InputError(
+                "--segment applies to QUERY only; in a file, name it in each row's metadata"
+            )
         return _answer_file(o, config)
     if o.overwrite or o.restart:
-        raise InputError("--overwrite and --restart are of the file of --out; leave them out")
+        raise InputError("--overwrite and --restart apply only with --out")
     from rerank.rag.answer.model_answers import answer
 
     with journal_kept(o) as record:

@@ -209,7 +209,7 @@ class Keys:
             if key in known:
                 return key
             if key.strip():
-                note(f"{key!r} is no key here: {prompt}")
+                note(f"{key!r} is not a key here: {prompt}")
 
     def line(self, prompt: str) -> str:
         """A line of text."""

@@ -41,8 +41,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--second-tries",
         action="store_true",
-        help="if the confidence is low, also try an expanded query, and the best passages of each "
-        "stage",
+        help="if the answer is not accepted, also try an expanded query, and the best passages of "
+        "each stage",
     )
     add_segment(p)
     add_json(p)

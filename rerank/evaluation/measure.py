@@ -207,12 +207,13 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
         name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
     }
     confidences[OURS] = predictions.confidence
-    threshold = maps.certificate.threshold
+    certificate = maps.certificate  # older ones could begin below the target
+    certified = np.array([certificate.promises(p) for p in predictions.confidence], dtype=np.bool_)
     return _PredictedPart(
         predictions=predictions,
         orders=orders,
         confidences=confidences,
-        certified=predictions.confidence >= (np.inf if threshold is None else threshold),
+        certified=certified & (predictions.confidence >= certificate.target),
         passages_scored=[len(s.logits) for s in limited],
     )
 

@@ -224,17 +224,22 @@ def _from_hub(name: str, *, download: bool) -> Path:
         raise InputError(f"the hub gave no model {name!r}: {reason}") from None
 
 
+def _is_copy(path: Path) -> bool:
+    """Whether the file holds weights that lie beside it as safetensors, so that it is not read."""
+    safe = (path.parent / name for name in WEIGHTS if "safetensors" in name)
+    return path.match("pytorch_model*.bin") and any(each.is_file() for each in safe)
+
+
 def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
-    safe = any((folder / w).is_file() for w in WEIGHTS if "safetensors" in w)
     parts = [
         path
         for path in folder.rglob("*")
         if path.suffix in FINGERPRINTED
         and path.relative_to(folder).parts[0] not in OTHER_FORMATS
-        and not (safe and path.match("pytorch_model*.bin"))  # the same weights, which are not read
+        and not _is_copy(path)
     ]
     for path in sorted(parts):
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()

@@ -20,7 +20,7 @@ from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.non_inferiority import Difference, paired_difference, surely_better
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import CALIBRATORS, RETRIEVER, open_folder
+from rerank.assessment.model_folder import CALIBRATORS, RETRIEVER, ModelFolder, open_folder
 from rerank.assessment.policy import unlike_fitted
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
@@ -122,9 +122,7 @@ def promote(
         version, source = best
         with _folder_at(source, uri) as place:
             other = open_folder(place)
-            maps = maps_from_dict(other.json(CALIBRATORS))
-            ranks = what_it_ranks(candidate.manifest, candidate.maps)
-            if ranks == what_it_ranks(other.manifest, maps):
+            if _ranks_the_same(candidate, other):
                 model = CalibratedReranker.load(place, cache=cache)
                 lost, common = losses_to(measured, evaluate(model, labelled, split, work=work))
                 checks += best_checks(lost, gate, common, version=version)
@@ -149,6 +147,15 @@ def _folder_at(source: str, tracking_uri: str) -> Iterator[Path]:
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _ranks_the_same(candidate: CalibratedReranker, other: ModelFolder) -> bool:
+    """Whether two models can be compared; a folder that this version cannot read cannot."""
+    try:
+        maps = maps_from_dict(other.json(CALIBRATORS))
+    except InputError:
+        return False
+    return what_it_ranks(candidate.manifest, candidate.maps) == what_it_ranks(other.manifest, maps)
 
 
 def what_it_ranks(manifest: Mapping[str, Any], maps: MapsByMode) -> object:
@@ -206,6 +213,7 @@ def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate)
     """
     certificate, confidences = maps.certificate, measured.confidences[OURS]
     reached = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
+    reached &= confidences >= certificate.target  # older certificates could begin below it
     promised = reached & ~unlike_fitted(measured.features, maps.confidence.first)
     right, groups = measured.right[promised], measured.labelled.groups[promised]
     share, target, n = float(promised.mean()), certificate.target, len(right)

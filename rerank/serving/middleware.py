@@ -271,7 +271,7 @@ class RequestGuard:
     def _check_json(self, content: bytes) -> None:
         """Refuse with 422 a body that is not UTF-8, nested too deep, or of too many values."""
         if not _is_text(content):
-            raise Refusal(422, "the body is no JSON in UTF-8", reason="input")
+            raise Refusal(422, "the body is not JSON in UTF-8", reason="input")
         deep, commas = shape(content)
         if deep > self._settings.max_depth:
             raise Refusal(

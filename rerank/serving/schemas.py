@@ -39,8 +39,8 @@ HOSTED = {
     "truncate": "of a document longer than max_length, only a part is read",
     "truncate_prompt_tokens": "the model's max_length is part of its calibration",
     "truncation": "of a document longer than max_length, only a part is read",
-    "priority": "deadlines and the work that is left decide who is next",
-    "user": "nothing is kept of who asks",
+    "priority": "requests are ordered by deadline and remaining work",
+    "user": "the server does not store the user",
 }
 """Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
 

@@ -89,5 +89,5 @@ def test_json_keeps_every_bit(fitted: Segments) -> None:
 
 def test_segments_are_one_a_row(fitted: Segments) -> None:
     """A missing segment is a mistake of the caller."""
-    with pytest.raises(ValueError, match="one segment a row"):
+    with pytest.raises(ValueError, match="one segment per row"):
         fitted.apply(np.zeros(3), ["easy"])

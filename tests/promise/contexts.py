@@ -46,7 +46,7 @@ def verdicts(rng: Generator) -> tuple[float]:
     """Certify one draw; return whether the threshold is false of new documents, NaN without one."""
     document = np.repeat(np.arange(DOCUMENTS), rng.integers(1, 2 * SIZE, DOCUMENTS))
     first, told = ranks(rng, document)
-    found = certify(first <= 2, 1 - (1 - told) ** 2, groups=document, target=TARGET)
+    found = certify(first <= 2, 1 - (1 - told) ** 2, groups=document, target=TARGET, floor=TARGET)
     if found.threshold is None:
         return (float("nan"),)
     fresh, sure = population()

@@ -59,7 +59,7 @@ async function send(path, body) {
   });
   if (answer.status === 401) {
     sessionStorage.removeItem("key");
-    await keyEntered(key ? "This is no key of this server; enter another one" : "This server asks for a key");
+    await keyEntered(key ? "This is not a key of this server; enter another one" : "This server asks for a key");
     return send(path, body);
   }
   if (!answer.ok) {

@@ -20,6 +20,7 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.shrinkage import fit_update
+from calibration.thresholds import certify
 
 
 def learned(shift: float, n: int, seed: int = 0) -> Recalibration:
@@ -45,6 +46,21 @@ def test_without_a_change_little_moves() -> None:
     assert abs(found.update.intercept) < 0.35
     assert found.gain > -0.01
     assert not found.monitor.alarmed
+
+
+def test_what_is_not_accepted_after_the_update_is_not_certified() -> None:
+    """Confidences that were far too low are right 85 times in a hundred: all of them together would
+    be certified, and those that stay below the target are not.
+    """
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.95, 600)
+    right = (rng.random(600) < 0.85).astype(np.int64)
+    assert certify(right, p).accepted == 600
+    found = fit_recalibration(p, right, [str(i) for i in range(600)])
+    assert found.certificate.threshold is not None
+    assert found.certificate.threshold >= 0.7 - 1e-9
+    too_sure = fit_recalibration(p, 1 - right, [str(i) for i in range(600)])
+    assert too_sure.certificate.threshold is None
 
 
 def test_the_certificate_is_carried_through_the_update() -> None:

@@ -182,7 +182,7 @@ def test_documents_without_a_text_are_left_out() -> None:
 @pytest.mark.parametrize("count", [0, -1, "5", True, 2.0])
 def test_a_count_that_is_none_is_refused(count: Any) -> None:
     """A count of -1 would leave out the last document."""
-    with pytest.raises(InputError, match=f"should be 1 or more, got {count!r}"):
+    with pytest.raises(InputError, match=f"a whole number from 1 up, got {count!r}"):
         ranked([("a mean", {})], count=count)
 
 

@@ -134,7 +134,7 @@ def test_scores_are_numbers_of_the_passages() -> None:
     asked = query({"bm25": [4, None, 2, 1], "reranker": SCORES["reranker"]})  # type: ignore[dict-item]
     assert asked.scores_of(1) == {"bm25": None, "reranker": 3.0}
     for wrong in ([1.0, 2.0], ["a", "b", "c", "d"], [np.inf, 1, 1, 1], 3.0):
-        with pytest.raises(InputError, match="expected one score of 'bm25' a passage, 4 in all"):
+        with pytest.raises(InputError, match="expected one score of 'bm25' per passage, 4 in all"):
             query({"bm25": wrong})  # type: ignore[dict-item]
     with pytest.raises(InputError, match="passages that come with them"):
         Query("x", scores={"bm25": np.zeros(0)})

@@ -70,6 +70,29 @@ def test_a_question_of_broken_bytes_is_refused(
     refused(capsys, "search", run.folder, "caf\udce9 hours")
 
 
+@pytest.mark.parametrize("command", ["search", "assess", "retrieve", "answer"])
+def test_a_model_without_segments_takes_none(
+    run: Run, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command that takes a question refuses the segment."""
+    told = refused(capsys, command, run.folder, "median", "--segment=en")
+    assert "has no segments; calibrate it with --segment-by" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["median", "--restart"], "apply only with --out"),
+        (["--queries=q.jsonl", "--out=a.jsonl", "--segment=en"], "applies to QUERY only"),
+    ],
+)
+def test_answer_refuses_options_of_the_other_kind(
+    run: Run, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would be ignored."""
+    assert words in refused(capsys, "answer", run.folder, *options)
+
+
 def test_a_segment_without_labels_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped one would change nothing, silently; a model without segments refuses any."""
     fitted = SimpleNamespace(segments=SimpleNamespace(updates={"english": None}))

@@ -16,10 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from calibration.monitoring.drift import sketch
 from calibration.score_maps import IsotonicMap
 from calibration.selection import grouped_folds
+from calibration.thresholds import Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import scored_features
-from rerank.config import Config
+from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passages
 from rerank.fitting import fit as fitting
@@ -198,6 +199,23 @@ def test_a_query_without_passages_has_no_confidence(
     np.testing.assert_allclose(fitted.maps.confidence.first.low, lowest)
     assert (lowest > 0).any()
     assert fitted.maps.certificate.queries == len(with_empty)
+
+
+def test_only_what_is_accepted_is_certified(
+    to_fit: Labelled[Scored], maps: FittedMaps, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both certificates begin at their targets, whatever else the labels would certify."""
+    floors = []
+
+    def spied(y: Any, p: Any, **options: Any) -> Certificate:
+        floors.append((options["target"], options["floor"]))
+        return certify(y, p, **options)
+
+    monkeypatch.setattr("rerank.fitting.fit.certify", spied)
+    monkeypatch.setattr("rerank.fitting.context_certificates.certify", spied)
+    targets = Thresholds(medium=0.6, low=0.5, sufficient=0.65)
+    fit(to_fit, maps.policy, replace(config, thresholds=targets), to_keep=True)
+    assert floors == [(0.6, 0.6), (0.65, 0.65)]
 
 
 def test_where_all_that_is_found_is_right_the_empty_ones_teach() -> None:

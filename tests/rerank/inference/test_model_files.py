@@ -199,3 +199,17 @@ def test_a_file_in_place_of_the_cache_is_named_and_stays(
     with pytest.raises(InputError, match=re.escape(expected)):
         cache_folder()
     assert place.read_text() == "ten years of work"
+
+
+def test_weights_that_are_not_read_do_not_count(tmp_path: Path) -> None:
+    """PyTorch's own format beside safetensors is a copy; in another folder it is another layer."""
+    folder = folder_with(tmp_path, config_json="{}")
+    before = resolve(str(folder)).fingerprint
+    (folder / "pytorch_model.bin").write_text("the same weights")
+    assert resolve(str(folder)).fingerprint == before
+    layer = folder / "2_Dense" / "pytorch_model.bin"
+    layer.parent.mkdir()
+    layer.write_text("another layer")
+    assert (with_layer := resolve(str(folder)).fingerprint) != before
+    layer.write_text("a changed layer")
+    assert resolve(str(folder)).fingerprint != with_layer

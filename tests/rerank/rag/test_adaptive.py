@@ -143,5 +143,3 @@ def test_search_asks_the_model_once() -> None:
     assert search(model, "what is one").k == 4
     assert model.asked == 1
     assert search(model, "what is one", Strategy(max_k=2)).k == 2
-    with pytest.raises(InputError, match="`min_k` <= `max_k`"):
-        Strategy(min_k=5, max_k=2)
