@@ -36,7 +36,7 @@ from rerank.errors import InputError
 from rerank.storage.file_lock import open_locked
 from rerank.storage.files import sync, write_file
 
-FORMAT = 1
+FORMAT = 2  # of the unfinished work; 1: other names in `State`
 SYNC_EVERY = 5.0  # seconds of work that a power cut may lose
 LOCK, HEADER = "lock", "header.json"
 FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
@@ -55,17 +55,20 @@ class Checkpoint:
         self._data = [_append_to(folder / n) for n in (PREDICTIONS, REJECTED)] if scoring else []
         self._synced = time.monotonic()
 
-    def append(self, state: State, predictions: bytes, rejected: bytes) -> None:
+    def append(self, state: State, predictions: bytes, rejections: bytes) -> None:
         """Append the results of a chunk; `state` has the position in the input and the row counts.
 
         Raises:
             OSError: such as for a full disk; what was appended before stays.
         """
-        parts = predictions, rejected
+        parts = predictions, rejections
         for file, data in zip(self._data, parts, strict=True):
             _write(file, data)
-        ends = [self.state.predictions + len(predictions), self.state.rejected + len(rejected)]
-        state = replace(state, predictions=ends[0], rejected=ends[1])
+        state = replace(
+            state,
+            predictions_bytes=self.state.predictions_bytes + len(predictions),
+            rejections_bytes=self.state.rejections_bytes + len(rejections),
+        )
         self._record(state, [zlib.crc32(data) for data in parts])
         if time.monotonic() - self._synced > SYNC_EVERY:
             self._sync()
@@ -81,7 +84,7 @@ class Checkpoint:
         if no row was rejected.
         """
         if self.state.stage == "scored":
-            if not self.state.rejected:
+            if not self.state.rejections_bytes:
                 side.unlink(missing_ok=True)
             elif (self.folder / REJECTED).exists():
                 os.replace(self.folder / REJECTED, side)
@@ -157,7 +160,7 @@ def _lock(folder: Path, out: Path) -> int:
     """A handle that holds the folder's lock; the folder is made if needed."""
     while True:
         if folder.is_symlink():
-            raise InputError(f"{folder} is a link; take it away")
+            raise InputError(f"{folder} is a link; remove it")
         folder.mkdir(exist_ok=True)
         try:
             handle, locked = open_locked(folder / LOCK)

@@ -88,7 +88,7 @@ def rescore(
             "version": package_version(),
         }
         with open_checkpoint(out, side, header, restart=restart) as checkpoint:
-            resumed = checkpoint.state.answered + checkpoint.state.refused
+            resumed = checkpoint.state.answered + checkpoint.state.rejected
             try:
                 if checkpoint.state.stage == "scoring":
                     start = Position(checkpoint.state.line, checkpoint.state.byte)
@@ -100,7 +100,7 @@ def rescore(
                     f"{error}; {done} and kept in {checkpoint.folder}: run the same command again "
                     "to resume"
                 ) from error
-            return Summary(checkpoint.state.answered, checkpoint.state.refused, side, resumed)
+            return Summary(checkpoint.state.answered, checkpoint.state.rejected, side, resumed)
 
 
 def _scoring(
@@ -145,17 +145,16 @@ def _keep(
         for end, scored in results:
             queries_in.check()
             before = checkpoint.state
-            if strict and scored.refused + before.refused:
-                raise InputError(
-                    f"{queries_in.path}: {scored.rejected.decode() or checkpoint.folder / REJECTED}"
-                )
+            if strict and scored.rejected + before.rejected:
+                told = scored.rejections.decode() or checkpoint.folder / REJECTED
+                raise InputError(f"{queries_in.path}: {told}")
             after = State(
                 line=end.line,
                 byte=end.byte,
                 answered=before.answered + scored.answered,
-                refused=before.refused + scored.refused,
+                rejected=before.rejected + scored.rejected,
             )
-            checkpoint.append(after, scored.predictions, scored.rejected)
+            checkpoint.append(after, scored.predictions, scored.rejections)
             bar.update(end.line - before.line)
         queries_in.check()
     if checkpoint.state.line != total:

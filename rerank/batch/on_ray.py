@@ -38,8 +38,8 @@ SPARE = 0.5  # of its last core that an actor leaves for Ray's own work: without
 MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
 NAMED = f"{InputError.__module__}.{InputError.__qualname__}: "  # as Ray shows a cause
 SCHEMA = pa.schema(
-    [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "refused")]
-    + [(name, pa.large_binary()) for name in ("predictions", "rejected")]
+    [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "rejected")]
+    + [(name, pa.large_binary()) for name in ("predictions", "rejections")]
 )
 
 
@@ -90,7 +90,7 @@ def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
         waiting |= {row["number"]: row for row in batch.to_pylist()}
         while (row := waiting.pop(due, None)) is not None:
             lines = ScoredChunk(
-                row["predictions"], row["rejected"], row["answered"], row["refused"]
+                row["predictions"], row["rejections"], row["answered"], row["rejected"]
             )
             yield Position(row["line"], row["byte"]), lines
             due += 1
@@ -126,9 +126,9 @@ class _Actor:
             "line": chunk.end.line,
             "byte": chunk.end.byte,
             "answered": scored.answered,
-            "refused": scored.refused,
-            "predictions": scored.predictions,
             "rejected": scored.rejected,
+            "predictions": scored.predictions,
+            "rejections": scored.rejections,
         }
 
 

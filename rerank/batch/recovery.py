@@ -18,17 +18,16 @@ LONGEST_LINE = 1_000  # bytes of a line of `progress`
 class State:
     """The progress: input lines and bytes processed, rows answered and rejected.
 
-    `predictions` and `rejected` are the sizes of the two files in bytes. `stage` is `scoring`, then
-    `scored` when the whole input is, then `installed` when the output has its name; its size is
-    then `installed` bytes.
+    `stage` is `scoring`, then `scored` when the whole input is, then `installed` when the output
+    has its name; its size is then `installed` bytes.
     """
 
     line: int = 0
     byte: int = 0
     answered: int = 0
-    refused: int = 0
-    predictions: int = 0
     rejected: int = 0
+    predictions_bytes: int = 0  # size of the file of answers
+    rejections_bytes: int = 0  # size of the file of rejected rows
     stage: str = "scoring"
     installed: int = 0
 
@@ -40,13 +39,14 @@ def recover(folder: Path, out: Path, side: Path) -> State:
     for length, state, _ in _records(folder / PROGRESS):
         last, complete = state, complete + length
     os.truncate(folder / PROGRESS, complete)
-    answers, refusals = _size(folder / PREDICTIONS), _size(folder / REJECTED)
+    answers, rejections = _size(folder / PREDICTIONS), _size(folder / REJECTED)
     if last.stage == "installed" and _size(out) == last.installed:
         return last
     if last.stage == "scored":  # either file may already have been moved to its place
-        answered = (answers if answers is not None else _size(out)) == last.predictions
-        refused = (refusals if refusals is not None else _size(side) or 0) == last.rejected
-        if answered and refused:
+        size, side_size = (answers if answers is not None else _size(out)), rejections
+        if side_size is None:
+            side_size = _size(side) or 0
+        if (size, side_size) == (last.predictions_bytes, last.rejections_bytes):
             return last
     return _truncate_to_last_chunk(folder)
 
@@ -59,13 +59,15 @@ def _truncate_to_last_chunk(folder: Path) -> State:
         _open_or_create(folder / REJECTED) as rejected,
     ):
         for length, after, sums in _records(folder / PROGRESS):
-            answers = predictions.read(after.predictions - state.predictions)
-            refusals = rejected.read(after.rejected - state.rejected)
-            if after.stage != "scoring" or [zlib.crc32(answers), zlib.crc32(refusals)] != sums:
+            parts = (
+                predictions.read(after.predictions_bytes - state.predictions_bytes),
+                rejected.read(after.rejections_bytes - state.rejections_bytes),
+            )
+            if after.stage != "scoring" or [zlib.crc32(part) for part in parts] != sums:
                 break
             state, complete = after, complete + length
-        predictions.truncate(state.predictions)
-        rejected.truncate(state.rejected)
+        predictions.truncate(state.predictions_bytes)
+        rejected.truncate(state.rejections_bytes)
     os.truncate(folder / PROGRESS, complete)
     return state
 

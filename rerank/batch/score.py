@@ -22,9 +22,9 @@ class ScoredChunk:
     """Lines of predictions and of rejected rows, in the order of the input, and their counts."""
 
     predictions: bytes
-    rejected: bytes
+    rejections: bytes
     answered: int
-    refused: int
+    rejected: int
 
 
 def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
@@ -49,9 +49,9 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
         by_line |= {r.line: s for r, s in zip(batch, _answers(model, batch), strict=True)}
     in_order = [by_line[line] for line in sorted(by_line)]
     answers = [line for line in in_order if isinstance(line, str)]
-    refusals = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
+    rejections = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
     return ScoredChunk(
-        "".join(answers).encode(), "".join(refusals).encode(), len(answers), len(refusals)
+        "".join(answers).encode(), "".join(rejections).encode(), len(answers), len(rejections)
     )
 
 

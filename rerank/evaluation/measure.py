@@ -207,13 +207,12 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
         name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
     }
     confidences[OURS] = predictions.confidence
-    certificate = maps.certificate  # older ones could begin below the target
-    certified = np.array([certificate.promises(p) for p in predictions.confidence], dtype=np.bool_)
+    certified = [maps.certificate.promises(p) for p in predictions.confidence.tolist()]
     return _PredictedPart(
         predictions=predictions,
         orders=orders,
         confidences=confidences,
-        certified=certified & (predictions.confidence >= certificate.target),
+        certified=np.array(certified, dtype=np.bool_),
         passages_scored=[len(s.logits) for s in limited],
     )
 

@@ -21,7 +21,7 @@ from rerank.rag.settings import AnswerConfig
 from rerank.storage.package import package_version
 from rerank.types import Query
 
-FORMAT = 2  # of the unfinished work; 1: lines without the place of their query
+FORMAT = 3  # of the unfinished work; 2: other names in `State`
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def answer_file(
                     bar.update()
             checkpoint.scored()
         checkpoint.install(out, side, _write_in_order)
-        return Summary(checkpoint.state.line, checkpoint.state.refused, resumed)
+        return Summary(checkpoint.state.line, checkpoint.state.rejected, resumed)
 
 
 def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:
@@ -91,7 +91,7 @@ def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: boo
     after = State(
         line=before.line + (not again),
         answered=before.answered + (not failed),
-        refused=before.refused + failed - again,
+        rejected=before.rejected + failed - again,
     )
     checkpoint.append(after, f"{row}\t{to_json(made.to_dict())}\n".encode(), b"")
 

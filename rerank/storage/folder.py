@@ -167,7 +167,7 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
     extra = sorted(set(present) - set(manifest["files"]))
     if extra:
         raise FolderError(
-            f"{path}: {extra[0]} is not in the manifest; take it away ({len(extra)} such)"
+            f"{path}: {extra[0]} is not in the manifest; remove it ({len(extra)} such)"
         )
     return manifest
 
