@@ -40,7 +40,7 @@ class Ingested:
     gone: int  # since the last run
     skipped: Mapping[str, str]  # why, by file
     other: Mapping[str, int]  # files of other formats, by their suffix
-    exact: int  # passages left out: another has the same heading and text
+    exact: int  # passages left out: another has the same title and text
     near: int  # pairs of passages that are nearly the same; both are kept
 
 
