@@ -64,7 +64,7 @@ def print_ingested(found: Ingested, out: Path) -> None:
         kinds = ", ".join(f"{n} {kind or 'no ending'}" for kind, n in found.other.items())
         note(f"files of other kinds, not read: {kinds}")
     if found.skipped:
-        note(f"skipped: {len(found.skipped)}, all in {out / SKIPPED}:")
+        note(f"skipped, whole or in part: {len(found.skipped)}, all in {out / SKIPPED}:")
         for name, why in list(found.skipped.items())[:SHOWN]:
             note(f"  {name}: {why}")
 

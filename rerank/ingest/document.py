@@ -41,17 +41,19 @@ class Document:
     blocks: tuple[Block, ...]
     title: str = ""
     revised: str = ""  # the date of its last revision, as 2024-05-31; empty if unknown
+    skipped: str = ""  # what of the file could not be read; empty if all of it was
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` returns an equal document."""
         blocks = [[b.text, b.heading, b.page, b.code, b.leads] for b in self.blocks]
-        return {"title": self.title, "revised": self.revised, "blocks": blocks}
+        named = {"title": self.title, "revised": self.revised, "part_skipped": self.skipped}
+        return {**named, "blocks": blocks}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Document:
         """The document of `to_dict`."""
         blocks = (Block(text, tuple(heading), *rest) for text, heading, *rest in kept["blocks"])
-        return cls(tuple(blocks), kept["title"], kept["revised"])
+        return cls(tuple(blocks), kept["title"], kept["revised"], kept["part_skipped"])
 
 
 class Headings:

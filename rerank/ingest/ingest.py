@@ -38,7 +38,7 @@ class Ingested:
     files: int  # that gave at least one passage
     read: int  # in this run, including skipped ones; the others are unchanged
     gone: int  # since the last run
-    skipped: Mapping[str, str]  # why, by file
+    skipped: Mapping[str, str]  # why a file or a part of it was skipped, by file
     other: Mapping[str, int]  # files of other formats, by their suffix
     exact: int  # passages left out: another has the same title and text
     near: int  # pairs of passages that are nearly the same; both are kept
@@ -158,7 +158,8 @@ def _entry(
     except UnreadableError as error:
         return Entry(digest, skipped=str(error))
     passages = split_document(document, name, most=config.passage_tokens)
-    return Entry(digest, tuple(passages), "" if passages else "there is no text in it")
+    skipped = document.skipped if passages else "there is no text in it"
+    return Entry(digest, tuple(passages), skipped)
 
 
 def _unchanged_entry(entry: Entry, before: Entry | None) -> Entry:

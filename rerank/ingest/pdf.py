@@ -34,7 +34,11 @@ def read(data: bytes) -> Document:
     with pdf:
         if len(pdf) > MOST_PAGES:
             raise UnreadableError(f"it has {len(pdf)} pages; at most {MOST_PAGES} are read")
-        pages = [_lines(pdf, i) for i in range(len(pdf))]
+        read = [_lines(pdf, i) for i in range(len(pdf))]
+        broken = [str(i) for i, lines in enumerate(read, start=1) if lines is None]
+        if len(broken) == len(read):
+            raise UnreadableError("it is broken (no page of it can be opened)")
+        pages = [lines or [] for lines in read]
         if not any(pages):
             raise UnreadableError(
                 f"no text in its {len(pdf)} pages; scanned pages take OCR beforehand"
@@ -43,15 +47,16 @@ def read(data: bytes) -> Document:
         outline = _outline(pdf)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
     blocks = tuple(_blocks(_without_edges(pages), outline))
-    return Document(blocks, one_line(facts.get("Title", "")), dated)
+    skipped = f"broken pages, not read: {', '.join(broken)}" if broken else ""
+    return Document(blocks, one_line(facts.get("Title", "")), dated, skipped)
 
 
-def _lines(pdf: PdfDocument, page: int) -> list[str]:
-    """The lines of a page that are not empty; none if the page is broken."""
+def _lines(pdf: PdfDocument, page: int) -> list[str] | None:
+    """The lines of a page that are not empty; None if the page is broken."""
     try:
         text = pdf[page].get_textpage().get_text_bounded()
     except PdfiumError:
-        return []
+        return None
     text = text.replace("\ufffe", "-").replace("\xad", "-").replace("\r\n", "\n")
     return [line for part in text.split("\n") if (line := one_line(CONTROLS.sub("", part)))]
 

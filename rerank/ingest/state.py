@@ -19,12 +19,12 @@ from rerank.storage.files import write_file
 from rerank.types import Passage
 
 STATE = "ingested.jsonl"
-VERSION = 3  # of the readers' output: if it changes, all files are read again
+VERSION = 4  # of the readers' output: if it changes, all files are read again
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file: its sha256, and its passages or why it was skipped."""
+    """A file: its sha256, its passages, and why it or a part of it was skipped."""
 
     sha256: str
     passages: tuple[Passage, ...] = ()

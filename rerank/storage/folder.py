@@ -240,7 +240,7 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
 
     Raises:
         FolderError: path exists and `overwrite` is False, or is not a folder with a manifest of
-            ours, or is one of another kind.
+            ours, or is one of another kind, or holds a file that its manifest does not list.
     """
     remove_leftovers(path)
     if not path.exists() and not path.is_symlink():
@@ -257,3 +257,8 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
         ) from error
     if kind is not None and manifest.get("kind") != kind:
         raise FolderError(f"{path} is not {kind} but {manifest.get('kind')}, and is not replaced")
+    if foreign := sorted(files_below(path).keys() - manifest["files"].keys() - {MANIFEST}):
+        raise FolderError(
+            f"{path} holds {foreign[0]}, which this project did not write ({len(foreign)} such); "
+            "move it away, so that it is not lost"
+        )

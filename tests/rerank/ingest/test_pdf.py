@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
 from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
-from rerank.ingest.document import Block, UnreadableError
+from rerank.ingest.document import Block, Document, UnreadableError
 from rerank.ingest.pdf import read
 
 PAGES = (
@@ -54,6 +55,20 @@ def test_pages_are_read_under_the_outline() -> None:
         Block("• Another item.", ("Use",), 2),
         Block("It needs no repair at all.", ("Repair",), 3),
     )
+
+
+def test_a_broken_page_is_named_and_the_others_are_read() -> None:
+    """A file of which no page can be opened is skipped whole."""
+    whole = written()
+    listed = re.search(rb"/Kids \[ (.+?) \]", whole)
+    assert listed is not None
+    first, _, third = re.findall(rb"\d+ 0 R", listed[1])
+    found = read(whole.replace(listed[1], b" ".join((first, b"99 0 R", third))))
+    assert {block.page for block in found.blocks} == {1, 3}
+    assert found.skipped == "broken pages, not read: 2"
+    assert Document.from_dict(found.to_dict()) == found
+    with pytest.raises(UnreadableError, match="no page of it can be opened"):
+        read(whole.replace(listed[1], b"97 0 R 98 0 R 99 0 R"))
 
 
 def test_a_password_is_asked_for_only_where_there_is_one() -> None:

@@ -107,6 +107,17 @@ def test_a_strangers_folder_is_never_deleted(tmp_path: Path) -> None:
     assert (stranger / "cat.jpg").read_text() == "cat"
 
 
+def test_a_file_put_into_our_folder_is_never_deleted(saved: Path) -> None:
+    """A user's notes beside a model are not lost when the model is written again."""
+    (saved / "notes.txt").write_text("mine")
+    with pytest.raises(FolderError, match=r"holds notes.txt.*move it away"):
+        write_folder(saved, second, overwrite=True)
+    assert (saved / "notes.txt").read_text() == "mine"
+    (saved / "notes.txt").unlink()
+    write_folder(saved, second, overwrite=True)
+    assert verify_folder(saved)["name"] == "second"
+
+
 def change(folder: Path) -> None:
     (folder / "index" / "data.bin").write_bytes(bytes(255) + b"x")
 
