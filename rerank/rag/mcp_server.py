@@ -15,6 +15,7 @@ from rerank.rag.adaptive import take
 from rerank.rag.context import assess_first
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import Strategy
+from rerank.types import Assessment
 
 with optional():
     from mcp.server.mcpserver import MCPServer
@@ -24,7 +25,7 @@ with optional():
 SHOWN = 50  # characters of an unknown argument's name
 INSTRUCTIONS = (
     "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
-    "so where the confidence is below 0.7."
+    "so where the confidence is below {threshold:g}.{segments}"
 )
 ABOUT = {  # by whether the model is calibrated
     True: "Every probability is calibrated: of answers with a confidence of 0.7, seven in ten are "
@@ -39,27 +40,41 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     Raises:
         MissingExtraError: on import, if the protocol's package is not installed.
     """
-    instructions = INSTRUCTIONS.format(about=ABOUT[model.calibrated])
+    known = sorted({name for maps in model.maps.values() for name in maps.segments.updates})
+    instructions = INSTRUCTIONS.format(
+        about=ABOUT[model.calibrated],
+        threshold=model.pipeline.config.thresholds.medium,
+        segments=f" Segments ({model.segment_by}): {', '.join(known)}." if known else "",
+    )
     server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
 
-    def search(query: str, min_k: int = 1, max_k: int = 8) -> dict[str, Any]:
+    def assessed(query: str, segment: str) -> Assessment:
+        if segment and not model.segment_by:
+            raise InputError(f"this model has no segments, so none is called {segment[:SHOWN]!r}")
+        return model.search(query, metadata={model.segment_by: segment} if segment else None)
+
+    def search(
+        query: str, min_k: int = 1, max_k: int = 8, segment: str = ""
+    ) -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.
 
         `confidence` is P(one of the passages answers the question). A `note` that is not empty
-        belongs in front of the passages.
+        belongs in front of the passages. `segment` is the kind of question, if the model has
+        segments.
         """
         with _as_tool_errors():
-            found = take(model.search(query), Strategy(min_k, max_k))
+            found = take(assessed(query, segment), Strategy(min_k, max_k))
         verdict = assess_first(found.assessment, found.k)
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
-    def assess_retrieval_confidence(query: str) -> dict[str, Any]:
+    def assess_retrieval_confidence(query: str, segment: str = "") -> dict[str, Any]:
         """Say how sure the retrieval is that its best passage answers the question, and why.
 
-        It gives the signals, what each moved the confidence by, and recommendations.
+        It gives the signals, what each moved the confidence by, and recommendations. `segment` is
+        the kind of question, if the model has segments.
         """
         with _as_tool_errors():
-            return assess_with(model, model.search(query)).to_dict()
+            return assess_with(model, assessed(query, segment)).to_dict()
 
     for tool in (search, assess_retrieval_confidence):
         server.add_tool(tool, description=inspect.getdoc(tool))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from assessments import make_assessment
 
+from calibration.maps import LogisticMap
+from calibration.segments import Segments
+from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
-from rerank.rag.adaptive import search
+from rerank.rag.adaptive import search, take
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import Strategy
 
@@ -51,12 +55,34 @@ def test_search_gives_what_python_gives(model: CalibratedReranker, questions: li
     assert (told["note"] == "") == (told["verdict"] == "SUFFICIENT")
 
 
+def test_a_segment_is_passed_on(
+    model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both tools give the confidence of the segment, and the client is told the segments."""
+    from rerank.rag.mcp_server import mcp_server
+
+    maps = dict(model.maps)
+    search_maps = replace(
+        maps["search"], segments=Segments({"German": LogisticMap((1.0,), -2.0, (0.0,), (1.0,))})
+    )
+    config = replace(model.pipeline.config, segment_by="language")
+    monkeypatch.setattr(model, "maps", MapsByMode({**maps, "search": search_maps}))
+    monkeypatch.setattr(model.pipeline, "config", config)
+    assert "Segments (language): German." in mcp_server(model).instructions
+    expected = model.search(questions[0], metadata={"language": "German"})
+    assert expected.confidence < model.search(questions[0]).confidence
+    found = called(model, "assess_retrieval_confidence", query=questions[0], segment="German")
+    assert found.structured_content == assess_with(model, expected).to_dict()
+    found = called(model, "search", query=questions[0], segment="German").structured_content
+    assert found["confidence"] == take(expected, Strategy()).to_dict()["confidence"]
+
+
 def test_no_passage_is_never_sufficient(
     model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The verdict is on what is handed on, however sure the model is of its first passage."""
     far = make_assessment(confidence=0.9, texts=["No passage is similar."], dense=[0.1])
-    monkeypatch.setattr(model, "search", lambda _: far)
+    monkeypatch.setattr(model, "search", lambda *_, **__: far)
     told = called(model, "search", query=questions[0]).structured_content
     assert (told["k"], told["stop_reason"]) == (0, "no_results")
     assert (told["verdict"], told["confidence"]) == ("INSUFFICIENT", 0.0)
@@ -84,7 +110,11 @@ def test_assessment_gives_what_python_gives(
         ({"query": "x", "maxk": 3}, "unknown argument 'maxk'; did you mean 'max_k'?"),
         (
             {"query": "x", "language": "en"},
-            "unknown argument 'language'; the arguments are query, min_k, max_k",
+            "unknown argument 'language'; the arguments are query, min_k, max_k, segment",
+        ),
+        (
+            {"query": "x", "segment": "German"},
+            "this model has no segments, so none is called 'German'",
         ),
         (
             {"query": "x", "min_k": "many"},
