@@ -187,11 +187,13 @@ class CalibratedReranker:
 
     @property
     def fitted_on(self) -> frozenset[str]:
-        """The `query_hash` of every query that the maps were fitted on.
+        """The `query_hash` of every query of the model's corpus that the maps were fitted on.
 
         Raises:
             InputError: the folder does not hold them, or was changed since it was loaded.
         """
+        if DIGEST not in self.manifest:  # `default`, which has no folder
+            return frozenset()
         return frozenset(self.files.text(FITTED_ON).split())
 
     @property
@@ -206,12 +208,12 @@ class CalibratedReranker:
         Raises:
             InputError: the folder does not hold it, or was changed since it was loaded.
         """
-        if not self.calibrated:
+        values = self.files.json(SKETCH) if self.calibrated else {}
+        if not values:
             raise InputError(
                 f"{self.folder} is not calibrated: no queries were fitted on that others could be "
                 "compared with"
             )
-        values = self.files.json(SKETCH)
         try:
             return Sketch.from_dict(values)
         except (KeyError, TypeError, ValueError) as error:

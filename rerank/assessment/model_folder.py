@@ -110,7 +110,8 @@ class ModelFolder:
             return sha256_file(self.path / MANIFEST)
         except FileNotFoundError:
             raise InputError(
-                f"{self.path} is not a model folder; calibrate a labelled set for this"
+                f"{self.path} is not a model folder; for this, make one with `rerank init` or "
+                "`rerank calibrate`"
             ) from None
 
     def text(self, name: str) -> str:

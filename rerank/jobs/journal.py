@@ -5,49 +5,55 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.feedback import Feedback, feedback_from
+from rerank.data.feedback import MOVED, Feedback, feedback_from, still_first
 from rerank.data.records import read_query
 from rerank.errors import InputError
-from rerank.journal.labels import label_of, newest_labels, newest_searches
+from rerank.journal.labels import label_of, newest_labels, newest_searches, one_per_question
 from rerank.journal.store import JournalStore, Row
 from rerank.types import Query
 
 OTHER_KIND = "they are of answers of another kind of model"
 NO_TEXT = "the journal holds no text of their questions"
-MOVED = "the model now puts another passage first"
 
 
 def journal_labels(
     model: CalibratedReranker, journal: str, *, newest: int | None = None
 ) -> tuple[list[Feedback], tuple[str, ...]]:
-    """The newest labels of a journal, and notes on those that are left out.
+    """The newest label of each question in a journal, and notes on labels that are left out.
 
     A label is about the passage that was ranked first then. If the model now ranks another one
-    first, the label does not apply and is left out.
+    first, the label does not apply and is left out; an older label of the present first passage
+    applies. `newest` keeps only so many of the labels that apply, the newest ones.
 
     Raises:
         InputError: no journal, or no label that can be used.
         JournalError: the database cannot be used.
     """
     with JournalStore(journal) as store:
-        rows = newest_labels(store, newest)
+        rows = newest_labels(store)
         name = store.name
     left_out: Counter[str] = Counter()
-    labelled_rows: list[tuple[Row, Feedback]] = []
+    labelled: list[tuple[Row, Feedback]] = []
     for row in rows:
         try:
-            labelled_rows.append((row, _label(row, model)))
+            labelled.append((row, _label(row, model)))
         except InputError as error:
             left_out[str(error)] += 1
-    labels = []
-    answers = model.assess([label.query for _, label in labelled_rows], label="asking again")
-    for (row, label), answer in zip(labelled_rows, answers, strict=True):
-        if (answer.top.doc_id if answer.top else None) == row["top_doc_id"]:
-            labels.append(label)
-        else:
-            left_out[MOVED] += 1
+    again = partial(model.assess, label="asking again")
+    present = still_first([label for _, label in labelled], again)
+    of_row = {
+        row["entry_id"]: label
+        for (row, label), applies in zip(labelled, present, strict=True)
+        if applies
+    }
+    chosen = one_per_question([row for row, _ in labelled if row["entry_id"] in of_row], newest)
+    labels = [replace(of_row[row["entry_id"]], top=None) for row in chosen]  # they are checked now
+    if len(of_row) < len(labelled):
+        left_out[MOVED] = len(labelled) - len(of_row)
     notes = tuple(f"left out: {n} labels, because {why}." for why, n in left_out.items())
     if not labels:
         raise InputError(

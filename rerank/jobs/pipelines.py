@@ -75,7 +75,7 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
         InputError: the set has lists and the model an index, or the other way round.
     """
     maps, pipeline = model.maps[labelled.mode], model.pipeline
-    if maps.list_kind or labelled.corpus_digest() == model.manifest["corpus_digest"]:
+    if maps.list_kind or labelled.corpus_digest() == model.manifest.get("corpus_digest"):
         return pipeline
     return open_pipeline(
         labelled,

@@ -68,7 +68,7 @@ NOT_INHERITED = (
 
 @dataclass(frozen=True, slots=True)
 class RecalibrationRun:
-    """The new model's folder, the recalibration, and the run in MLflow (None without MLflow).
+    """The new model's folder, the first recalibrated mode, and the run (None without MLflow).
 
     `notes` say which labels were left out, what was not done, and which modes are `worse`: those
     whose new confidence is measurably worse than the old one on labels that it was not fitted on.
@@ -106,11 +106,12 @@ def recalibrate(
 
     Raises:
         InputError: bad labels, too few different queries or groups, or a name that MLflow cannot
-            hold.
+            hold; or the model has no folder.
         TrackingError: the model is written, but MLflow did not accept its record.
         FolderError: `out` exists, is another model, or `overwrite` is False; or another job uses
             it.
     """
+    model.files.sha256()  # only a model that has a folder can be a parent
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
@@ -147,22 +148,11 @@ def _model_contents(
     if not same:
         old = {mode: without_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
     maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
-    mode, new = next(iter(recalibrated.items()))
-    recalibration = new.recalibration
-
-    # queries of another corpus have another distribution; a few more of the same corpus do not
-    features, same_questions = new.predicted.features, same and model.maps[mode].calibrated
-    seen = (
-        model.sketch
-        if same_questions
-        else sketch_of_filled(
-            features,
-            list(new.maps.features.ranking),
-            np.asarray(recalibration.groups),
-            found_any(new.predicted.rankings),
-        )
-    )
-    pictures = recalibration_pictures(recalibration)
+    recalibrations = {mode: new.recalibration for mode, new in recalibrated.items()}
+    tables = {mode: {"confidence": r.table.to_dict()} for mode, r in recalibrations.items()}
+    main: Mode = model.maps.main
+    mode, first = next(iter(recalibrations.items()))
+    pictures = recalibration_pictures(recalibrations)
     contents = ModelContents(
         manifest={
             **manifest,
@@ -170,19 +160,42 @@ def _model_contents(
             "parent_version": model.version,
             "recalibrated": {
                 "mode": mode,
-                "labels": len(recalibration.right),
-                "right": int(recalibration.right.sum()),
-                "slope": recalibration.update.coef[0],
-                "intercept": recalibration.update.intercept,
+                "labels": len(first.right),
+                "right": int(first.right.sum()),
+                "slope": first.update.coef[0],
+                "intercept": first.update.intercept,
             },
         },
         maps=maps_to_dict(maps),
-        sketch=seen.to_dict(),
-        measured={"report_split": "the labels given", "confidence": recalibration.table.to_dict()},
-        report=recalibration_text(recalibration),
-        page=recalibration_page(recalibration, pictures),
+        sketch=_sketch(model, recalibrated.get(main), same_corpus=same),
+        measured={
+            "report_split": "the labels given",
+            **tables.get(main, {}),
+            **{mode: table for mode, table in tables.items() if mode != main},
+        },
+        report=recalibration_text(recalibrations),
+        page=recalibration_page(recalibrations, pictures),
         pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
         index=pipeline.index.folder if model.index_folder else None,
     )
-    return contents, recalibration
+    return contents, first
+
+
+def _sketch(
+    model: CalibratedReranker, main: RecalibratedMode | None, *, same_corpus: bool
+) -> Mapping[str, Any]:
+    """The sketch of the new model, which is about its main mode; empty if nothing is known of it.
+
+    Queries of another corpus have another distribution; a few more of the same corpus do not.
+    """
+    if same_corpus and model.calibrated:
+        return model.sketch.to_dict()
+    if main is None:
+        return {}
+    return sketch_of_filled(
+        main.predicted.features,
+        list(main.maps.features.ranking),
+        np.asarray(main.recalibration.groups),
+        found_any(main.predicted.rankings),
+    ).to_dict()

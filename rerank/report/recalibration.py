@@ -2,59 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from calibration.curves import reliability_bins
 from calibration.monitoring.recalibration import Recalibration
 from rerank.errors import optional
 from rerank.report.html import html_page
+from rerank.types import Mode
 
 if TYPE_CHECKING:
     from calibration.plots.picture import Picture
 
+ANSWERS: dict[Mode, str] = {  # mode -> which answers a recalibration is about
+    "search": "Searches",
+    "rerank": "Passages that callers bring",
+    "lists": "Lists with scores",
+}
 NOTE = (
     "before: the model as it was; after: moved by labels of other queries than the one that it "
-    "judges (cross-fitted), as the new model will fare. AUROC cannot change much: an update keeps "
+    "judges (cross-fitted), an estimate for the new model. AUROC cannot change much: an update keeps "
     "the order of the confidences. Brier and smECE: error of the probabilities, lower is better."
 )
 
 
-def recalibration_text(recalibration: Recalibration) -> str:
-    """What a run prints."""
-    return "\n".join(recalibration.sentences()) + f"\n\n{recalibration.table.table()}\n"
+def recalibration_text(recalibrations: Mapping[Mode, Recalibration]) -> str:
+    """What a run prints: of each mode, its sentences and its table."""
+    return "\n".join(
+        "\n".join([f"{ANSWERS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"])
+        for mode, of_mode in recalibrations.items()
+    )
 
 
-def recalibration_pictures(recalibration: Recalibration) -> dict[str, Picture]:
-    """Reliability diagrams before and after, by file name."""
+def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:
+    """Reliability diagrams before and after, by file name; the first mode's have none in it."""
     with optional():
         from calibration.plots.confidence import reliability_diagram
         from calibration.plots.style import draw
 
-    threshold = recalibration.table["before"].threshold
-    shown = {"before": recalibration.before, "after": recalibration.after}
-    return {
-        f"reliability_{name}": draw(
-            reliability_diagram(
-                recalibration.right,
-                p,
-                reliability_bins(recalibration.right, p, groups=recalibration.groups),
-                title=f"{name.capitalize()} the new labels",
-                threshold=threshold,
+    pictures = {}
+    for number, (mode, of_mode) in enumerate(recalibrations.items()):
+        threshold = of_mode.table["before"].threshold
+        for name, p in (("before", of_mode.before), ("after", of_mode.after)):
+            file = f"reliability_{name}" if number == 0 else f"{mode}_reliability_{name}"
+            pictures[file] = draw(
+                reliability_diagram(
+                    of_mode.right,
+                    p,
+                    reliability_bins(of_mode.right, p, groups=of_mode.groups),
+                    title=f"{ANSWERS[mode]}: {name} the new labels",
+                    threshold=threshold,
+                )
             )
-        )
-        for name, p in shown.items()
-    }
+    return pictures
 
 
-def recalibration_page(recalibration: Recalibration, pictures: dict[str, Picture]) -> str:
+def recalibration_page(
+    recalibrations: Mapping[Mode, Recalibration], pictures: Mapping[str, Picture]
+) -> str:
     """The page, as self-contained HTML."""
-    first, *others = recalibration.sentences()
+    parts = {ANSWERS[mode]: of_mode for mode, of_mode in recalibrations.items()}
+    heading, first = next(iter(parts.items()))
     return html_page(
         "recalibration",
         title="A recalibrated model",
-        below=first,
-        sentences=others,
-        comparison=recalibration.table.cells(),
+        below=f"{heading}: {first.sentences()[0]}",
+        parts=[(name, part.sentences(), part.table.cells()) for name, part in parts.items()],
         note=NOTE,
         pictures=pictures.values(),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,13 @@ def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledS
     assert seen.events.keys() == kept["events"].keys()
     for name, values in kept["events"].items():
         assert seen.events[name] == pytest.approx(values, abs=1e-12)
+
+
+def test_the_bundled_model_can_be_measured(small: LabelledSet, tmp_path: Path) -> None:
+    """On the corpus of the labels, although it has neither a folder nor a corpus of its own."""
+    measured = evaluate(CalibratedReranker.load("default"), small, "test", work=tmp_path)
+    assert len(measured.query_ids) == len(small.splits["test"])
+    assert measured.table["calibrated"].auroc > 0.5
 
 
 def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:

@@ -92,7 +92,7 @@ def test_what_records_its_model_folder_refuses_the_default_model(tmp_path: Path)
     """It has no folder; the sentence says what to do."""
     queries = tmp_path / "queries.jsonl"
     queries.write_text('{"_id": "q", "text": "a", "passages": [{"_id": "p", "text": "b"}]}\n')
-    with pytest.raises(InputError, match="default is not a model folder; calibrate"):
+    with pytest.raises(InputError, match="default is not a model folder; for this"):
         rescore(rerank.load("default"), queries, tmp_path / "out.jsonl")
 
 

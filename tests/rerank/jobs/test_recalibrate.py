@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from coherence import check_coherent
 from command_line import call
@@ -15,9 +16,11 @@ from command_line import call
 from calibration.arrays import log_odds
 from calibration.monitoring.recalibration import WORSE
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import REPORT, open_folder
 from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
+    Feedback,
     check_known_passages,
     feedback_from,
     feedback_of,
@@ -32,8 +35,10 @@ from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.jobs.calibrate import calibrate
+from rerank.jobs.init import init
 from rerank.jobs.new_labels import fresh, subsample
 from rerank.jobs.recalibrate import WORSE_IN, recalibrate
+from rerank.jobs.track import record_of
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST
 from rerank.types import Query, Ranking
@@ -219,7 +224,7 @@ def test_a_measurably_worse_model_is_advised_against(
     more = ("--labels", labels, "--work", tmp_path / "work")
     assert call("recalibrate", run.folder, *more, "--out", tmp_path / "moved") == 0
     told = capsys.readouterr()
-    assert told.out.startswith(WORSE)
+    assert told.out.startswith(f"Searches:\n{WORSE}")
     assert WORSE_IN.format(mode="search") in told.err
     assert WORSE in (tmp_path / "moved" / "report.html").read_text(encoding="utf-8")
     assert call("recalibrate", run.folder, *more, "--out", tmp_path / "again", "--json") == 0
@@ -276,16 +281,20 @@ def test_right_and_wrong_say_nothing_of_other_lists(
     assert new.sketch == model.sketch
 
 
+def lists_with_labels(small: LabelledSet, split: str) -> list[Feedback]:
+    """Labels of lists that callers brought: two of three top passages are right."""
+    provided = tuple(small.corpus.values())[:6]
+    return [
+        replace(f, query=replace(f.query, passages=provided), right=i % 3 > 0, relevant=frozenset())
+        for i, f in enumerate(feedback_of(small, split))
+    ]
+
+
 def test_labels_of_lists_move_and_certify_that_mode_alone(
     run: Run, small: LabelledSet, tmp_path: Path
 ) -> None:
     """They are about the lists that callers brought, by the top passage that was shown."""
-    model = CalibratedReranker.load(run.folder)
-    provided = tuple(small.corpus.values())[:6]
-    lists = [
-        replace(f, query=replace(f.query, passages=provided), right=i % 3 > 0, relevant=frozenset())
-        for i, f in enumerate(feedback_of(small, "test"))
-    ]
+    model, lists = CalibratedReranker.load(run.folder), lists_with_labels(small, "test")
     recalibrate(model, lists, tmp_path / "moved")
     new = CalibratedReranker.load(tmp_path / "moved")
     assert new.maps["search"] == model.maps["search"]
@@ -329,3 +338,43 @@ def test_a_limit_draws_labels_from_all_of_them(small: LabelledSet) -> None:
     assert some == [f for f in labels if f in some] == subsample(labels, 10)
     assert some != labels[:10]
     assert subsample(labels, None) == subsample(labels, len(labels)) == labels
+
+
+def test_figures_are_tracked_under_the_mode_that_they_are_about(
+    run: Run, small: LabelledSet, tmp_path: Path, moved: Path
+) -> None:
+    """Of lists alone, nothing is measured of searches; of both, each has its own."""
+    labels = lists_with_labels(small, "test")
+    recalibrate(CalibratedReranker.load(run.folder), labels, tmp_path / "lists")
+    of_lists = open_folder(tmp_path / "lists")
+    metrics = record_of(of_lists).metrics
+    assert "brier" not in metrics
+    assert metrics["rerank_hit_at_1"] == pytest.approx(np.mean([f.right for f in labels]))
+    report = (tmp_path / "lists" / REPORT).read_text(encoding="utf-8")
+    assert report.startswith("Passages that callers bring:\n")
+    of_both = record_of(open_folder(moved)).metrics
+    assert {"brier", "rerank_brier"} <= of_both.keys()
+    report = (moved / REPORT).read_text(encoding="utf-8")
+    assert report.index("Searches:\n") < report.index("Passages that callers bring:\n")
+
+
+def test_lists_alone_can_be_recalibrated_again(
+    small: LabelledSet, small_folder: Path, tmp_path: Path
+) -> None:
+    """Searches of a model without labels stay uncalibrated, and have no sketch."""
+    labels = lists_with_labels(small, "train") + lists_with_labels(small, "test")
+    model = init(small_folder, tmp_path / "model", work=tmp_path / "work")
+    for name in ("first", "second"):
+        half = labels[::2] if name == "first" else labels[1::2]
+        recalibrate(CalibratedReranker.load(model), half, tmp_path / name)
+        model = tmp_path / name
+    new = CalibratedReranker.load(model)
+    assert (new.maps["search"].calibrated, new.maps["rerank"].calibrated) == (False, True)
+    with pytest.raises(InputError, match="is not calibrated"):
+        new.sketch  # noqa: B018
+
+
+def test_a_model_without_a_folder_is_refused(tmp_path: Path, small_folder: Path) -> None:
+    """It cannot be the parent of another."""
+    with pytest.raises(InputError, match="default is not a model folder"):
+        recalibrate(CalibratedReranker.load("default"), small_folder, tmp_path / "new")
