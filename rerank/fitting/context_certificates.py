@@ -18,7 +18,7 @@ from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_suffic
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.fitting.passages import cross_fit_rows
-from rerank.fitting.unanswerable import is_copy
+from rerank.fitting.unanswerable import copies_in
 from rerank.types import Floats, Ranking
 
 HOLDS = "hold an answer among the first {} passages"
@@ -53,8 +53,8 @@ def certify_context(
         about=about,
         event=HOLDS.format(k),
     )
-    real = np.array([not is_copy(r.query) for r in ordered.items], dtype=np.bool_)
-    stop = choose_stopping_threshold(right_within[real], sufficiency[real], ordered.groups[real])
+    asked = ~copies_in(ordered)
+    stop = choose_stopping_threshold(right_within[asked], sufficiency[asked], ordered.groups[asked])
     return certificate, stop
 
 

@@ -35,7 +35,7 @@ from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
-from rerank.fitting.unanswerable import is_copy
+from rerank.fitting.unanswerable import copies_in
 from rerank.types import Bools, Floats, ListKind, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
@@ -87,9 +87,13 @@ class Fitted:
         Raises:
             ValueError: fewer than `LEAST_ROWS` groups.
         """
-        asked = ~self.copies
-        names = list(self.maps.features.ranking)
-        return sketch_of_filled(self.features[asked], names, self.groups[asked], self.filled[asked])
+        originals = ~self.copies
+        return sketch_of_filled(
+            self.features[originals],
+            list(self.maps.features.ranking),
+            self.groups[originals],
+            self.filled[originals],
+        )
 
     def scaled_logit(self, ranking: Ranking) -> float:
         """The baseline's confidence in a ranking, in [0, 1]."""
@@ -167,7 +171,7 @@ def fit(
         features=features,
         right=right,
         groups=scored.groups,
-        copies=_copies(scored),
+        copies=copies_in(scored),
         filled=filled,
     )
 
@@ -195,10 +199,6 @@ def _around(pooled: FittedMaps | None) -> _Around:
     return _Around(pooled.score, pooled.confidence.as_logistic(), (pooled.hazard, pooled.another))
 
 
-def _copies(labelled: Labelled[Any]) -> Bools:
-    """Which queries (n,) are unanswerable copies of other queries."""
-    return np.array([is_copy(item.query) for item in labelled.items], dtype=np.bool_)
-
 
 def _certify(
     ordered: Labelled[Ranking],
@@ -212,7 +212,7 @@ def _certify(
 
     Without `hazards`, only that of the top passage.
     """
-    target, made = config.thresholds.medium, int(_copies(ordered).sum())
+    target, made = config.thresholds.medium, int(copies_in(ordered).sum())
     answered = [bool(grades) for grades in ordered.grades]
 
     def checked(certificate: Certificate) -> Certificate:

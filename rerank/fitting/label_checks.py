@@ -23,8 +23,9 @@ NONE_ANSWERABLE = (
 )
 
 TRAINED_ON_DOCUMENTS = (
-    "A model was trained on other queries about the same documents, and knows these "
-    "better than it will know new ones: the confidence promises too much there."
+    "A model was trained on other queries about the same documents, and knows these better than it "
+    "will know new ones: the confidence is likely to be too high, and all figures too good. Keep "
+    "documents apart from its training, or take another --reranker."
 )
 NOT_AT_RANDOM = (
     "The labels are not of a random sample of questions: they were drawn by their confidence, or "
@@ -51,14 +52,20 @@ def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Ce
 
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
-    """The certificate, changed to promise nothing, for this reason."""
+    """The certificate, changed to promise nothing, for this reason and those that it had before."""
+    reasons = certificate.refused if reason in certificate.refused else ""
     return replace(
-        certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reason
+        certificate,
+        threshold=None,
+        accepted=0,
+        right=0,
+        labels_needed=None,
+        refused=reasons or f"{certificate.refused} {reason}".strip(),
     )
 
 
 def without_certificates(maps: FittedMaps, reason: str) -> FittedMaps:
-    """The maps, with all their certificates refused for this reason."""
+    """The maps, with all their certificates refused: see `refused`."""
     context = refused(maps.context, reason) if maps.context else None
     return replace(
         maps,

@@ -19,7 +19,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.label_checks import refused
+from rerank.fitting.label_checks import without_certificates
 from rerank.fitting.passages import fit_prior_map, limit_labelled
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
@@ -53,15 +53,7 @@ def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> Fitt
     pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
     maps = fit(scored, ReadPolicy(prior), pooled_config).maps
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
-    nothing = refused(maps.certificate, NO_LABELS)
-    return replace(
-        maps,
-        policy=policy,
-        certificate=nothing,
-        context=None,
-        stopping_threshold=None,
-        calibrated=False,
-    )
+    return replace(without_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
 
 
 def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:

@@ -19,7 +19,7 @@ import numpy as np
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.labels import Grades, Labelled
 from rerank.data.near_duplicates import near_duplicates
-from rerank.types import Candidates, Passage, Query
+from rerank.types import Bools, Candidates, Passage, Query
 
 ENOUGH_UNANSWERABLE = 20
 """Labelled queries without an answer from which on no copies are made."""
@@ -27,9 +27,9 @@ ENOUGH_UNANSWERABLE = 20
 ANSWERS_TAKEN_OUT = "answers_taken_out"  # metadata of a copy: true
 
 
-def is_copy(query: Query) -> bool:
-    """Whether the answers of this labelled query were taken out."""
-    return ANSWERS_TAKEN_OUT in query.metadata
+def copies_in(labelled: Labelled[Any]) -> Bools:
+    """Which of the labelled queries (n,) are copies, whose answers were taken out."""
+    return np.array([ANSWERS_TAKEN_OUT in i.query.metadata for i in labelled.items], dtype=np.bool_)
 
 
 def copies_wanted(answered: Sequence[bool], share: float) -> int:
@@ -48,8 +48,7 @@ def copies_wanted(answered: Sequence[bool], share: float) -> int:
 
 def described_mixture(about: str, labelled: Labelled[Any]) -> str:
     """What a certificate is `about`, with the share of unanswerable queries if there are copies."""
-    copies = sum(is_copy(item.query) for item in labelled.items)
-    if not copies:
+    if not copies_in(labelled).any():
         return about
     share = sum(not grades for grades in labelled.grades) / len(labelled)
     return f"{about}, {share:.0%} of them without an answer here (expected, not seen)"

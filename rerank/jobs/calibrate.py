@@ -187,7 +187,7 @@ def _fit_and_measure(
             fits[main] = _without_certificates(fits[main], TRAINED_ON_DOCUMENTS)
         if not drawn_at_random(planned.fit.items):
             fits[main] = _without_certificates(fits[main], NOT_AT_RANDOM)
-        originals = fits[main].right[: len(planned.fit)]  # copies come last
+        originals = fits[main].right[~fits[main].copies]
         check_both_outcomes(originals, made_from["dataset"]["name"])
         bar.update()
         if planned.cross_fitted:
@@ -206,7 +206,7 @@ def _fit_and_measure(
             evaluations[main],
             config,
             fits=[fitted for _, fitted in folds[main]],
-            copies=len(ranked[main].fit) - len(planned.fit),
+
             rerank=evaluations.get("rerank"),
             made_from=made_from,
         )

@@ -21,7 +21,6 @@ from rerank.report.sentences import (
     scored_sentence,
     split_sentences,
     table_note,
-    warnings,
 )
 
 if TYPE_CHECKING:
@@ -99,8 +98,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         title=f"{report.name}: is the confidence calibrated?",
         below=report.planned.reported,
         headline=headline(evaluation, fitted.maps.certificate),
-        warnings=warnings(report),
-        certificate=certificate_sentences(report)[:1],  # the headline has the second
+        certificate=certificate_sentences(report),
         near=band_sentence(report),
         comparison=evaluation.table.cells(),
         comparison_note=table_note(report),

@@ -64,7 +64,11 @@ class Report:
     steps: tuple[Step, ...]
     budgets: Budgets
     explained: tuple[Explained, ...]
-    copies: int = 0  # of the queries fitted on, with their answers taken out
+
+    @property
+    def copies(self) -> int:
+        """The number of queries fitted on that are copies, with their answers taken out."""
+        return int(self.fitted.copies.sum())
 
     def to_dict(self) -> dict[str, Any]:
         """What `reliability.json` holds: plain JSON values; undefined values are None."""
@@ -91,15 +95,13 @@ def make_report(
     *,
     rerank: Evaluation | None,
     made_from: Mapping[str, Any],
-    fits: Sequence[Fitted] = (),
-    copies: int = 0,
+    fits: Sequence[Fitted],
 ) -> Report:
     """Compute what the evaluation does not hold: ablations, and two queries explained.
 
-    `fits` measured one fold each; without them, `fitted` measured all. `copies` of the queries
-    fitted on had their answers taken out.
+    `fits` measured one fold each; if there was one fold, the only one is `fitted`.
     """
-    trials = list(_trials(fits or [fitted], evaluation))
+    trials = list(_trials(fits, evaluation))
     ablation_steps = by_features(
         trials,
         columns=columns_by_step(fitted.maps.features),
@@ -128,7 +130,6 @@ def make_report(
         steps=ablation_steps,
         budgets=budgets,
         explained=explained,
-        copies=copies,
     )
 
 
@@ -139,8 +140,8 @@ def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
         measured_on = Examples(
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
-        asked = rows_to_fit(fitted.right, fitted.filled)
-        fitted_on = Examples(fitted.features[asked], fitted.right[asked], fitted.groups[asked])
+        used = rows_to_fit(fitted.right, fitted.filled)
+        fitted_on = Examples(fitted.features[used], fitted.right[used], fitted.groups[used])
         yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.around)
 
 

@@ -28,10 +28,9 @@ def split_sentences(report: Report) -> list[str]:
             f"Left out: {planned.seen_by_reranker} queries, because a model was trained on "
             "them or on their split."
         )
-    sentences += warnings(report)
     if planned.asked_twice:
         sentences.append(
-            f"Left out: {planned.asked_twice} queries that the measured ones ask again."
+            f"Left out: {planned.asked_twice} queries that repeat a measured query."
         )
     return sentences
 
@@ -47,16 +46,6 @@ def copies_sentence(report: Report) -> str:
         "figures and the certificate are of this mixture."
     )
 
-
-def warnings(report: Report) -> list[str]:
-    """What makes every figure too good, if anything does."""
-    if not report.planned.beside_training:
-        return []
-    return [
-        "Warning: a model was trained on other queries about the same documents, and "
-        "knows these better than it will know new ones: the confidence is likely to be too high. "
-        "Nothing is certified. Keep documents apart from its training, or take another --reranker."
-    ]
 
 
 def groups_sentence(report: Report) -> str:
@@ -103,25 +92,22 @@ def band_sentence(report: Report) -> str:
 
 
 def certificate_sentences(report: Report) -> list[str]:
-    """The certificate, and how it did on the measured queries."""
+    """What is certified of the top passage and of the first ones, on which labels.
+
+    Why nothing is certified, if that is so, and how the certificate did on the measured queries are
+    in the headline.
+    """
     maps = report.fitted.maps
-    certificate, of_context = maps.certificate, []
-    if maps.context:
-        of_context.append(f"The context: {maps.context.sentence}")
+    sentences = [] if maps.certificate.refused else [maps.certificate.sentence]
+    if maps.context and not maps.context.refused:
+        sentences.append(f"The context: {maps.context.sentence}")
     if maps.stopping_threshold is not None:
-        of_context.append(
+        sentences.append(
             f"Passages handed on until the sufficiency reaches {maps.stopping_threshold:g}, ten at "
             f"most, lose an answer that these ten hold for at most {LOST:.0%} of all questions, at "
             "95% confidence."
         )
-    if certificate.threshold is None:
-        return [certificate.sentence, *of_context]
-    evaluation = report.evaluation
-    right = evaluation.right[evaluation.certified]
-    share = f", {right.mean():.1%}" if len(right) else ""
-    which = "by the threshold of their own fold " if evaluation.folds else ""
-    measured = f"Of the measured queries {which}{right.sum()} of {len(right)} were{share}."
-    return [certificate.sentence, measured, *of_context]
+    return sentences
 
 
 def rerank_sentence(report: Report) -> str:
@@ -163,18 +149,17 @@ def confidence_sources(report: Report) -> dict[str, str]:
 
 
 def report_text(report: Report) -> str:
-    """The headline with its warnings; a blank line; all the rest."""
+    """The headline; a blank line; all the rest."""
     evaluation, fitted = report.evaluation, report.fitted
-    head = [*headline(evaluation, fitted.maps.certificate), *warnings(report)]
     first = [
-        *(sentence for sentence in split_sentences(report) if sentence not in head),
+        *split_sentences(report),
         groups_sentence(report),
         scored_sentence(report),
         f"Calibrator: {fitted.calibrator}. {fitted.reason}",
         *certificate_sentences(report),
     ]
     parts = (
-        "\n".join(head),
+        "\n".join(headline(evaluation, fitted.maps.certificate)),
         "\n".join(textwrap.fill(sentence, WIDTH) for sentence in first),
         evaluation.orders_table(),
         evaluation.table.table(),

@@ -25,7 +25,7 @@ from rerank.fitting.unanswerable import (
     answers,
     copies_wanted,
     described_mixture,
-    is_copy,
+    copies_in,
 )
 from rerank.types import Candidates, Passage, Query, Scored
 
@@ -112,10 +112,10 @@ def test_a_copy_is_what_an_index_without_the_answers_gives(
     n = len(answered)
     assert len(mixed) == 2 * n
     assert mixed.items[:n] == list(answered.items)
+    assert copies_in(mixed).tolist() == [False] * n + [True] * n
     by_id = {c.query.query_id: i for i, c in enumerate(answered.items)}
     for row in range(n, 2 * n):
         copy = mixed.items[row]
-        assert is_copy(copy.query)
         original = by_id[copy.query.query_id.removesuffix(" (answers taken out)")]
         assert mixed.groups[row] == answered.groups[original]
         assert mixed.grades[row] == {}
@@ -152,7 +152,7 @@ def test_the_promise_names_the_mixture(mixed: Labelled[Candidates]) -> None:
     assert described_mixture("new questions", mixed) == (
         "new questions, 50% of them without an answer here (expected, not seen)"
     )
-    plain = mixed.where(np.array([not is_copy(c.query) for c in mixed.items]))
+    plain = mixed.where(~copies_in(mixed))
     assert described_mixture("new questions", plain) == "new questions"
 
 

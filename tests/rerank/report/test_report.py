@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import re
@@ -23,6 +24,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
+from rerank.fitting.label_checks import without_certificates
 from rerank.fitting.plan import Plan
 from rerank.report.glossary import glossary
 from rerank.report.headline import (
@@ -39,7 +41,6 @@ from rerank.report.sentences import (
     groups_sentence,
     report_text,
     split_sentences,
-    warnings,
 )
 from rerank.types import Scored
 
@@ -62,7 +63,15 @@ def report(
         "dataset": small.described(),
         "inputs": {"ranking_features": list(RANKING_FEATURES)},
     }
-    return make_report(run.plan, fitted, evaluation, config, rerank=evaluation, made_from=made_from)
+    return make_report(
+        run.plan,
+        fitted,
+        evaluation,
+        config,
+        rerank=evaluation,
+        made_from=made_from,
+        fits=[fitted],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +148,13 @@ def test_where_nothing_is_right_there_is_still_a_report(
     """Only the surest mistake is explained; what cannot be told is null, and pictures are drawn."""
     wrong = replace(report.evaluation, right=np.zeros_like(report.evaluation.right))
     made = make_report(
-        run.plan, report.fitted, wrong, config, rerank=wrong, made_from=report.made_from
+        run.plan,
+        report.fitted,
+        wrong,
+        config,
+        rerank=wrong,
+        made_from=report.made_from,
+        fits=[report.fitted],
     )
     assert [each.file for each in made.explained] == ["surest_wrong"]
     kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))
@@ -193,7 +208,7 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
     assert "rescore" in after_evaluation(none.evaluation)
 
 
-def test_what_is_certified(report: Report) -> None:
+def test_what_is_certified(report: Report, pictures: dict[str, Picture]) -> None:
     """From where on, and how that fares; else what it takes, or why it cannot be."""
 
     def said(**changes: Any) -> str:
@@ -222,31 +237,36 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
     assert band_sentence(with_ours(report, band_rows=0)) == ""
 
 
-def test_how_the_certificate_fared(report: Report) -> None:
-    """The promise, and the measured queries above it; or why there is none."""
+def test_what_is_certified(report: Report, pictures: dict[str, Picture]) -> None:
+    """Of the top passage and of the first ones; a refusal is in the headline alone."""
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
-    made = report.fitted.maps.certificate
-    promised = replace(made, threshold=0.0, labels_needed=None, **given)
-    right = report.evaluation.right
-    first, second, *_ = certificate_sentences(certified(report, **{**given, "threshold": 0.0}))
-    assert first == promised.sentence
-    assert second == (
-        f"Of the measured queries {right.sum()} of {len(right)} were, {right.mean():.1%}."
-    )
+    maps = report.fitted.maps
+    promised = replace(maps.certificate, threshold=0.0, labels_needed=None, **given)
+    with_context = replace(maps, certificate=promised, context=promised, stopping_threshold=0.9)
+    changed = replace(report, fitted=replace(report.fitted, maps=with_context))
+    first, second, third = certificate_sentences(changed)
+    assert (first, second) == (promised.sentence, f"The context: {promised.sentence}")
+    assert third.startswith("Passages handed on until the sufficiency reaches 0.9")
+    page = report_page(changed, pictures)
+    assert all(html.escape(sentence) in page for sentence in (first, second, third))
     only, *_ = certificate_sentences(certified(report, threshold=None, labels_needed=None))
     assert only.startswith("No threshold is certified")
+    refused = without_certificates(maps, "It is a test.")
+    changed = replace(report, fitted=replace(report.fitted, maps=refused))
+    assert certificate_sentences(changed) == []
+    assert report_text(changed).count("It is a test.") == 1
+    assert report_page(changed, pictures).count("It is a test.") == 1
 
 
 def test_who_was_left_out(report: Report) -> None:
     """Counts of both parts, and a sentence for each reason that applies."""
     plan: Plan = report.planned
     assert len(split_sentences(replace(report, planned=replace(plan, asked_twice=0)))) == 1
-    all_of_it = replace(plan, seen_by_reranker=12, asked_twice=3, beside_training=True)
+    all_of_it = replace(plan, seen_by_reranker=12, asked_twice=3)
     text = " ".join(split_sentences(replace(report, planned=all_of_it)))
     assert f"fitted on {len(plan.fit)} queries. Measured on {len(plan.report)} queries" in text
     assert "Left out: 12 queries" in text
-    assert "Warning: a model was trained on other queries" in text
-    assert "Left out: 3 queries that the measured ones ask again." in text
+    assert "Left out: 3 queries that repeat a measured query." in text
 
 
 def test_a_report_in_folds_says_so(
@@ -264,13 +284,17 @@ def test_a_report_in_folds_says_so(
     evaluation = measure(parts, config)
     assert evaluation.certified.tolist() == first.tolist()
     changed = certified(report, threshold=0.5, refused="")
-    _, second, *_ = certificate_sentences(replace(changed, evaluation=evaluation))
-    assert second.startswith("Of the measured queries by the threshold of their own fold ")
+    assert ", each by the threshold of its fold)." in report_text(
+        replace(changed, evaluation=evaluation)
+    )
 
 
 def test_copies_are_told(report: Report) -> None:
     """How many questions without an answer were made, and that all figures are of the mixture."""
-    said = " ".join(split_sentences(replace(report, copies=11)))
+    copied = report.fitted.copies.copy()
+    copied[:11] = True
+    made = replace(report, fitted=replace(report.fitted, copies=copied))
+    said = " ".join(split_sentences(made))
     assert "so 11 copies of others" in said
     assert "All figures and the certificate are of this mixture." in said
     assert "copies" not in " ".join(split_sentences(report))
@@ -297,7 +321,7 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
     text = report_text(report)
     head, _, rest = text.partition("\n\n")
     certificate = report.fitted.maps.certificate
-    assert head.splitlines() == [*headline(report.evaluation, certificate), *warnings(report)]
+    assert head.splitlines() == headline(report.evaluation, certificate)
     unwrapped = " ".join(text.split())
     for sentence in (*split_sentences(report), *certificate_sentences(report)):
         assert " ".join(sentence.split()) in unwrapped
