@@ -183,6 +183,11 @@ class MapsByMode(dict[Mode, FittedMaps]):
         Raises:
             InputError: always.
         """
+        if mode == LISTS and self[self.main].list_kind:
+            raise InputError(
+                "this model finds its passages in another search system: give it queries without "
+                "lists"
+            )
         if mode == LISTS:
             raise InputError(
                 "this model scores passages itself: give it passages without the scores of other "

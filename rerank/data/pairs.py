@@ -17,6 +17,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
 from rerank.data.lines import Problems, records
+from rerank.data.records import read_passage
 from rerank.errors import InputError
 from rerank.types import Passage, Query
 
@@ -101,11 +102,5 @@ def _ids(row: Mapping[str, Any], key: str, passages: dict[tuple[str, str], str])
     texts_given = row.get(key, [])
     if not isinstance(texts_given, list) or not all(isinstance(p, dict) for p in texts_given):
         raise InputError(f"{key!r} should be a list of passages, each with 'text'")
-    ids = []
-    for passage in texts_given:
-        texts = (
-            as_text("title", passage.get("title", ""), empty=True),
-            as_text("text", passage.get("text")),
-        )
-        ids.append(passages.setdefault(texts, f"p{len(passages) + 1}"))
-    return ids
+    read = [read_passage(row, default_id="") for row in texts_given]
+    return [passages.setdefault((p.title, p.text), f"p{len(passages) + 1}") for p in read]

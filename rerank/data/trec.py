@@ -159,7 +159,7 @@ def _queries(path: Path | None) -> dict[str, str] | None:
 
 def _query_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
     """(file and number, id, text) of each query in a JSONL or TSV file."""
-    if path.suffix in (".jsonl", ".json"):
+    if Path(path.name.removesuffix(".gz")).suffix in (".jsonl", ".json"):
         for where, query in records(path, partial(read_query, passages=False), problems):
             yield where, query.query_id, query.text
         return

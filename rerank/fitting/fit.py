@@ -199,7 +199,6 @@ def _around(pooled: FittedMaps | None) -> _Around:
     return _Around(pooled.score, pooled.confidence.as_logistic(), (pooled.hazard, pooled.another))
 
 
-
 def _certify(
     ordered: Labelled[Ranking],
     out_of_fold: Floats,

@@ -29,7 +29,7 @@ from rerank.fitting.passages import limit_labelled
 from rerank.fitting.rankings import PlannedRankings, score_planned
 from rerank.types import Candidates, Scored
 
-LABELS = (0, 25, 50, 100)  # besides all there are
+LABELS = (0, 25, 50, 100)
 LEAST_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
@@ -49,9 +49,8 @@ def leave_one_set_out(
     """Figures by set and number of labels: `pooled` around the maps of the others, and `alone`.
 
     The labels come group by group from the queries to fit on; the figures are measured on its other
-    groups, and for all labels (key `all`) on the queries to report on, if these are others. The
-    pipeline of each set scores its passages. `done` is called after each set. A number of labels is
-    skipped for a set with too few other queries.
+    groups. The pipeline of each set scores its passages. `done` is called after each set. A number
+    of labels is skipped for a set with too few other queries.
     """
     figures: dict[str, Any] = {}
     for name, held_out in sets.items():
@@ -164,10 +163,7 @@ def _parts(
     planned: PlannedRankings, labels: Sequence[int], seed: int
 ) -> Iterable[tuple[str, Labelled[Candidates], Labelled[Candidates]]]:
     """The number of labels, the labels, and the queries to measure on: no group is in both."""
-    fit, report = (
-        part.with_items([s.candidates for s in part.items])
-        for part in (planned.fit, planned.report)
-    )
+    fit = planned.fit.with_items([s.candidates for s in planned.fit.items])
     groups = sorted(set(fit.groups.tolist()))
     random.Random(seed).shuffle(groups)
     place = {group: i for i, group in enumerate(groups)}
@@ -177,8 +173,6 @@ def _parts(
         others = ~np.isin(fit.groups, fit.groups[chosen])
         if others.sum() >= LEAST_MEASURED:
             yield str(count), fit.where(chosen), fit.where(others)
-    if planned.report is not planned.fit and len(report) >= LEAST_MEASURED:
-        yield "all", fit, report
 
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:

@@ -141,7 +141,9 @@ def _fit_passages(
 
     filled = [i for i, rows in enumerate(features) if len(rows)]
     if not filled:
-        raise InputError("no query brought back a passage; is the corpus the one of the queries?")
+        raise InputError(
+            "no passage was found for any query; is the corpus the one of the queries?"
+        )
     labels = passage_labels(labelled)
     X = np.concatenate([features[i] for i in filled])
     y = np.concatenate([labels[i] for i in filled])

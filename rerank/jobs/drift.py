@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calibration.monitoring.drift import Drift, alarm
-from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model import CalibratedReranker, as_queries
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
 from rerank.data.canonical import query_hash
@@ -40,7 +40,7 @@ def detect_drift(
     if isinstance(queries, Labelled):
         to_compare, groups = list(queries.items), queries.groups.tolist()
     else:
-        to_compare = [Query(q) if isinstance(q, str) else q for q in queries]
+        to_compare = as_queries(queries)
         groups = [metadata_name(q.metadata, "group") or query_hash(q.text) for q in to_compare]
     other = next((q for q in to_compare if model.mode_of(q) != model.maps.main), None)
     if other is not None:
@@ -51,7 +51,7 @@ def detect_drift(
     scored = used.run(to_compare, maps.policy, label="scoring candidates")
     with_candidates = [i for i, s in enumerate(scored) if len(s)]
     if not with_candidates:
-        raise InputError("none of the queries brought back a passage; there is nothing to compare")
+        raise InputError("no passage was found for any query, so there is nothing to compare")
     predicted = predict([scored[i] for i in with_candidates], maps, used.config)
     return alarm(
         model.sketch, predicted.features, level=level, groups=[groups[i] for i in with_candidates]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import RETRIEVER
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import Feedback, check_known_passages, feedback_of, read_feedback
@@ -24,19 +23,23 @@ def labels_and_pipeline(
     split: str,
     work: Workspace,
 ) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
-    """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus."""
+    """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus.
+
+    A model of lists, or over another search system, has no corpus that labels could change.
+    """
     if isinstance(feedback, (str, Path)):
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
+    searched = model.maps[model.maps.main].list_kind is None
     if isinstance(feedback, LabelledSet):
-        if RETRIEVER in model.manifest:  # it is searched, whatever the set's corpus
-            return feedback_of(feedback, split), model.pipeline, {}
+        labels = feedback_of(feedback, split)
+        if not searched:
+            return labels, model.pipeline, {}
         corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
-        return feedback_of(feedback, split), pipeline_over(feedback, model, work), corpus
-    if RETRIEVER in model.manifest:
-        return feedback, model.pipeline, {}
-    index = model.pipeline.index
-    check_known_passages(feedback, map(index.passage, range(len(index))))
+        return labels, pipeline_over(feedback, model, work), corpus
+    if searched:
+        index = model.pipeline.index
+        check_known_passages(feedback, map(index.passage, range(len(index))))
     return feedback, model.pipeline, {}
 
 

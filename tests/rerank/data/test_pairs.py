@@ -11,6 +11,7 @@ import pytest
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.pairs import read_pairs, read_training_set
+from rerank.data.records import LONGEST_PASSAGE
 from rerank.errors import InputError
 
 
@@ -85,12 +86,22 @@ def test_a_folder_of_either_kind_is_read(small: LabelledSet, tmp_path: Path) -> 
     assert len(read_training_set(write(tmp_path / "made", ROWS)).queries) == 2
 
 
+def test_a_passage_is_read_as_everywhere(tmp_path: Path) -> None:
+    """Its title may be null, and its text has a limit."""
+    titled = {"query": "q", "positives": [{"title": None, "text": "It floats."}]}
+    (found,) = read_pairs(write(tmp_path / "made", [titled])).corpus.values()
+    assert (found.title, found.text) == ("", "It floats.")
+    long = {"query": "q", "positives": [passage("x" * (LONGEST_PASSAGE + 1))]}
+    with pytest.raises(InputError, match=f"'text' has {LONGEST_PASSAGE + 1} characters"):
+        read_pairs(write(tmp_path / "long", [long]))
+
+
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
         (["no", "object"], r"pairs\.jsonl:2: expected a JSON object"),
         ({"positives": [passage("text")]}, "pairs.jsonl:2: .*query"),
-        ({"query": "q", "positives": [{"title": "t"}]}, "pairs.jsonl:2: .*text"),
+        ({"query": "q", "positives": [{"title": ""}]}, "pairs.jsonl:2: .*text"),
         ({"query": "q", "positives": "text"}, "'positives' should be a list of passages"),
         ({"query": "q", "positives": []}, "neither a positive nor a hard negative"),
         ({"query": " ", "positives": [passage("text")]}, "pairs.jsonl:2: .*query"),

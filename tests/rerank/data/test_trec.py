@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,14 @@ def test_words_come_in(files: Path) -> None:
     rows = list(import_trec(runs(files), files / "qrels.txt", depth=100, **words))
     assert rows[0]["query"] == "fill missing values"
     assert rows[0]["passages"][0]["text"] == "text 2"
+    asked = [{"_id": str(i), "text": f"question {i}"} for i in (1, 2, 3, 4)]
+    unpacked = write_lines(files / "queries.jsonl", asked)
+    packed = files / "queries.jsonl.gz"
+    packed.write_bytes(gzip.compress(unpacked.read_bytes()))
+    for queries in (unpacked, packed):
+        named = {**words, "queries": queries}
+        first = next(import_trec(runs(files), files / "qrels.txt", depth=100, **named))
+        assert first["query"] == "question 1"
     write_lines(corpus, texts[:2])
     with pytest.raises(InputError, match="'d4' is not in --corpus"):
         list(import_trec(runs(files), files / "qrels.txt", depth=100, **words))

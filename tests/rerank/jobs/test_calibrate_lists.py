@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -167,7 +168,7 @@ def test_a_model_with_an_index_takes_no_other_scores(model: CalibratedReranker) 
     """Its maps are of its own scores."""
     (maps,) = model.maps.values()
     with pytest.raises(InputError, match="without the scores of other"):
-        MapsByMode({"search": maps, "rerank": maps})["lists"]
+        MapsByMode(dict.fromkeys(("search", "rerank"), replace(maps, list_kind=None)))["lists"]
 
 
 def test_rescore_writes_the_same(model: CalibratedReranker, fresh: Path, tmp_path: Path) -> None:
@@ -256,7 +257,17 @@ def test_other_jobs(
     moved = rerank.recalibrate(
         model, write_lines(tmp_path / "labels.jsonl", labels), tmp_path / "new", work=place / "work"
     )
-    assert CalibratedReranker.load(moved.folder).assess(lists[:1])[0].confidence > 0
+    new = CalibratedReranker.load(moved.folder)
+    assert new.assess(lists[:1])[0].confidence > 0
+    with pytest.raises(InputError, match="got one: 'median'"):
+        rerank.detect_drift(model, "median")  # type: ignore[arg-type]
+    of_set = rerank.recalibrate(
+        model, LabelledSet.read(given), tmp_path / "same", split="test", work=place / "work"
+    )
+    same = CalibratedReranker.load(of_set.folder)
+    for key in ("name", "dataset"):  # each list brings its own passages: nothing else is searched
+        assert same.manifest[key] == new.manifest[key] == model.manifest[key]
+    assert same.sketch == new.sketch == model.sketch
     with pytest.raises(InputError, match="holds no index and no networks"):
         model.pipeline.encoder  # noqa: B018
     entry = entry_of(model.assess(lists[:1])[0], answer_id="a", model="m", latency=0.1)

@@ -18,6 +18,7 @@ import pytest
 from coherence import check_coherent
 from collections_of import MAKERS, rows_of
 from command_line import call, refused
+from http_checks import assert_refused
 from server import serving
 
 import rerank
@@ -148,6 +149,8 @@ def test_it_takes_no_passages_without_scores(model: CalibratedReranker) -> None:
     """It was fitted on no such lists."""
     with pytest.raises(InputError, match=r"another search system.*keyword, vector, reranker"):
         model.rerank(ASKED, ["a", "b"])
+    with pytest.raises(InputError, match="give it queries without lists"):
+        model.maps["lists"]
     assert model.assess([Query(ASKED, passages=())])[0].confidence == 0
 
 
@@ -184,6 +187,26 @@ def test_over_http(model: CalibratedReranker, outcome: CalibrationRun) -> None:
     assert page["answer"]["refused"] == (not page["answer"]["sources"])
     assert [s["name"] for s in page["signals"]] == list(SIGNALS)
     assert [p["scores"] for p in page["passages"]] == [p.scores for p in found.first(10)]
+
+
+def test_a_lost_index_is_no_fault_of_the_query(
+    model: CalibratedReranker,
+    outcome: CalibrationRun,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The client is told to try later; the address of the system is in the log alone."""
+
+    def lost(*_: object) -> None:
+        raise InputError("http://inside:9200 passages: it has no such index")
+
+    with serving(outcome.folder) as started:
+        monkeypatch.setattr(type(model.pipeline.system), "keyword", lost)  # type: ignore[attr-defined]
+        told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=60)
+    assert_refused(told, 503, "does not answer; try again later")
+    assert "inside" not in told.text
+    (why,) = [r.fields["why"] for r in caplog.records if r.msg == "the search system failed"]
+    assert why.startswith("http://inside:9200")
 
 
 def test_its_signals_add_up(model: CalibratedReranker, labelled: LabelledSet) -> None:

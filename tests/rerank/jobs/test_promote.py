@@ -271,7 +271,7 @@ def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: Label
     found = detect_drift(model, strange)
     assert found.fired
     assert found.moves[0].name in found.table()
-    with pytest.raises(InputError, match="none of the queries"):
+    with pytest.raises(InputError, match="no passage was found"):
         detect_drift(model, [])
     brought = Query("median", passages=(Passage("1", "", "The middle value."),))
     with pytest.raises(InputError, match=r"fitted on queries in search mode.* is in rerank"):
