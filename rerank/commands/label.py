@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import shlex
 import shutil
 import sys
@@ -28,6 +29,7 @@ JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip 
 PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
 ESCAPE = "\x1b"
+JSONL = (".jsonl", ".json", ".ndjson")  # endings of a file of JSON lines, before .gz
 GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
 
 
@@ -37,8 +39,9 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--questions",
         type=Path,
-        help="file of questions: JSONL, or text with one per line (default: some are proposed from "
-        "headings and questions of the corpus)",
+        help="file of questions: JSONL if its name ends with .jsonl, .json or .ndjson, otherwise "
+        "text with one per line (default: some are proposed from headings and questions of the "
+        "corpus)",
     )
     p.add_argument("--annotator", default="me", metavar="NAME", help="who is judging (default: me)")
     p.add_argument(
@@ -82,14 +85,25 @@ def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
 
 
 def _read_questions(path: Path) -> list[Query]:
+    """The questions of a file: JSONL by its ending, or else text.
+
+    Raises:
+        InputError: there is no such file, it holds no question, or a line is not one.
+    """
     from rerank.data.beir import read_queries
     from rerank.data.lines import Problems, lines
     from rerank.data.records import read_query
 
-    if path.suffix != ".txt":
+    name = Path(path.stem if path.suffix == ".gz" else path.name)
+    if name.suffix.lower() in JSONL:
         return read_queries(path)
     problems, found = Problems(), []
     for i, (where, line) in enumerate(lines(path), start=1):
+        if i == 1 and _is_object(line):
+            raise InputError(
+                f"{where}: expected a question, got JSON; the name of a JSONL file ends with "
+                f"{', '.join(JSONL)}"
+            )
         try:
             found.append(read_query({"_id": f"{path.stem}-{i}", "text": line.strip()}))
         except InputError as error:
@@ -98,6 +112,13 @@ def _read_questions(path: Path) -> list[Query]:
     if not found:
         raise InputError(f"{path}: holds no question")
     return found
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _ask(session: Session, keys: Keys) -> None:

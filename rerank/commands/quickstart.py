@@ -14,7 +14,9 @@ from rerank.commands.options import add_json, add_options, add_work, from_option
 from rerank.commands.printing import print_json
 from rerank.commands.update import print_updated
 from rerank.config import IngestConfig
+from rerank.errors import InputError
 from rerank.serving.settings import Settings
+from rerank.storage.folder import MANIFEST
 
 BODY, JSON = '{"query": "a question of yours"}', "-H 'Content-Type: application/json'"
 
@@ -39,6 +41,7 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.update import update
 
     out = o.out or o.work / (o.folder.resolve().name or "documents")
+    _refuse_model_folder(out)
     corpus, model = out / "corpus", out / "model"
     settings = from_options(Settings, o)
     if settings.journal and not o.no_serve and o.folder.is_dir():  # `ingest` refuses another one
@@ -46,7 +49,7 @@ def _run(o: argparse.Namespace) -> None:
     read = ingest(o.folder, corpus, from_options(IngestConfig, o))
     if not o.json:
         print_ingested(read, corpus)
-    changed = update(model, corpus) if (model / "manifest.json").exists() else None
+    changed = update(model, corpus) if (model / MANIFEST).exists() else None
     if changed is None:
         init(corpus, model, work=o.work)
     if o.json:
@@ -64,6 +67,14 @@ def _run(o: argparse.Namespace) -> None:
 
         sys.stdout.flush()  # before the server takes over, for whoever reads a pipe
         serve(place_of_model(str(model), o.work), settings)
+
+
+def _refuse_model_folder(out: Path) -> None:
+    if (out / MANIFEST).exists():
+        raise InputError(
+            f"{out} is the folder of a model or an index; expected one for a corpus and a model, "
+            "which may be new. Give another --out"
+        )
 
 
 def _check_journal(settings: Settings, out: Path) -> None:

@@ -115,7 +115,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
     """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
 
     Only a hub id uses the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
-    `download` False none does: the model must be in this machine's hub cache, or it is refused.
+    `download` False none does: the model must be in this machine's hub cache, or it is refused. So
+    must one whose `org` is a folder here, because the name may be a mistyped path.
 
     Raises:
         InputError: there is no such model, or the bundled weights are not the expected ones.
@@ -201,27 +202,39 @@ def _hashed(path: Path, *_state: int) -> str:
 
 
 def _from_hub(name: str, *, download: bool) -> Path:
+    """The folder of a hub id; a name that is rather a mistyped local folder is not downloaded."""
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
+    parent = Path(name).parent
+    local = parent != Path() and parent.is_dir()
     try:
         return Path(
             snapshot_download(
                 repository,
                 revision=revision or None,
-                local_files_only=not download,
+                local_files_only=local or not download,
                 allow_patterns=[f"*{suffix}" for suffix in sorted(FINGERPRINTED)],
                 ignore_patterns=[f"{name}/*" for name in OTHER_FORMATS],
             )
         )
     except Exception as error:
+        if local:
+            raise InputError(
+                f"there is no folder {name}, although there is {parent}; expected a folder with a "
+                "model. If you mean a hub id, fetch it beforehand, or work in another folder"
+            ) from None
         if not download:
             raise InputError(
                 f"the model {name!r} is not in this machine's hub cache, and downloads are off by "
-                "default; allow the download, or fetch it beforehand"
+                "default; allow the download, or fetch it beforehand. If you mean a local folder: "
+                "there is none of this name"
             ) from None
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"the hub gave no model {name!r}: {reason}") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"the hub gave no model {name!r}: {reason}. If you mean a local folder: there is none "
+            "of this name"
+        ) from None
 
 
 def _is_copy(path: Path) -> bool:

@@ -12,7 +12,7 @@ import docx
 from docx.document import Document as Docx
 from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.oxml.ns import qn
-from docx.table import Table
+from docx.table import Table, _Cell
 from docx.text.paragraph import Paragraph
 
 from rerank.ingest.document import Block, Document, Headings, UnreadableError, one_line
@@ -23,7 +23,8 @@ FREE = 2**24
 OLE = b"\xd0\xcf\x11\xe0"  # starts a file with a password, and the older .doc
 HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
 GONE = ("w:del", "w:moveFrom")
-WRAPPERS = ("w:sdt", "w:ins", "w:moveTo", *GONE)
+MARKED = ("w:smartTag", "w:fldSimple", "w:customXml")  # text that Word or a program has marked
+WRAPPERS = ("w:sdt", "w:ins", "w:moveTo", *MARKED, *GONE)
 GALLERY = ("w:sdtPr", "w:docPartObj", "w:docPartGallery")  # where a content control says its kind
 CONTENTS = "Table of Contents"
 
@@ -50,7 +51,7 @@ def read(data: bytes) -> Document:
 
 
 def _unwrap(body: Any) -> None:
-    """Put the paragraphs of content controls, and inserted text, where python-docx reads them.
+    """Put content controls, and inserted or marked text, where python-docx reads them.
 
     Tables of contents, and text that was deleted or moved away, are left out.
     """
@@ -106,7 +107,16 @@ def _style(paragraph: Paragraph) -> str:
 
 def _rows(table: Table) -> Iterator[str]:
     for row in table.rows:
-        cells = {cell._tc: one_line(cell.text) for cell in row.cells}  # a merged cell appears twice
+        cells = {cell._tc: _cell_text(cell) for cell in row.cells}  # a merged cell appears twice
         text = " | ".join(filter(None, cells.values()))
         if text:
             yield text
+
+
+def _cell_text(cell: _Cell) -> str:
+    """The paragraphs and the tables of a cell, in order."""
+    parts = (
+        "; ".join(_rows(part)) if isinstance(part, Table) else one_line(part.text)
+        for part in cell.iter_inner_content()
+    )
+    return " ".join(filter(None, parts))

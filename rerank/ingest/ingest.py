@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from rerank.config import IngestConfig
@@ -51,7 +51,8 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
 
     Raises:
         InputError: no such folder, or no text in it; then `out` is unchanged.
-        FolderError: `out` has a corpus.jsonl that this job did not write, or another job uses it.
+        FolderError: `out` has a corpus.jsonl that this job did not write, or that was made of
+            another folder; or another job uses it.
         MissingExtraError: the library of one of the formats is not installed.
     """
     folder, out, config = Path(folder), Path(out), config or IngestConfig()
@@ -64,14 +65,17 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
                 f"{out / CORPUS} was not made by `rerank ingest`, and is not replaced; give "
                 "another --out"
             )
+        before = read_state(out / STATE, asdict(config))
+        source = str(folder).encode(errors="backslashreplace").decode()
         found = walk(folder, leave_out=out.resolve())
         files = {name: path for name, path in found.files.items() if format_of(name)}
         if not files:
             raise InputError(
                 f"{folder}: none of its {len(found.files)} files is of a kind that is read: {KNOWN}"
             )
-        before = read_state(out / STATE, asdict(config))
-        entries = _read(files, before, config, out)
+        if before.source not in ("", source):
+            _refuse_another_source(before, files, folder, out)
+        entries = _read(files, replace(before, source=source), config, out)
         links = {name: why for name, why in found.skipped.items() if _is_document_or_folder(name)}
         skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
         kept, copies = _without_copies(entries.values())
@@ -80,12 +84,13 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         out.mkdir(exist_ok=True)
         _write_table(out / SKIPPED, sorted(skipped.items()))
         state = before
-        if entries != before.entries or not _is_unchanged(out / CORPUS, before.corpus):
-            _keep(out, State(asdict(config), entries=entries))  # it took the longest
+        changed = source != before.source or entries != before.entries
+        if changed or not _is_unchanged(out / CORPUS, before.corpus):
+            _keep(out, State(asdict(config), source, entries=entries))  # it took the longest
             near = _near(kept)
             write_corpus(kept, out)
             _write_table(out / DUPLICATES, [*copies, *near])
-            state = State(asdict(config), sha256_file(out / CORPUS), len(near), entries)
+            state = State(asdict(config), source, sha256_file(out / CORPUS), len(near), entries)
             write_state(out / STATE, state)
     return Ingested(
         passages=len(kept),
@@ -97,6 +102,21 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         exact=len(copies),
         near=state.near,
     )
+
+
+def _refuse_another_source(
+    before: State, files: Mapping[str, Path], folder: Path, out: Path
+) -> None:
+    """Refuse a folder other than that of the last run, whose corpus would be lost.
+
+    A folder with half of that one's files is taken for the same one, moved.
+    """
+    if not before.entries or 2 * len(before.entries.keys() & files.keys()) < len(before.entries):
+        raise FolderError(
+            f"{out} holds the corpus of the folder {before.source}, and is not replaced by that of "
+            f"{folder}; give another --out. If the folder was moved, delete {out / CORPUS} and "
+            f"{out / STATE} first: then all files are read again"
+        )
 
 
 def _keep(out: Path, state: State) -> None:
@@ -129,7 +149,8 @@ def _read(
                 entries[name] = _entry(name, path, before.entries.get(name), isolated, config)
                 bar.update()
         except BaseException:
-            _keep(out, State(before.options, entries={**before.entries, **entries}))
+            kept = {**before.entries, **entries}
+            _keep(out, State(before.options, before.source, entries=kept))
             raise
     return entries
 

@@ -10,6 +10,7 @@ from itertools import groupby, islice
 from math import ceil
 from pathlib import PurePosixPath
 
+from rerank.data.abbreviations import NOT_AFTER_SHORT
 from rerank.ingest.document import Block, Document
 from rerank.types import Passage
 
@@ -17,8 +18,7 @@ PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a character of Chinese, Japanese or Korean
     r"|\d{1,3}|[^\W\d_]{1,5}|[^\w\s]|_"
 )
-SHORT = "".join(rf"(?<!\b{short}\.)" for short in (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "No"))
-SENTENCE = re.compile(rf"{SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？])")
+SENTENCE = re.compile(rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？])")
 LABEL = 6  # most words of a block that introduces the next one, such as "Note" or "In this example"
 TITLE = 24  # most pieces of a title: the text matters more for search
 LONGEST_NAME = 400  # most characters of a file's name in an id

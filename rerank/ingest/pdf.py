@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, pairwise
 
 from pypdfium2 import PdfDocument, PdfiumError
 
@@ -20,6 +20,10 @@ MOST_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
 END = re.compile(r"[.!?:;][\"'”’)]*$")
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
+HYPHENATED = re.compile("[\x02\ufffe](?:\r?\n)?")  # PDFium's mark of a hyphen at the end of a line
+LOWER = "[a-zß-ÿ]"
+DIVIDED = re.compile(rf"{LOWER}-\n{LOWER}")
+SHARED = re.compile(r"-\n(?:and|or|und|oder|et|ou|y|o)\b")  # as in "pre- and post-processing"
 Mark = tuple[int, str]  # level and title of an entry of the outline
 
 
@@ -57,7 +61,7 @@ def _lines(pdf: PdfDocument, page: int) -> list[str] | None:
         text = pdf[page].get_textpage().get_text_bounded()
     except PdfiumError:
         return None
-    text = text.replace("\ufffe", "-").replace("\xad", "-").replace("\r\n", "\n")
+    text = HYPHENATED.sub("-\n", text).replace("\xad", "-").replace("\r\n", "\n")
     return [line for part in text.split("\n") if (line := one_line(CONTROLS.sub("", part)))]
 
 
@@ -132,7 +136,19 @@ def _names(line: str, title: str) -> bool:
 
 
 def _joined(lines: Sequence[str], headings: Headings, page: int) -> Iterator[Block]:
-    """The lines as one block; words divided by a hyphen are joined."""
-    text = re.sub(r"(?<=[a-zß-ÿ])- (?=[a-zß-ÿ])", "", " ".join(lines))
+    """The lines as one block; a word that a hyphen divides at the end of a line is joined."""
+    text = "".join([*(_ended(line, after) for line, after in pairwise(lines)), *lines[-1:]])
     if text:
         yield Block(text, headings.path, page + 1)
+
+
+def _ended(line: str, after: str) -> str:
+    """A line with a space at its end, or without one if it ends with a hyphen.
+
+    The hyphen is left out if it divides a word in lower case, and stays in "Wi-Fi". It stays with a
+    space if a word such as "and" follows, or if it is a dash.
+    """
+    between = f"{line[-2:]}\n{after[:8]}"
+    if not re.search(r"\w-\n\w", between) or SHARED.search(between):
+        return f"{line} "
+    return line[:-1] if DIVIDED.search(between) else line

@@ -33,25 +33,31 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The files of a run. `corpus` is the sha256 of the file of passages made from them."""
+    """The files of a run. `corpus` is the sha256 of the file of passages made from them.
+
+    `source` is the absolute path of their folder; empty if an earlier version wrote the state.
+    """
 
     options: Mapping[str, Any]
+    source: str = ""
     corpus: str = ""
     near: int = 0
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
 def read_state(path: Path, options: Mapping[str, Any]) -> State:
-    """The last run; an empty state if there is none, or if options or `VERSION` differ."""
+    """The last run; one without files if there is none, or if options or `VERSION` differ."""
+    source = ""
     try:
         with path.open(encoding="utf-8") as lines:
             head = json.loads(next(lines, "{}"))
+            source = str(head.get("source", ""))
             if (head.get("version"), head.get("options")) != (VERSION, dict(options)):
-                return State(options)
+                return State(options, source)
             entries = dict(_entry(json.loads(line)) for line in lines)
-            return State(options, str(head["corpus"]), int(head["near"]), entries)
+            return State(options, source, str(head["corpus"]), int(head["near"]), entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
-        return State(options)
+        return State(options, source)
 
 
 def write_state(path: Path, state: State) -> None:
@@ -61,7 +67,7 @@ def write_state(path: Path, state: State) -> None:
 
 def _lines(state: State) -> Iterator[str]:
     head = {"version": VERSION, "corpus": state.corpus, "near": state.near}
-    yield to_json({**head, "options": dict(state.options)}) + "\n"
+    yield to_json({**head, "options": dict(state.options), "source": state.source}) + "\n"
     for name, entry in state.entries.items():
         rows = [passage_row(passage) for passage in entry.passages]
         row = {"file": name, "sha256": entry.sha256, "passages": rows, "skipped": entry.skipped}

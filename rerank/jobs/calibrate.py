@@ -206,7 +206,6 @@ def _fit_and_measure(
             evaluations[main],
             config,
             fits=[fitted for _, fitted in folds[main]],
-
             rerank=evaluations.get("rerank"),
             made_from=made_from,
         )

@@ -15,13 +15,13 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
-from rerank.data.beir import CORPUS, read_corpus, write_corpus
+from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
-from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError
 from rerank.labelling.beir_export import SPLIT, write_set
+from rerank.labelling.corpus_digests import digest_of_file, digest_of_index
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import Event, JudgementFile
 from rerank.labelling.pooling import Pool, Shown, pool
@@ -247,9 +247,7 @@ class Session:
                     "another system; give another --out"
                 )
             return
-        if corpus.exists() and corpus_digest(read_corpus(corpus).values()) != corpus_digest(
-            self.corpus
-        ):
+        if corpus.exists() and digest_of_file(corpus) != digest_of_index(self.corpus):
             raise InputError(
                 f"{corpus} holds other passages than the model searches; give another --out, or "
                 f"run `rerank update {self.model.folder} {self.out}`"

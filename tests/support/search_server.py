@@ -25,16 +25,22 @@ TEXTS = ("title", "text")
 
 @dataclass
 class SearchServer:
-    """A server of the rows, its address, and what it was sent. `held` keeps searches waiting."""
+    """A server of the rows, its address, and what it was sent. `held` keeps searches waiting.
+
+    `partial` is what its answers say besides, as of shards that failed.
+    """
 
     rows: Sequence[Mapping[str, Any]]
     password: str = ""  # of the header Authorization; "" for none
     url: str = ""
     held: threading.Event | None = None
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    options: set[str] = field(default_factory=set)  # the parts of the URLs after "?"
+    partial: Mapping[str, Any] = field(default_factory=dict)
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Status and JSON."""
+        path, _, options = path.partition("?")
         index, _, what = path.lstrip("/").partition("/")
         if index != INDEX:
             return 404, {"error": {"type": "index_not_found_exception"}, "status": 404}
@@ -43,6 +49,7 @@ class SearchServer:
         if what != "_search":
             return 400, {"error": {"type": "illegal_argument_exception"}, "status": 400}
         self.bodies.append(body)
+        self.options.add(options)
         scores = self._scores(body)
         best = sorted(np.flatnonzero(scores > 0), key=lambda i: -scores[i])[: body["size"]]
         hits = [
@@ -54,7 +61,8 @@ class SearchServer:
             }
             for i in best
         ]
-        return 200, {"took": 1, "timed_out": False, "hits": {"hits": hits}}
+        whole = {"timed_out": False, "_shards": {"total": 3, "successful": 3, "failed": 0}}
+        return 200, {"took": 1, **whole, **self.partial, "hits": {"hits": hits}}
 
     def _properties(self) -> dict[str, Any]:
         width = len(self.rows[0]["vector"])

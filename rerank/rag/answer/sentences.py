@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rerank.data.abbreviations import NOT_AFTER_SHORT
+
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
-SHORT = (r"e\.g", r"i\.e", "Dr", "Mr", "Mrs", "vs", "No", "Fig")  # no sentence ends after them
-ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
 LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z(])"  # but not where a long line is wrapped
-END = re.compile(rf"{ABBREVIATION}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|{LINE_END}|(?<=[。！？])")
+END = re.compile(rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|{LINE_END}|(?<=[。！？])")
 BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 # a sentence that begins without a space: no name such as pandas.DataFrame, and no URL
 JOINED = re.compile(r"(?:(?<=[\])\"'”’][.!?])|(?<=[!?]))(?=[A-Z][\w'’]*[\s,])")

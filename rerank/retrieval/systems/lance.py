@@ -25,6 +25,7 @@ with optional():
     from lancedb.query import MatchQuery, MultiMatchQuery
 
 TEXTS = ("string", "json")  # in the name of a type that keyword search can read
+NOW = timedelta(0)  # each search looks first whether another program has changed the table
 
 
 class LanceTable:
@@ -70,7 +71,8 @@ class LanceTable:
             raise InputError(f"{s}: there is no such folder")
         try:
             key = {"api_key": self._key} if self._key else {}
-            table = lancedb.connect(s.url, **key).open_table(s.collection)
+            tables = lancedb.connect(s.url, read_consistency_interval=NOW, **key)
+            table = tables.open_table(s.collection)
         except ValueError as error:
             raise InputError(f"{s}: {error}") from None
         except Exception as error:

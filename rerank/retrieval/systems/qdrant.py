@@ -7,6 +7,7 @@ the modifier IDF, each word of a query has weight 1.
 from __future__ import annotations
 
 import atexit
+import logging
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
@@ -31,6 +32,8 @@ with optional():
     import mmh3
     from qdrant_client import QdrantClient, models
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+logger = logging.getLogger(__name__)
 
 UNNAMED = "default"  # the name in settings of a collection's single unnamed vector
 HIGHER_IS_BETTER = ("Cosine", "Dot")
@@ -115,7 +118,8 @@ class QdrantCollection:
         """The dense vectors of the collection by name, after checking it against the settings.
 
         Raises:
-            InputError: it lacks the collection, a vector or a field, or has another distance.
+            InputError: it lacks the collection, a vector, the id or the text, or has another
+                distance.
             RetrieverError: it does not answer.
         """
         s = self.settings
@@ -130,8 +134,12 @@ class QdrantCollection:
                 f"{' or '.join(HIGHER_IS_BETTER)}"
             )
         records, _ = self._call(lambda: self._client.scroll(s.collection, limit=SEEN))
-        if records:  # fields are not declared
-            check_known_fields(s, s.fields, {n for r in records for n in r.payload or {}})
+        if records:  # fields are not declared; a title and metadata may be rare
+            there = {n for r in records for n in r.payload or {}}
+            check_known_fields(s, [s.id, s.text], there)
+            for name in s.fields:
+                if name not in there:
+                    logger.warning("%s: none of %d points has a field %r", s, len(records), name)
         return dense
 
     def _call(self, ask: Callable[[], Any]) -> Any:

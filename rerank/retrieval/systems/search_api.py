@@ -24,6 +24,7 @@ from rerank.retrieval.systems.system import (
 from rerank.types import Passage
 
 OWN_ID = "_id"
+WHOLE = "_search?allow_partial_search_results=false"  # no answer of only some shards
 NOT_FOUND = 404
 REFUSED = (401, 403)
 
@@ -73,14 +74,20 @@ class SearchIndex(ABC):
         self._fields  # noqa: B018  # checks the index first
         names = self.settings.fields
         asked = {**body, "size": count, "_source": [n for n in names if n != OWN_ID]}
-        answer = self._request("POST", "_search", asked)
+        answer = self._request("POST", WHOLE, asked)
         try:
+            missing = _missing(answer)
             hits = answer["hits"]["hits"]
             rows = [
                 ({n: _value(hit, n) for n in names}, float(hit["_score"] or 0.0)) for hit in hits
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RetrieverError(f"{self.settings}: no answer to a search: {error!r}") from None
+        if missing:
+            raise RetrieverError(
+                f"{self.settings}: it searched only a part of the index: {missing}; expected an "
+                "answer of every shard, so try again, or look at the health of the index"
+            )
         return hits_of(self.settings, rows)
 
     @cached_property
@@ -122,6 +129,14 @@ def _flatten_fields(
         for inner in ("properties", "fields"):
             found |= _flatten_fields(said.get(inner, {}), f"{before}{name}.")
     return found
+
+
+def _missing(answer: Mapping[str, Any]) -> str:
+    """Why an answer lacks a part of the index; empty if it is whole."""
+    shards = answer.get("_shards", {})
+    if failed := shards.get("failed", 0):
+        return f"{failed} of {shards.get('total', '?')} shards failed"
+    return "the server's own limit of time ended the search" if answer.get("timed_out") else ""
 
 
 def _value(hit: Mapping[str, Any], name: str) -> Any:

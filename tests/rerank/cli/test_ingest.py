@@ -63,6 +63,28 @@ def test_quickstart_checks_the_journal_before_the_work(
     assert not (out / "journal.db").exists()
 
 
+def test_quickstart_leaves_other_folders_alone(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two folders of one name have one place by default; a model's own folder is no place."""
+    work = tmp_path / "work"
+    quickstart = ("quickstart", "--no-serve", "--work", work)
+    assert call(*quickstart, docs) == 0
+    corpus = (work / "docs" / "corpus" / "corpus.jsonl").read_bytes()
+    other = tmp_path / "b" / "docs"
+    other.mkdir(parents=True)
+    (other / "a.md").write_text("Another text.")
+    told = refused(capsys, *quickstart, other)
+    assert f"the folder {docs}, " in told
+    assert f"{other}; give another --out" in told
+    assert (work / "docs" / "corpus" / "corpus.jsonl").read_bytes() == corpus
+    model = work / "docs" / "model"
+    assert f"{model} is the folder of a model" in refused(
+        capsys, *quickstart, other, "--out", model
+    )
+    assert not (model / "corpus").exists()
+
+
 def test_quickstart_makes_a_model_and_follows_the_documents(
     docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,9 +95,30 @@ def test_an_unknown_name_is_refused(name: str, tmp_path: Path, monkeypatch: obje
 
 
 def test_a_hub_id_without_a_hub_is_refused() -> None:
-    """Offline, the error names the model that was asked for."""
-    with pytest.raises(InputError, match="'nobody/nothing@v1'"):
+    """Offline, the error names the model that was asked for, and that it is no folder either."""
+    with pytest.raises(InputError, match=r"'nobody/nothing@v1'.*local folder: there is none"):
         resolve("nobody/nothing@v1")
+    with pytest.raises(InputError, match=r"not in this machine's hub cache.*there is none of"):
+        resolve("nobody/nothing@v1", download=False)
+
+
+@pytest.mark.parametrize("download", [True, False])
+def test_a_mistyped_folder_is_no_hub_id(
+    download: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub is not asked for it; a model that it gave before is found, for all that."""
+    monkeypatch.chdir(tmp_path)
+    Path("work").mkdir()
+    with pytest.raises(InputError, match="there is no folder work/rerankr, although there is work"):
+        resolve("work/rerankr", download=download)
+    cache = tmp_path / "hub" / "models--work--rerankr"
+    snapshot = cache / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").write_text("weights")
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert resolve("work/rerankr", download=download).folder == snapshot
 
 
 def test_other_weights_under_the_bundled_name_are_refused(

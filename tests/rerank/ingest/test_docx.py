@@ -94,6 +94,36 @@ def test_content_controls_and_insertions_are_read() -> None:
     assert texts == ["First.", "In a control.", "Kept new", "Last."]
 
 
+def test_marked_text_and_tables_in_cells_are_read() -> None:
+    """Smart tags, simple fields and custom XML, around words and paragraphs; each cell whole."""
+    made = docx.Document()
+    run = "<w:r><w:t xml:space='preserve'>{}</w:t></w:r>".format
+    marked = (
+        f"<w:p><w:smartTag w:element='city'>{run('Bonn')}</w:smartTag>{run(', page ')}"
+        f"<w:fldSimple w:instr='PAGE'>{run('7')}</w:fldSimple>{run(' of ')}"
+        f"<w:customXml w:element='b'>{run('the book')}</w:customXml></w:p>",
+        f"<w:customXml w:element='a'><w:p>{run('A paragraph.')}</w:p></w:customXml>",
+    )
+    body = parse_xml(f"<w:body {nsdecls('w')}>{''.join(marked)}</w:body>")
+    for i, child in enumerate(list(body)):
+        made.element.body.insert(i, child)
+    outer = made.add_table(1, 2)
+    left, right = outer.rows[0].cells
+    left.text, right.text = "Sizes:", "in metres"
+    inner = left.add_table(2, 2)
+    for row, texts in zip(inner.rows, (("A", "1"), ("B", "2")), strict=True):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    inner.rows[1].cells[1].add_table(1, 1).rows[0].cells[0].text = "or 3"
+    out = io.BytesIO()
+    made.save(out)
+    assert [block.text for block in read(out.getvalue()).blocks] == [
+        "Bonn, page 7 of the book",
+        "A paragraph.",
+        "Sizes: A | 1; B | 2 or 3 | in metres",
+    ]
+
+
 def test_a_zip_bomb_is_not_unpacked() -> None:
     """The lengths that the parts name are looked at before anything is unpacked."""
     bomb = with_part(written(), "word/media/image.bin", bytes(100 * 2**20))

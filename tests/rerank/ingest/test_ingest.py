@@ -187,6 +187,40 @@ def test_the_corpus_of_another_is_not_replaced(docs: Path, tmp_path: Path) -> No
     assert (out / "queries.jsonl").read_text() == "mine"
 
 
+def test_the_corpus_of_another_folder_is_not_replaced(docs: Path, tmp_path: Path) -> None:
+    """Whatever the options. A folder that was moved is known by its files."""
+    out, moved, other = (tmp_path / name for name in ("out", "moved", "other"))
+    (tmp_path / "link").symlink_to(docs)
+    ingest(tmp_path / "link", out)  # the folder counts, not the name that it was given by
+    other.mkdir()
+    (other / "else.md").write_text("Another text.")
+    before = files_of(out)
+    for config in (None, IngestConfig(passage_tokens=60)):
+        with pytest.raises(FolderError, match=f"{docs}, .*{other}; give another --out") as told:
+            ingest(other, out, config)
+    assert files_of(out) == before
+    docs.rename(moved)
+    again = ingest(moved, out)
+    assert (again.passages, again.read) == (5, 0)
+    assert (out / CORPUS).read_bytes() == before[CORPUS]
+    for name in (CORPUS, STATE):
+        assert str(out / name) in str(told.value)
+        (out / name).unlink()
+    assert ingest(other, out).passages == 1
+
+
+def test_a_state_without_its_folder_learns_it(docs: Path, tmp_path: Path) -> None:
+    """One of an earlier version names none: its files are not read again, but it is from now on."""
+    out = tmp_path / "out"
+    ingest(docs, out)
+    before = files_of(out)
+    head, _, rest = before[STATE].decode().partition("\n")
+    known = {k: v for k, v in json.loads(head).items() if k != "source"}
+    (out / STATE).write_text(json.dumps(known) + "\n" + rest)
+    assert ingest(docs, out).read == 0
+    assert files_of(out) == before
+
+
 def test_a_corpus_within_the_folder_is_not_read(docs: Path) -> None:
     """What a run writes is not a document of the next one."""
     first = ingest(docs, docs / "corpus")

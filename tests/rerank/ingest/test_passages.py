@@ -73,6 +73,15 @@ def test_a_passage_does_not_cross_a_heading() -> None:
     ]
 
 
+@pytest.mark.parametrize("short", ["Fig.", "Mrs.", "e.g.", "cf.", "No."])
+def test_no_passage_ends_after_an_abbreviation(short: str) -> None:
+    """Wherever the cut falls."""
+    text = " ".join(f"Now look at {short} {WORDS[i % 10].capitalize()} again." for i in range(40))
+    found = split_document(Document((Block(text),)), "a.md", most=48)
+    assert len(found) > 5
+    assert all(p.text.endswith("again.") for p in found)
+
+
 def test_a_label_stays_with_what_it_introduces() -> None:
     """The word "Note" and the term of a definition do not end a passage."""
     blocks = (

@@ -57,6 +57,30 @@ def test_pages_are_read_under_the_outline() -> None:
     )
 
 
+def test_only_a_hyphen_at_the_end_of_a_line_divides_a_word() -> None:
+    """One within a line stays as it is, and so does one before a word such as "and"."""
+    lines = (
+        "The pre- and post-processing of a text is the pre-",
+        "paration of it. Look at the Vor-",
+        "und Nachteile, the in-",
+        "or output, the Wi-",
+        "Fi net, COVID-",
+        "19 and a dash -",
+        "at the end of a line that is long",
+    )
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    for i, line in enumerate(lines):
+        canvas.drawString(60, 700 - 14 * i, line)
+    canvas.save()
+    (block,) = read(out.getvalue()).blocks
+    assert block.text == (
+        "The pre- and post-processing of a text is the preparation of it. Look at the Vor- und "
+        "Nachteile, the in- or output, the Wi-Fi net, COVID-19 and a dash - at the end of a line "
+        "that is long"
+    )
+
+
 def test_a_broken_page_is_named_and_the_others_are_read() -> None:
     """A file of which no page can be opened is skipped whole."""
     whole = written()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -13,9 +14,11 @@ from command_line import call, refused
 from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.commands.label import _without_escapes
+from rerank.commands.label import _read_questions, _without_escapes
+from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
+from rerank.errors import InputError
 from rerank.labelling.pooling import Pool, pool
 from rerank.labelling.session import JUDGEMENTS, Session
 from rerank.labelling.state import gone, questions_of
@@ -227,6 +230,29 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("name", ["asked.txt", "asked.TXT", "asked", "asked.md", "asked.txt.gz"])
+def test_questions_are_text_unless_the_name_says_json(name: str, tmp_path: Path) -> None:
+    """In capitals, without an ending, packed: one question per line."""
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(tmp_path / name, "wt", encoding="utf-8") as file:
+        file.write("how do I sort\n\nwhat is a mask\n")
+    found = _read_questions(tmp_path / name)
+    assert [query.text for query in found] == ["how do I sort", "what is a mask"]
+
+
+@pytest.mark.parametrize("name", ["asked.jsonl", "asked.JSONL", "asked.json", "asked.ndjson.gz"])
+def test_json_lines_are_known_by_the_name(name: str, tmp_path: Path) -> None:
+    """Under another name they are refused: they would be asked as they are."""
+    row = json.dumps({"_id": "q1", "text": "how do I sort"}) + "\n"
+    opened = gzip.open if name.endswith(".gz") else open
+    for path in (tmp_path / name, tmp_path / "asked"):
+        with (opened if path.name == name else open)(path, "wt", encoding="utf-8") as file:
+            file.write(row)
+    assert [query.query_id for query in _read_questions(tmp_path / name)] == ["q1"]
+    with pytest.raises(InputError, match=r"expected a question, got JSON; .*\.jsonl"):
+        _read_questions(tmp_path / "asked")
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -269,3 +295,25 @@ def test_a_split_of_others_in_the_folder_is_refused(
     said = refused(capsys, "label", run.folder, "--out", tmp_path / "set")
     assert "train.txt was not made by `rerank label`" in said
     assert other.exists()
+
+
+def test_a_corpus_is_compared_once_for_all_annotators(
+    run: Run, label: Label, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The set's file is read again only when it has changed, and then it counts."""
+    label(["n", "q"], "--count", 3)
+    read = list[Path]()
+
+    def counted(path: Path) -> Any:
+        read.append(path)
+        return read_corpus(path)
+
+    monkeypatch.setattr("rerank.labelling.corpus_digests.read_corpus", counted)
+    model, out = CalibratedReranker.load(run.folder), tmp_path / "set"
+    for annotator in ("ann", "ben"):
+        Session(model, out, annotator=annotator)
+    assert len(read) == 1
+    with (out / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "new", "title": "", "text": "another passage"}\n')
+    with pytest.raises(InputError, match="holds other passages than the model searches"):
+        Session(model, out, annotator="cat")

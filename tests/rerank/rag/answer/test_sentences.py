@@ -36,6 +36,12 @@ def test_sentences_by_hand(answer: str, expected: list[tuple[str, tuple[str, ...
     assert [(s.claim, s.cited) for s in sentences(answer)] == expected
 
 
+def test_no_sentence_ends_after_an_abbreviation() -> None:
+    """The list is that of the passages."""
+    text = "Ask Mrs. Low, cf. Smith, e.g. Here, of Fig. 3 or No. 4 vs. Five."
+    assert split(text) == [text]
+
+
 def test_split_keeps_every_word() -> None:
     """Nothing but white space is lost."""
     text = "One is here. Two?! Three (v1.2) ends.\nFour"

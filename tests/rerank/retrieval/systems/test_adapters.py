@@ -148,3 +148,37 @@ def test_lancedb_takes_any_name_of_the_id_column(column: str, tmp_path: Path) ->
     lancedb.connect(tmp_path).create_table("passages", data=rows)
     settings = RetrieverSettings("lancedb", str(tmp_path), "passages", id=column, vector="vector")
     assert [p.doc_id for p in connect(settings).passages(["4", "nothing"])] == ["4"]
+
+
+def test_lancedb_finds_what_another_program_has_added(tmp_path: Path) -> None:
+    """Also after the first search: a server keeps its connection for days."""
+    lancedb = pytest.importorskip("lancedb")
+    old, new = ({k: row[k] for k in ("id", "text", "vector")} for row in ROWS[:2])
+    table = lancedb.connect(tmp_path).create_table("passages", data=[old])
+    settings = RetrieverSettings(
+        "lancedb", str(tmp_path), "passages", keyword=("text",), vector="vector"
+    )
+    system = connect(settings)
+    assert [h.passage.doc_id for h in system.vector(unit(1), 5)] == ["0"]
+    assert not system.keyword(WORDS[1], 5)
+    table.add([new])
+    assert [h.passage.doc_id for h in system.vector(unit(1), 5)] == ["it's 1", "0"]
+    assert [h.passage.doc_id for h in system.keyword(WORDS[1], 5)] == ["it's 1"]
+    assert [p.doc_id for p in system.passages(["it's 1"])] == ["it's 1"]
+    table.delete("id = '0'")
+    assert [h.passage.doc_id for h in system.vector(unit(1), 5)] == ["it's 1"]
+
+
+def test_fields_of_a_passage_that_no_point_of_qdrant_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Qdrant has no columns: a title and metadata may be missing; an id or a text may not."""
+    rows = [dict(row) for row in ROWS]
+    settings = read_settings(MAKERS["qdrant"](rows, tmp_path))
+    more = replace(settings, title="headline", metadata=("place", "revised"))
+    (found,) = connect(more).passages(["4"])
+    assert (found.title, found.metadata) == ("", {"place": "page 4"})
+    assert "none of 20 points has a field 'headline'" in caplog.text
+    for name in ("id", "text"):
+        with pytest.raises(InputError, match="no field 'wrong'"):
+            connect(replace(more, **{name: "wrong"})).passages(["4"])

@@ -73,6 +73,29 @@ def test_what_is_sent(server: SearchServer, kind: str) -> None:
         },
     }
     assert by_vector == {**nearest[kind], "size": 2, "_source": ["id", "text"]}
+    assert server.options == {"allow_partial_search_results=false"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"_shards": {"total": 3, "successful": 2, "failed": 1}}, "1 of 3 shards failed"),
+        ({"timed_out": True}, "limit of time"),
+    ],
+)
+def test_an_answer_of_a_part_of_the_index_is_none(
+    server: SearchServer, kind: str, said: dict[str, Any], why: str
+) -> None:
+    """Its best passage may be missing, so the confidence would be wrong."""
+    system = system_at(server.url, kind)
+    server.partial = said
+    for search in (
+        lambda: system.keyword("red", 5),
+        lambda: system.vector(VECTOR, 2),
+        lambda: system.passages(["a"]),
+    ):
+        with pytest.raises(RetrieverError, match=f"only a part of the index: .*{why}"):
+            search()
 
 
 def test_the_id_of_the_document_itself(server: SearchServer, kind: str) -> None:

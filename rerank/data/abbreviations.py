@@ -1,0 +1,7 @@
+"""Abbreviations with a full stop that ends no sentence, for whoever cuts text into sentences."""
+
+from __future__ import annotations
+
+SHORT = (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig")
+NOT_AFTER_SHORT = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
+"""The part of a regular expression that does not match after one of them."""
