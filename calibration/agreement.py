@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.arrays import group_codes
+from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.intervals import student_point
 
 
@@ -53,10 +54,9 @@ def cohens_kappa(
     kappa = (same - chance) / (1 - chance)
     influence = (equal - same) / (1 - chance)
     influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
-    sums = np.bincount(group_codes(groups, n), influence)
-    n_groups = len(sums)
-    error = float(np.sqrt((sums**2).sum() * n_groups / (n_groups - 1))) / n if n_groups > 1 else 0.0
-    if error < 1e-12:
+    number = group_codes(groups, n)
+    n_groups, error = int(number.max()) + 1, grouped_standard_error(influence, number)
+    if n_groups < 2 or error < 1e-12:
         return Agreement(n, same, kappa, nan, nan)
     room = student_point(level, n_groups) * error
     return Agreement(n, same, kappa, max(-1.0, kappa - room), min(1.0, kappa + room))

@@ -6,26 +6,13 @@ It knows nothing of what a row or a loss is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Groups, group_codes
 from calibration.effective_sample_size import grouped_standard_error
-from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The mean loss of one model minus that of another, in [-1, 1]; positive is worse.
-
-    low, high: bounds; the true difference is beyond each with probability at most 1 - level.
-    """
-
-    mean: float
-    low: float
-    high: float
+from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, Difference, student_point
 
 
 def paired_difference(
@@ -36,6 +23,8 @@ def paired_difference(
     level: float = 0.95,
 ) -> Difference:
     """Return how much larger losses (n,) are than `others` (n,) on the same rows, all in [0, 1].
+
+    The true difference is beyond each bound with probability at most 1 - `level`.
 
     `high` below a margin is the test of non-inferiority (Blackwelder 1982) at level 1 - `level`.
     These are Student's bounds of the mean difference, by group (n,), with the variance of one more

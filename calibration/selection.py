@@ -41,7 +41,6 @@ class Choice:
 
     name: the candidate chosen.
     losses: grouped cross-validated log loss per candidate, in nats, simple to complex.
-    standard_errors: of each loss, by group.
     gap_standard_errors: of each loss minus the lowest one, by group; 0 for the lowest. The rule
         uses these, because every candidate is scored on the same rows.
     reason: one sentence.
@@ -49,7 +48,6 @@ class Choice:
 
     name: str
     losses: Mapping[str, float]
-    standard_errors: Mapping[str, float]
     gap_standard_errors: Mapping[str, float]
     reason: str
 
@@ -175,9 +173,6 @@ def choose(
     return Choice(
         name=names[chosen],
         losses=MappingProxyType(dict(zip(names, means.tolist(), strict=True))),
-        standard_errors=MappingProxyType(
-            {n: grouped_standard_error(r, number) for n, r in zip(names, rows, strict=True)}
-        ),
         gap_standard_errors=MappingProxyType(gaps),
         reason=reason + ".",
     )

@@ -28,6 +28,35 @@ def student_point(level: float, groups: int) -> float:
     return float(stdtrit(groups - 1, (1 + level) / 2))
 
 
+class Difference(NamedTuple):
+    """The mean of differences, and its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Low and high."""
+        return self.low, self.high
+
+
+def student_interval(
+    values: Floats, groups: Groups = None, *, level: float = 0.95, least_groups: int = LEAST_GROUPS
+) -> Difference:
+    """Return the mean of values (n,) with Student's interval, by group (n,); n >= 1.
+
+    The standard error is the cluster-robust one. The interval is NaN with fewer than `least_groups`
+    groups, 2 at least.
+    """
+    number, mean = group_codes(groups, len(values)), float(values.mean())
+    n_groups = int(number.max()) + 1
+    if n_groups < least_groups:
+        return Difference(mean, *UNKNOWN)
+    room = student_point(level, n_groups) * grouped_standard_error(values, number)
+    return Difference(mean, mean - room, mean + room)
+
+
 def mean_interval(
     values: ArrayLike, groups: Groups = None, *, level: float = 0.95
 ) -> tuple[float, float]:
@@ -146,19 +175,6 @@ def resampled_interval(
     return float(low + shift), float(high + shift)
 
 
-class Difference(NamedTuple):
-    """The mean of differences, and its interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Low and high."""
-        return self.low, self.high
-
-
 def paired_bootstrap(
     values: Floats,
     others: Floats,
@@ -166,7 +182,7 @@ def paired_bootstrap(
     *,
     draws: int = 2000,
     level: float = 0.95,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Difference:
     """Return the mean of values - others (n,) of the same rows, resampled by group (n,).
 
@@ -182,7 +198,7 @@ def paired_bootstrap(
     sums, counts = np.bincount(member, difference), np.bincount(member)
     if len(sums) < LEAST_GROUPS:
         return Difference(float(difference.mean()), *UNKNOWN)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     rows = rng.integers(0, len(sums), size=(draws, len(sums)))
     means = sums[rows].sum(axis=1) / counts[rows].sum(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, check_y_p, group_codes, log_odds
-from calibration.effective_sample_size import effective_n, grouped_standard_error
+from calibration.arrays import Floats, check_y_p, log_odds
+from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
-from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
+from calibration.metrics.intervals import student_interval
 from calibration.metrics.scores import row_losses
 from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.reliability import Comparison, Interval, comparison
@@ -123,33 +123,20 @@ def fit_recalibration(
     )
     first = np.sort(np.unique(number, return_index=True)[1])
     monitor = CalibrationMonitor.start().update(right[first], before[first])
-    gains = row_losses(right, before) - row_losses(right, after)
+    gain = student_interval(row_losses(right, before) - row_losses(right, after), number)
     return Recalibration(
         update=update,
         certificate=certificate,
         table=table,
         monitor=monitor,
-        gain=float(gains.mean()),
-        gain_interval=_student_interval(gains, number),
+        gain=gain.mean,
+        gain_interval=gain.interval,
         effective=effective_n(right - before, number),
         groups=number,
         right=right,
         before=before,
         after=after,
     )
-
-
-def _student_interval(values: Floats, groups: NDArray[Any]) -> Interval:
-    """(low, high) of the mean of values (n,), 95%, by group (n,); NaN with fewer than ten groups.
-
-    It is Student's interval with the cluster-robust standard error.
-    """
-    n_groups = int(group_codes(groups, len(values)).max()) + 1
-    if n_groups < LEAST_GROUPS:
-        return UNKNOWN
-    mean, error = float(values.mean()), grouped_standard_error(values, groups)
-    room = student_point(0.95, n_groups) * error
-    return mean - room, mean + room
 
 
 def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:

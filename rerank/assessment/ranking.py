@@ -39,22 +39,28 @@ def limit_scored(scored: Scored, cutoff: float) -> Scored:
 
 
 def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
-    """The candidates with the scores of the map `score`, in the order of `rank_by`.
+    """The candidates with the scores of the map `score`, ordered as `reorder` does."""
+    logits, mask, truncated, features = _scores_and_features(scored)
+    scores = score.predict(features) if len(scored) else np.zeros(0)
+    return reorder(
+        Ranking(scored.candidates, logits, mask, truncated, features, scores), rank_by=rank_by
+    )
+
+
+def reorder(ranking: Ranking, *, rank_by: str) -> Ranking:
+    """The ranking in another order.
 
     `relevance` is the order by score, Robertson's probability ranking principle (1977); `logit` is
     the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
     """
-    logits, mask, truncated, features = _scores_and_features(scored)
-    scores = score.predict(features) if len(scored) else np.zeros(0)
-    fused = scored.candidates.first_stage.fused
+    fused = ranking.first_stage.fused
     keys = {
-        "relevance": -scores,
-        "logit": -np.where(mask, logits, -np.inf),
+        "relevance": -ranking.score,
+        "logit": -np.where(ranking.scored, ranking.logits, -np.inf),
         "fused": -fused,
     }
     by_fused = np.argsort(-fused, kind="stable")
-    order = by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")]
-    return Ranking(scored.candidates, logits, mask, truncated, features, scores).take(order)
+    return ranking.take(by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")])
 
 
 def by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats, int]:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from rerank.rag.adaptive import AdaptiveResult
 
 CUT = 200  # characters of a passage that are printed
+STOPPED = {  # by the reason of a result
+    "threshold": "they are enough",
+    "max_k": "the most that are allowed (--max-k)",
+    "least_gain": "the next ones would add too little (--least-gain)",
+    "no_more": "there are no more",
+    "no_results": "none is similar enough to the question (--similarity-floor)",
+}
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -98,7 +105,8 @@ def _print(result: AdaptiveResult, threshold: float) -> None:
     passages = "1 passage" if result.k == 1 else f"{result.k} passages"
     told = "" if result.assessment.calibrated else " (not calibrated)"
     confidence = two_digits(result.confidence, [threshold])
-    print(f"{passages}, confidence {confidence}{told}, stopped by {result.stop_reason}")
+    why = STOPPED[result.stop_reason]
+    print(f"{passages}, confidence {confidence}{told}, stopped by {result.stop_reason}: {why}")
     print_passages(result.passages, CUT)
 
 

@@ -4,13 +4,14 @@ One JSON object per line: `query`, and either `right` (was the top passage right
 (the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
 about the caller's list, otherwise about a search. Lists with the scores of other stages may lack a
 right passage. `chosen` is true if somebody chose to judge this answer: such labels are of no random
-sample, and certify nothing. A folder of a labelled set holds the same and more, and has its own
-corpus.
+sample, and certify nothing. `top` with a `doc_id` is the passage that `right` is about, null if
+there was none: the label applies only while that passage comes first. A folder of a labelled set
+holds the same and more, and has its own corpus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,17 @@ from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
 from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError
-from rerank.types import Passage, Query, Ranking
+from rerank.types import Assessment, Passage, Query, Ranking
+
+MOVED = "the model now puts another passage first"
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
     """A query and its feedback: `right`, or else the ids of the right passages.
 
-    If the query has passages, `right` is about the top passage of that list.
+    If the query has passages, `right` is about the top passage of that list. `top` is its id, ""
+    if there was no passage, None if it is not known.
     """
 
     query: Query
@@ -40,6 +44,7 @@ class Feedback:
     right: bool | None
     relevant: frozenset[str]
     chosen: bool = False  # by whoever judged it, not drawn at random
+    top: str | None = None
 
     def is_hit(self, ranking: Ranking) -> bool:
         """Whether the top passage of the ranking is right."""
@@ -51,6 +56,44 @@ class Feedback:
 def search_labels(feedback: Sequence[Feedback]) -> list[Feedback]:
     """The labels given to answers of a search: they are about its own top passages."""
     return [f for f in feedback if f.query.mode == "search"]
+
+
+def still_first(
+    feedback: Sequence[Feedback], assess: Callable[[Sequence[Query]], Sequence[Assessment]]
+) -> list[bool]:
+    """Whether each label applies: the passage that it judged is first now, or it names none.
+
+    `assess` is that of the model; it is called with the queries whose labels name a passage.
+    """
+    named = [i for i, f in enumerate(feedback) if f.right is not None and f.top is not None]
+    applies = [True] * len(feedback)
+    found = assess([feedback[i].query for i in named]) if named else []
+    for i, answer in zip(named, found, strict=True):
+        applies[i] = feedback[i].top == (answer.top.doc_id if answer.top else "")
+    return applies
+
+
+def without_moved(
+    feedback: Sequence[Feedback], assess: Callable[[Sequence[Query]], Sequence[Assessment]]
+) -> tuple[list[Feedback], list[str]]:
+    """The labels that still apply (see `still_first`), and a note on those that are left out.
+
+    What is left of a random sample is none: if one of its labels is left out, the others count as
+    chosen.
+
+    Raises:
+        InputError: none applies.
+    """
+    applies = still_first(feedback, assess)
+    kept = [f for f, yes in zip(feedback, applies, strict=True) if yes]
+    moved = len(feedback) - len(kept)
+    if not moved:
+        return kept, []
+    if not kept:
+        raise InputError(f"no label can be used, left out: {moved} labels, because {MOVED}.")
+    if not all(f.chosen or yes for f, yes in zip(feedback, applies, strict=True)):
+        kept = [replace(f, chosen=True) for f in kept]
+    return kept, [f"left out: {moved} labels, because {MOVED}."]
 
 
 def group_labels(
@@ -133,7 +176,18 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         if unknown:
             raise InputError(f"'relevant' names {unknown[0]!r:.80}, which is not in 'passages'")
     chosen = chosen or not drawn_at_random([query])
-    return Feedback(query, " ".join(query.text.lower().split()), right, frozenset(ids), chosen)
+    group = " ".join(query.text.lower().split())
+    return Feedback(query, group, right, frozenset(ids), chosen, _read_top(row))
+
+
+def _read_top(row: Mapping[str, Any]) -> str | None:
+    """The id of the passage that was judged; "" if there was none, None if it is not known."""
+    if "top" not in row:
+        return None
+    top = row["top"]
+    if top is not None and not isinstance(top, Mapping):
+        raise InputError(f"'top' should be an object with a 'doc_id', or null, got {top!r:.80}")
+    return "" if top is None else read_id({"top.doc_id": top.get("doc_id")}, "top.doc_id")
 
 
 def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:

@@ -137,8 +137,8 @@ def by_features(
             penalties.append(penalty)
         p = np.concatenate(predicted)
         losses = row_losses(y, p)
-        saved = paired_bootstrap(base, losses, groups, seed=random_state)
-        gain = paired_bootstrap(previous, losses, groups, seed=random_state)
+        saved = paired_bootstrap(base, losses, groups, random_state=random_state)
+        gain = paired_bootstrap(previous, losses, groups, random_state=random_state)
         measured.append(
             Step(
                 name=name,

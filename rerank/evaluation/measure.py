@@ -17,7 +17,7 @@ from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
-from rerank.assessment.ranking import limit_scored, rank
+from rerank.assessment.ranking import limit_scored, rank, reorder
 from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
@@ -181,7 +181,7 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
         right=hit[:, 0],
         certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
-        orders=_orders(orders, labelled),
+        orders=_orders(orders, labelled, random_state=config.seed),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
         notes=tuple(notes),
         folds=tuple(part.maps for part in parts) if several else (),
@@ -192,16 +192,18 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
 def _predict_part(part: Part, config: Config) -> _PredictedPart:
     scored, maps = part.scored, part.maps
     limited = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
+    predictions = predict(limited, maps, config)
+    without_cutoff = [rank(s, maps.score) for s in scored.items]
     orders = {
         name: [
-            rank(s, maps.score, rank_by=name).doc_ids
-            for s in (limited if name == "relevance" else scored.items)
+            reorder(ranking, rank_by=name).doc_ids
+            for ranking in (predictions.rankings if name == "relevance" else without_cutoff)
         ]
         for name in ORDERS
     }
-    predictions = predict(limited, maps, config)
     all_scored = [
-        _in_order_of(r, s, maps) for r, s in zip(predictions.rankings, scored.items, strict=True)
+        _in_order_of(ranking, full)
+        for ranking, full in zip(predictions.rankings, without_cutoff, strict=True)
     ]
     confidences = {
         name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
@@ -217,11 +219,10 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
     )
 
 
-def _in_order_of(ranking: Ranking, scored: Scored, maps: FittedMaps) -> Ranking:
-    """`scored`, which holds the same passages, in the order of `ranking`."""
-    by_score = rank(scored, maps.score)
-    place = {row: i for i, row in enumerate(by_score.first_stage.rows.tolist())}
-    return by_score.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
+def _in_order_of(ranking: Ranking, other: Ranking) -> Ranking:
+    """`other`, which holds the same passages, in the order of `ranking`."""
+    place = {row: i for i, row in enumerate(other.first_stage.rows.tolist())}
+    return other.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
 
 
 def _events(
@@ -258,7 +259,7 @@ def _event(y: Labels, p: Floats) -> dict[str, float]:
 
 
 def _orders(
-    orders: Mapping[str, Sequence[Sequence[str]]], labelled: Labelled[Ranking]
+    orders: Mapping[str, Sequence[Sequence[str]]], labelled: Labelled[Ranking], *, random_state: int
 ) -> dict[str, dict[str, float]]:
     """The quality of each order of the same queries, and its gain over the one called `fused`."""
     answerable = np.array([bool(grades) for grades in labelled.grades], dtype=np.bool_)
@@ -266,7 +267,9 @@ def _orders(
     qualities = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}
     figures = {}
     for name, quality in qualities.items():
-        gain, low, high = paired_bootstrap(quality.ndcg10, qualities["fused"].ndcg10, groups)
+        gain, low, high = paired_bootstrap(
+            quality.ndcg10, qualities["fused"].ndcg10, groups, random_state=random_state
+        )
         figures[name] = {
             "hit1": float(quality.hit1.mean()),
             "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calibration import metrics
-from calibration.metrics.intervals import student_point
+from calibration.metrics.intervals import student_interval
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
@@ -92,15 +92,13 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
             r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in rows_of_sets if len(r) == 2
         ]
         if len(gaps) > 1:
-            error = float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps))
-            half = student_point(0.95, len(gaps)) * error
-            mean = float(np.mean(gaps))
+            gap = student_interval(np.array(gaps), least_groups=2)
             means[count]["gap"] = {
-                "log_loss": mean,
-                "low": mean - half,
-                "high": mean + half,
+                "log_loss": gap.mean,
+                "low": gap.low,
+                "high": gap.high,
                 "worst": max(gaps),
-                "better": sum(gap < 0 for gap in gaps),
+                "better": sum(g < 0 for g in gaps),
                 "sets": len(gaps),
             }
     return means

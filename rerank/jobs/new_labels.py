@@ -10,7 +10,13 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.canonical import query_hash
-from rerank.data.feedback import Feedback, check_known_passages, feedback_of, read_feedback
+from rerank.data.feedback import (
+    Feedback,
+    check_known_passages,
+    feedback_of,
+    read_feedback,
+    without_moved,
+)
 from rerank.data.labelled_set import LabelledSet
 from rerank.jobs.pipelines import pipeline_over, trained_on_by
 from rerank.types import LISTS, metadata_name
@@ -46,14 +52,15 @@ def labels_and_pipeline(
 def usable_labels(
     model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
 ) -> tuple[list[Feedback], list[str]]:
-    """The labels to use, and a note on those that are left out."""
+    """The labels to use, and notes on those that are left out."""
     usable, notes = fresh(model, feedback), []
     if len(usable) < len(feedback):
         notes.append(
             f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
             "on or its cross-encoder trained on."
         )
-    return list(subsample(usable, max_labels)), notes
+    usable, moved = without_moved(usable, model.assess)
+    return list(subsample(usable, max_labels)), [*notes, *moved]
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Self
 
+from rerank.errors import JournalError
 from rerank.journal import writer
 from rerank.journal.entry import entry_of
 from rerank.journal.store import JournalStore
@@ -94,13 +95,24 @@ class Journal:
         return answer_id
 
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
-        """As `JournalStore.judge`; it also finds answers recorded just now."""
-        self.flush()
-        return self.store.judge(answer_id, right, comment)
+        """As `JournalStore.judge`; it also finds answers recorded just now.
 
-    def flush(self) -> None:
-        """Wait until all is written, at most `FLUSH` seconds."""
-        self._writer.flush(FLUSH)
+        Raises:
+            JournalError: also if there is no such answer while some are not written yet: it may be
+                one of them.
+        """
+        written = self.flush()
+        found = self.store.judge(answer_id, right, comment)
+        if not found and not written:
+            raise JournalError(
+                f"the journal {self.store.name} has no answer {answer_id!a:.80}, but "
+                f"{self.waiting} answers are not written yet; try again"
+            )
+        return found
+
+    def flush(self) -> bool:
+        """Wait until all is written, at most `FLUSH` seconds; return whether it is."""
+        return self._writer.flush(FLUSH)
 
     def close(self) -> str:
         """Write the waiting entries, within some seconds, and stop.

@@ -54,27 +54,38 @@ def newest_answers(
     return list(newest.values())[:most][::-1]
 
 
-def newest_labels(
-    store: JournalStore, most: int | None = None, *, model: str | None = None
-) -> list[Row]:
-    """The newest label of each question, oldest first; `most` keeps only the newest ones.
+def newest_labels(store: JournalStore, *, model: str | None = None) -> list[Row]:
+    """The newest label of each first passage of each question, oldest first.
 
     With `model`, a version, only labels of its answers.
     """
-    columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id, _C.model)
+    columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id, _C.entry_id)
     chosen = select(*columns).where(OF_THE_TOP)
     if model is not None:
         chosen = chosen.where(_C.model == model)
     rows = store.rows(chosen.order_by(_C.judged.desc(), _C.entry_id))
-    newest: dict[tuple[str, str], Row] = {}
+    newest: dict[tuple[str, str, str | None], Row] = {}
     for row in rows:
-        newest.setdefault((row["mode"], row["question_hash"]), row)
-    return list(newest.values())[:most][::-1]
+        newest.setdefault((row["mode"], row["question_hash"], row["top_doc_id"]), row)
+    return list(newest.values())[::-1]
+
+
+def one_per_question(rows: Sequence[Row], most: int | None = None) -> list[Row]:
+    """The last row of each question, in their order; `most` keeps only the last ones."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in reversed(rows):
+        last.setdefault((row["mode"], row["question_hash"]), row)
+    return list(last.values())[:most][::-1]
 
 
 def label_of(row: Row) -> dict[str, Any]:
-    """A row of `newest_labels` that has its text, in the format of a labels file."""
-    return {**json.loads(row["asked"]), "right": bool(row["right"]), "chosen": True}
+    """A row of `newest_labels` that has its text, in the format of a labels file.
+
+    `top` is the passage that was judged; None if nothing was found.
+    """
+    top = None if row["top_doc_id"] is None else {"doc_id": row["top_doc_id"]}
+    label = {"top": top, "right": bool(row["right"]), "chosen": True}
+    return {**json.loads(row["asked"]), **label}
 
 
 def monitors(

@@ -160,8 +160,14 @@ class JournalStore:
     def _forget(self, old: ColumnElement[bool]) -> int:
         """Remove the texts of judged entries, and the other entries; return the count of these."""
         c = JOURNAL.c
-        texts = {c.question: None, c.asked: None, c.answer: None, c.comment: None}
-        has_text = or_(c.asked.is_not(None), c.passages != NO_PASSAGES)
+        texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))
+        own = c.mode != "search"  # their documents came with the question, and are texts too
+        texts[c.top_document] = case((own, null()), else_=c.top_document)
+        has_text = or_(
+            c.asked.is_not(None),
+            c.passages != NO_PASSAGES,
+            and_(own, c.top_document.is_not(None)),
+        )
         judged = and_(old, c.right.is_not(None), has_text)
         with self._write() as connection:
             connection.execute(

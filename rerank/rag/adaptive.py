@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
 THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
+LEAST_GAIN, NO_MORE = "least_gain", "no_more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class AdaptiveResult:
 
     passages: tuple[RankedPassage, ...]  # best first
     confidence: float  # P(one of them is right)
-    stop_reason: str  # threshold, max_k or no_results
+    stop_reason: str  # threshold, max_k, least_gain, no_more or no_results
     assessment: Assessment
 
     @property
@@ -97,6 +98,9 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     without the last passages that each add less than `least_gain`. It is 0 if no passage is as
     similar to the question as the floor asks; passages that came with scores have no similarity.
     Of equal passages only the first is taken.
+
+    `stop_reason` is `threshold`; `least_gain` if passages were left out, `no_more` if there are
+    fewer than `max_k`, else `max_k`; or `no_results`.
     """
     passages = assessment.first(len(assessment.sufficiency_at))
     first, _ = distinct(passages)
@@ -108,7 +112,7 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     for k in range(strategy.min_k, most + 1):
         if sufficiency[k] >= strategy.confidence_threshold:
             return AdaptiveResult(tuple(passages[:k]), sufficiency[k], THRESHOLD, assessment)
-    k = most
+    k, reason = most, MAX_K if most == strategy.max_k else NO_MORE
     while k > strategy.min_k and sufficiency[k] - sufficiency[k - 1] < strategy.least_gain:
-        k -= 1
-    return AdaptiveResult(tuple(passages[:k]), sufficiency[k], MAX_K, assessment)
+        k, reason = k - 1, LEAST_GAIN
+    return AdaptiveResult(tuple(passages[:k]), sufficiency[k], reason, assessment)

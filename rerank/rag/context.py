@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from rerank.data.equal_passages import distinct
 from rerank.rag.adaptive import depth
 from rerank.rag.settings import ContextGate
 from rerank.types import Assessment
@@ -23,7 +24,7 @@ class ContextVerdict:
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT, or UNASSESSED if the gate failed
     confidence: float | None  # P(one of the first k passages is right); None if unassessed
     reason: str  # one sentence
-    usable_count: int  # of the first k passages, those whose relevance reaches the floor
+    usable_count: int  # of the first k, the different ones whose relevance reaches the floor
     k: int
 
     def note(self) -> str:
@@ -64,26 +65,28 @@ def assess_first(
     Without any passage it is INSUFFICIENT, with confidence 0.
     """
     if count:
-        return assess_context(assessment, replace(gate, k=depth(assessment, count)))
+        found = assess_context(assessment, replace(gate, k=depth(assessment, count)))
+        return replace(found, k=count)
     return ContextVerdict("INSUFFICIENT", 0.0, "No passage fits the question.", 0, 0)
 
 
 def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:
-    count = min(gate.k, len(assessment.ranking))
+    different, _ = distinct(assessment.first(gate.k))
     confidence = float(assessment.sufficiency_at[gate.k - 1])
     if not 0 <= confidence <= 1:
         raise ValueError(f"sufficiency should be a probability, got {confidence}")
-    usable = int((assessment.relevance[:count] >= gate.floor).sum())
+    usable = int((assessment.relevance[different] >= gate.floor).sum())
     bands = (("SUFFICIENT", gate.sufficient), ("PARTIAL", gate.partial))
     found = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
-    if assessment.calibrated:
-        return ContextVerdict(found, confidence, _reason(found, usable, count), usable, gate.k)
-    found = "PARTIAL" if found == "SUFFICIENT" else found
-    reason = f"{_reason(found, usable, count)} This confidence is not calibrated."
+    if not assessment.calibrated and found == "SUFFICIENT":
+        found = "PARTIAL"
+    reason = _reason(found, usable, len(different), gate.floor)
+    if not assessment.calibrated:
+        reason = f"{reason} This confidence is not calibrated."
     return ContextVerdict(found, confidence, reason, usable, gate.k)
 
 
-def _reason(found: str, usable: int, count: int) -> str:
+def _reason(found: str, usable: int, count: int, floor: float) -> str:
     if not count:
         return "No passage was found."
     ending = {
@@ -91,5 +94,6 @@ def _reason(found: str, usable: int, count: int) -> str:
         "PARTIAL": "the answer may be missing or incomplete",
         "INSUFFICIENT": "the answer is probably not among them",
     }[found]
-    passages = "1 passage is" if count == 1 else f"{count} passages are"
-    return f"{usable} of {passages} likely to be relevant; {ending}."
+    passages = "1 passage" if count == 1 else f"{count} passages"
+    reach = "reaches" if usable == 1 else "reach"
+    return f"{usable} of {passages} {reach} a relevance of {floor:g}; {ending}."

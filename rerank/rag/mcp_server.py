@@ -53,9 +53,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
             raise InputError(f"this model has no segments, so none is called {segment[:SHOWN]!r}")
         return model.search(query, metadata={model.segment_by: segment} if segment else None)
 
-    def search(
-        query: str, min_k: int = 1, max_k: int = 8, segment: str = ""
-    ) -> dict[str, Any]:
+    def search(query: str, min_k: int = 1, max_k: int = 8, segment: str = "") -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.
 
         `confidence` is P(one of the passages answers the question). A `note` that is not empty

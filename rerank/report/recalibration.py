@@ -21,8 +21,9 @@ ANSWERS: dict[Mode, str] = {  # mode -> which answers a recalibration is about
 }
 NOTE = (
     "before: the model as it was; after: moved by labels of other queries than the one that it "
-    "judges (cross-fitted), an estimate for the new model. AUROC cannot change much: an update keeps "
-    "the order of the confidences. Brier and smECE: error of the probabilities, lower is better."
+    "judges (cross-fitted), an estimate for the new model. AUROC cannot change much: an update "
+    "keeps the order of the confidences. Brier and smECE: error of the probabilities, lower is "
+    "better."
 )
 
 

@@ -29,9 +29,7 @@ def split_sentences(report: Report) -> list[str]:
             "them or on their split."
         )
     if planned.asked_twice:
-        sentences.append(
-            f"Left out: {planned.asked_twice} queries that repeat a measured query."
-        )
+        sentences.append(f"Left out: {planned.asked_twice} queries that repeat a measured query.")
     return sentences
 
 
@@ -45,7 +43,6 @@ def copies_sentence(report: Report) -> str:
         f"queries: {sum(not g for g in measured.grades)} of {len(measured)} have no answer. All "
         "figures and the certificate are of this mixture."
     )
-
 
 
 def groups_sentence(report: Report) -> str:

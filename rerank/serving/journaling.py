@@ -33,6 +33,12 @@ RETRY = 5  # seconds after which feedback may be sent again
 THREADS = 4  # that wait for the database
 WAITING = 32  # requests that may wait for the database at once
 MOVES = 10  # features of the drift alarm that are shown
+LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels without a text
+NOT_JUDGED = "nobody has judged a first passage of the served model yet"
+NO_TEXT = (
+    "the journal has no text of the questions of {} judged answers; it keeps none with "
+    "--journal-without-text, or after --journal-days"
+)
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
 Made = TypeVar("Made")
@@ -119,16 +125,19 @@ class ServerJournal:
         moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
         return {**found.to_dict(), "moves": moves[:MOVES]}
 
-    def labels(self, model: str) -> list[dict[str, Any]]:
+    def labels(self, model: str) -> tuple[list[dict[str, Any]], int]:
         """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
+
+        Also how many are left out, because the journal has no text of their questions.
 
         Raises:
             JournalError: the database cannot be used.
         """
-        from rerank.journal.labels import label_of, newest_labels
+        from rerank.journal.labels import label_of, newest_labels, one_per_question
 
-        rows = newest_labels(self._journal.store, model=model)
-        return [label_of(row) for row in rows if row["asked"]]
+        rows = one_per_question(newest_labels(self._journal.store, model=model))
+        found = [label_of(row) for row in rows if row["asked"]]
+        return found, len(rows) - len(found)
 
     def close(self) -> None:
         """Write the waiting entries and stop."""
@@ -291,9 +300,19 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
 
     @router.get("/v1/journal/labels")
     async def labels() -> Response:
-        """Return the current model's labels in the format of `rerank recalibrate --labels`."""
-        found = await access("the journal cannot be read now", lambda j: j.labels(served().version))
+        """Return the current model's labels in the format of `rerank recalibrate --labels`.
+
+        The header says how many are left out, because the journal has no text of their questions.
+        """
+        found, left_out = await access(
+            "the journal cannot be read now", lambda j: j.labels(served().version)
+        )
+        if not found:
+            why = NO_TEXT.format(left_out) if left_out else NOT_JUDGED
+            raise Refusal(404, f"there is no label to save: {why}", reason="journal")
         lines = "".join(f"{to_json(row)}\n" for row in found)
-        return Response(lines.encode(errors="replace"), media_type=LINES)
+        return Response(
+            lines.encode(errors="replace"), media_type=LINES, headers={LEFT_OUT: str(left_out)}
+        )
 
     return router

@@ -31,7 +31,8 @@ NO_LABELS = (
 AGREEMENTS = 3  # with other people that a person is shown: those on the most passages
 ELSEWHERE = "this was judged in another window; here is what is asked now"
 
-Action = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
+OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
+Action = Literal[OnTask, "undo"]
 
 
 class Labels:
@@ -66,7 +67,7 @@ class Labels:
                 task = session.task()
                 if task is None or _name(task) != (given.query_id, given.doc_id):
                     raise Refusal(409, ELSEWHERE, reason="labels")
-                _apply(session, task, given)
+                _apply(session, task, given.do, given.text)
             session.write()
             return _task_response(session)
 
@@ -128,22 +129,22 @@ def _name(task: Task) -> tuple[str, str]:
     return task.question.query_id, doc_id
 
 
-def _apply(session: Session, task: Task, given: LabelRequest) -> None:
-    """Pass an action on a task to the session.
+def _apply(session: Session, task: Task, do: OnTask, text: str | None) -> None:
+    """Pass an action on a task to the session; `text` is the new text of a question.
 
     Raises:
         Refusal: it judges a proposed question, or accepts one that is not proposed.
     """
-    if given.do == "skip":
+    if do == "skip":
         session.skip(task)
-    elif (given.do == "accept") is not task.question.proposed:
-        raise Refusal(422, f"{given.do!r} does not fit what is asked now", reason="labels")
-    elif given.do == "accept":
-        session.accept(task, given.text)
-    elif given.do == "nothing":
+    elif (do == "accept") is not task.question.proposed:
+        raise Refusal(422, f"{do!r} does not fit what is asked now", reason="labels")
+    elif do == "accept":
+        session.accept(task, text)
+    elif do == "nothing":
         session.nothing(task)
-    elif given.do != "undo":  # `act` has handled that
-        session.judge(task, given.do)
+    else:
+        session.judge(task, do)
 
 
 def _task_response(session: Session) -> dict[str, Any]:

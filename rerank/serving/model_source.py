@@ -266,6 +266,7 @@ class ModelHolder:
         self.metrics = metrics
         self._refreshing = threading.Lock()
         self._passing = False  # whether what refused the last model may pass without a change
+        self._out_of_reach = False  # whether the place of the model did not answer last time
         folder = locate()
         self._known = self._latest = folder_state(folder)
         self.current = self._open(folder)
@@ -279,10 +280,9 @@ class ModelHolder:
         too many files were open, or the search system behind the model did not answer.
         """
         with self._refreshing:
-            try:
-                folder = self._locate()
-            except RerankError as error:
-                return self._refuse((), error, now=now)
+            folder = self._located(now=now)
+            if folder is None:
+                return False
             state = folder_state(folder)
             if state is None:
                 return False
@@ -305,6 +305,26 @@ class ModelHolder:
             self.metrics.swaps.labels("swapped").inc()
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True
+
+    def _located(self, *, now: bool) -> Path | None:
+        """The model's folder; None if its place does not answer: logged once, or if `now`.
+
+        No model is refused then: it is not known whether there is another one.
+        """
+        try:
+            folder = self._locate()
+        except RerankError as error:
+            if now or not self._out_of_reach:
+                event(
+                    "the model's place does not answer; the present one stays",
+                    severity=logging.ERROR,
+                    model=self.current.version,
+                    why=str(error),
+                )
+            self._out_of_reach = True
+            return None
+        self._out_of_reach = False
+        return folder
 
     def _open(self, folder: Path) -> ServedModel:
         try:

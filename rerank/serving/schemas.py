@@ -55,7 +55,16 @@ EXPECTED = {  # by pydantic's type of an error
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "list_type": "a list",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+    "finite_number": "a finite number",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "{le:g} or less",
+    "string_too_short": "a text of {min_length} or more characters",
+    "string_too_long": "a text of {max_length} characters or fewer",
 }
+NUMBERS = ("finite_number", "greater_than", "greater_than_equal", "less_than", "less_than_equal")
+"""Types of errors whose message shows the number that came; no text is shown."""
 NO_OBJECT = ("missing", "model_attributes_type", "model_type")  # of the body: none, or no object
 SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
@@ -82,20 +91,21 @@ class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
 
 
 def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
-    """The validation errors as one sentence, without any of the values given."""
+    """The validation errors as one sentence, without any text that was given."""
     found: list[str] = []
     expected: dict[tuple[str, str], list[str]] = {}  # (field, what came) -> what may stand there
     for error in errors[:3]:
         if error["type"] == "json_invalid":
             return f"the body is not JSON: it breaks at character {error['loc'][-1]}"
-        parts = [str(part)[:SHOWN] for part in error["loc"] if part not in IN_PASSING]
-        if not parts and error["type"] in NO_OBJECT:
-            came = "nothing" if error["type"] == "missing" else json_type(error["input"])
+        kind, place = error["type"], _place(error["loc"])
+        if not place and kind in NO_OBJECT:
+            came = "nothing" if kind == "missing" else json_type(error["input"])
             return f"the body should be a JSON object, got {came}; its fields are at /openapi.json"
-        place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
-        if place and error["type"] in EXPECTED:
-            came = json_type(error["input"])
-            expected.setdefault((place, came), []).append(EXPECTED[error["type"]])
+        if kind == "missing":
+            found.append(f"{place} is missing; all fields are at /openapi.json")
+        elif place and kind in EXPECTED:
+            wanted = EXPECTED[kind].format(**error.get("ctx", {}))
+            expected.setdefault((place, _came(error)), []).append(wanted)
         else:
             found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     for (place, came), kinds in expected.items():
@@ -103,6 +113,23 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     if len(errors) > 3:
         found.append(f"and {len(errors) - 3} more")
     return "; ".join(dict.fromkeys(found))
+
+
+def _place(loc: Sequence[str | int]) -> str:
+    """The field of the body that an error is about, or the parameter of the address; "" if none."""
+    in_address = len(loc) > 1 and loc[0] == "query"
+    parts = [str(p)[:SHOWN] for p in (loc[1:] if in_address else loc) if p not in IN_PASSING]
+    place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
+    return f"the parameter `{place}`" if in_address else place
+
+
+def _came(error: Mapping[str, Any]) -> str:
+    """What came: the number, the length of a text, or the type."""
+    if error["type"] in NUMBERS:
+        return str(error["input"])[:SHOWN]
+    if error["type"] in ("string_too_short", "string_too_long"):
+        return f"{len(error['input'])}"
+    return json_type(error["input"])
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -300,7 +327,9 @@ class AssessRequest(DocumentsRequest):
                     "scores", f"scores: expected one per document, {documents}, got {len(scores)}"
                 )
         if self.reranker is None and not isinstance(self.scores, dict):
-            raise PydanticCustomError("reranker", "reranker: Field required")
+            raise PydanticCustomError(
+                "reranker", "reranker is missing; it names the cross-encoder that gave the logits"
+            )
         return self
 
     def to_query(self, settings: Settings) -> Query:

@@ -74,7 +74,7 @@ def serve(place: ModelPlace, settings: Settings, labels: Labels | None = None) -
         holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
         server = make_server(holder, settings, labels)
         log_to_stderr(holder.metrics)
-        address = f"http://{settings.host}:{listening.getsockname()[1]}"
+        address = url_of(settings.host, listening.getsockname()[1])
         event("serving", address=address, model=holder.current.version, keys=bool(keys))
 
         def end(*_: object) -> None:
@@ -83,6 +83,11 @@ def serve(place: ModelPlace, settings: Settings, labels: Labels | None = None) -
         signal.signal(signal.SIGTERM, end)  # before uvicorn installs its own handler, and after
         server.run(sockets=[listening])
         event("stopped")
+
+
+def url_of(host: str, port: int) -> str:
+    """The URL of a server; the address of IPv6 stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _allow_files() -> None:

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
+from rerank.errors import InputError, RetrieverError
 from rerank.serving.admission import Busy, Schedule, Task, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
@@ -120,6 +121,7 @@ class Worker:
                 not come in time, or it was dropped so that others are not late; 504 if the answer
                 was not ready in time; 409 if the logits are from another reranker.
             InputError: the model refuses the query.
+            RetrieverError: the search system behind the model fails.
         """
         served = self._holder.current
         kept = self._cache.get(query, served.version)
@@ -318,7 +320,7 @@ class Worker:
             self.schedule.tasks.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.arrived)
         if isinstance(assessment, BaseException):
-            _settle(job, assessment)
+            _settle(job, _server_error(job, assessment))
             return False
         try:
             self._count(job, assessment)
@@ -351,6 +353,20 @@ class Worker:
             self._window = served.version, window
             self._metrics.reset_drift()
         return self._window[1]
+
+
+def _server_error(job: Job, error: BaseException) -> BaseException:
+    """The error with which a job ends, so that the client is not blamed for ours.
+
+    A query is checked before its first piece. What is refused later is no fault of the query, and
+    the sentence may hold an address that clients should not see.
+    """
+    if job.piece is None or not isinstance(error, InputError):
+        return error
+    ours = RetrieverError if job.piece.stage == "search" else RuntimeError
+    found = ours(str(error))
+    found.__cause__ = error
+    return found
 
 
 def _settle(job: Job, answer: Answer | BaseException) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
-from calibration.non_inferiority import Difference, paired_difference, surely_better
+from calibration.metrics.intervals import Difference
+from calibration.non_inferiority import paired_difference, surely_better
 from calibration.thresholds import lower_bound
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from rerank.data.words import content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import with_plain_citations
+from rerank.rag.answer.layout import separators
 from rerank.rag.answer.sentences import Sentence, has_word, sentences, split
 from rerank.rag.answer.sources import Source
 
@@ -53,6 +54,7 @@ class Checked:
 
     sentence: Sentence
     quotes: Mapping[str, str]  # source id -> its best sentence; empty if nothing supports it
+    before: str = " "  # what stands between it and the sentence before
 
     @property
     def supported(self) -> bool:
@@ -84,7 +86,9 @@ def check(
     """
     by_id = {source.id: source for source in sources}
     found = []
-    for sentence in sentences(with_plain_citations(answer, sources)):
+    plain = with_plain_citations(answer, sources)
+    parts = sentences(plain)
+    for sentence, before in zip(parts, separators(plain, parts), strict=True):
         cited = [by_id[i] for i in sentence.cited if i in by_id]
         quotes = {}
         for source in cited if has_each_clause(sentence.claim, cited, lexicon) else []:
@@ -95,7 +99,7 @@ def check(
                 and judge(sentence.claim, source) >= threshold
             ):
                 quotes[source.id] = best_sentence(sentence.claim, source.evidence, lexicon)
-        found.append(Checked(sentence, quotes))
+        found.append(Checked(sentence, quotes, before))
     return found
 
 
@@ -144,13 +148,16 @@ def attribution_coverage(checked: Sequence[Checked]) -> float:
 
 
 def without_unsupported(checked: Sequence[Checked]) -> str:
-    """The answer with each run of unsupported sentences replaced by one `REMOVED`."""
-    shown = [c.sentence.text if c.supported else REMOVED for c in checked]
-    return " ".join(
-        text
-        for text, before in zip(shown, ["", *shown], strict=False)
-        if not text == before == REMOVED
-    )
+    """The answer with each run of unsupported sentences replaced by one `REMOVED`.
+
+    Its lines, paragraphs and lists stay.
+    """
+    shown = [(c.before, c.sentence.text if c.supported else REMOVED) for c in checked]
+    return "".join(
+        f"{before}{text}"
+        for (before, text), (_, last) in zip(shown, [("", ""), *shown], strict=False)
+        if not text == last == REMOVED
+    ).strip()
 
 
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:

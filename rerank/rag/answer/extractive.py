@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from rerank.data.words import words
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.prompt import NO_ANSWER
+from rerank.rag.answer.prompt_injection import without_orders
 from rerank.rag.answer.sentences import CITATION, split
 from rerank.rag.answer.sources import Source
 
@@ -33,10 +34,7 @@ class ExtractiveAnswerer:
         """
         quoted: dict[str, str] = {}  # sentence -> id of the first source that has it
         for source in sources[:MOST]:
-            found = split(CITATION.sub("", source.evidence))
-            if source.passage.title and len(found) > 1:
-                found = found[1:]  # the title is not a sentence
-            if found:
+            if found := _sentences(source.passage.text) or _sentences(source.passage.title):
                 best = max(found, key=lambda s: self._shared(question, s))
                 quoted.setdefault(_shorten(best), source.id)
         text = " ".join(f'"{sentence}" [{source}].' for sentence, source in quoted.items())
@@ -46,6 +44,11 @@ class ExtractiveAnswerer:
         """The summed idf of the question's words that occur in the sentence."""
         asked = set(words(question, language=self.language))
         return sum(self.weight(w) for w in asked & set(words(sentence, language=self.language)))
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a text, without citations and orders to a language model."""
+    return split(CITATION.sub("", without_orders(text, mark="")))
 
 
 def _shorten(sentence: str) -> str:

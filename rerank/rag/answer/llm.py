@@ -23,7 +23,7 @@ from rerank.rag.settings import LanguageModelConfig
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
-THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)  # of some models, before an answer
+THOUGHTS, THOUGHTS_END = "<think>", "</think>"  # around what some models write before an answer
 CUT_OFF = "length"  # the `finish_reason` of an answer that the limit on its tokens cut off
 LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each token
 
@@ -84,7 +84,7 @@ class LanguageModel:
             }
         )
         text, reason = _streamed(body) if self.config.llm_stream else _whole(body)
-        text = THOUGHTS.sub("", text).strip()
+        text = _without_thoughts(text)
         if not text and reason == CUT_OFF:
             raise EmptyAtLimit("the answer is empty: `llm_max_tokens` cut it off")
         if not text:
@@ -148,6 +148,15 @@ def _streamed(body: bytes) -> tuple[str, str]:
     if reason is None:
         raise BrokenAnswer("the answer breaks off")
     return "".join(parts), str(reason)
+
+
+def _without_thoughts(text: str) -> str:
+    """What follows the last end of thoughts; nothing if the text ends within thoughts.
+
+    The template of some models writes the beginning of the thoughts, so that only their end comes.
+    """
+    answer = text.rpartition(THOUGHTS_END)[2].strip()
+    return "" if answer.startswith(THOUGHTS) else answer
 
 
 def _text(content: Any) -> str:

@@ -6,7 +6,9 @@ const question = document.getElementById("question");
 const STOPPED = {
   threshold: "they are enough",
   max_k: "the most that are allowed",
-  no_results: "none is likely enough",
+  least_gain: "the next ones would add too little",
+  no_more: "there are no more",
+  no_results: "none is similar enough to the question",
 };
 
 document.getElementById("ask").addEventListener("submit", (event) => {

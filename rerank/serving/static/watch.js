@@ -130,6 +130,9 @@ async function save(event) {
     const link = make("a", { href: URL.createObjectURL(await answer.blob()), download: "labels.jsonl" });
     link.click();
     URL.revokeObjectURL(link.href);
+    const leftOut = Number(answer.headers.get("X-Labels-Left-Out"));
+    beside.textContent = "for rerank recalibrate --labels" + (leftOut
+      ? `; left out, because the journal has no text of their questions: ${leftOut}` : "");
   } catch (error) {
     beside.textContent = error.message;
   }

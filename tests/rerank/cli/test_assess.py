@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import call, refused
 from llm_endpoint import endpoint, says, status
+
+from rerank.commands.retrieve import STOPPED
+from rerank.rag.adaptive import LEAST_GAIN, MAX_K, NO_MORE, NO_RESULTS, THRESHOLD
 
 Run = Any  # the session's run, see conftest
 
@@ -44,7 +48,16 @@ def test_retrieve_hands_on_as_many_as_needed(
     assert call("retrieve", run.folder, question, "--strategy=debugging", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["k"] == len(found["passages"])
-    assert found["stop_reason"] in {"threshold", "max_k"}
+    assert found["stop_reason"] in STOPPED
+
+
+def test_every_reason_has_its_words() -> None:
+    """In the terminal and on the page."""
+    reasons = {THRESHOLD, MAX_K, LEAST_GAIN, NO_MORE, NO_RESULTS}
+    assert set(STOPPED) == reasons
+    page = files("rerank.serving").joinpath("static", "ask.js").read_text(encoding="utf-8")
+    told = page.partition("const STOPPED = {")[2].partition("}")[0]
+    assert set(re.findall(r"^ +(\w+):", told, re.MULTILINE)) == reasons
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
+from rerank.errors import JournalError
 from rerank.jobs.journal import journal_labels
 from rerank.journal.entry import Entry, entry_of
 from rerank.journal.journal import Journal
@@ -174,6 +175,30 @@ def test_a_journal_is_kept_from_python(tmp_path: Path) -> None:
     with JournalStore(sqlite_url(tmp_path)) as store:
         (row,) = store.rows(select(JOURNAL))
     assert (row["answer_id"], row["right"], row["model"]) == (answer_id, True, "m")
+
+
+def test_an_answer_that_is_not_written_yet_is_not_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer waits after a failure; feedback that is given again is recorded."""
+    monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
+    monkeypatch.setattr("rerank.journal.writer.PAUSES", (3.0, 3.0))
+    with (
+        Journal(sqlite_url(tmp_path)) as journal,
+        closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        answer_id = journal.record(make_assessment(confidence=0.8), model="m")
+        while not journal._writer.failure:
+            pass
+        other.execute("ROLLBACK")
+        with monkeypatch.context() as patch:
+            patch.setattr("rerank.journal.journal.FLUSH", 0.01)
+            with pytest.raises(JournalError, match="1 answers are not written yet; try again"):
+                journal.judge(answer_id, right=True)
+        monkeypatch.setattr("rerank.journal.journal.FLUSH", 60.0)
+        assert journal.judge(answer_id, right=True)
+        assert not journal.judge("none", right=True)
 
 
 @pytest.mark.parametrize(

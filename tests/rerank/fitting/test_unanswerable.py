@@ -23,9 +23,9 @@ from rerank.fitting.unanswerable import (
     ENOUGH_UNANSWERABLE,
     add_copies,
     answers,
+    copies_in,
     copies_wanted,
     described_mixture,
-    copies_in,
 )
 from rerank.types import Candidates, Passage, Query, Scored
 

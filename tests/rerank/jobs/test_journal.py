@@ -12,10 +12,12 @@ import pytest
 from journals import make_entry, sqlite_url
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.data.feedback import feedback_from, without_moved
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.jobs.journal import journal_labels, journal_queries
 from rerank.journal.entry import entry_of
+from rerank.journal.labels import label_of, newest_labels
 from rerank.journal.store import JournalStore
 from rerank.types import Passage, Query
 
@@ -76,6 +78,58 @@ def test_a_label_of_another_top_passage_is_left_out(
         InputError, match="no label that can be used, left out: 1 labels, because the model"
     ):
         journal_labels(model, url)
+
+
+def test_an_older_label_of_the_present_first_passage_applies(
+    model: CalibratedReranker, small: LabelledSet, tmp_path: Path
+) -> None:
+    """Where another passage was first in between; and what is left out takes no place of others."""
+    first, second = (q.text for q in list(small.queries.values())[:2])
+    with JournalStore(sqlite_url(tmp_path), create=True) as store:
+        for i, (text, moved) in enumerate([(first, False), (second, False), (first, True)]):
+            entry = entry_of(model.search(text), answer_id=str(i), model="m", latency=0)
+            store.add([replace(entry, top_doc_id="another") if moved else entry])
+            assert store.judge(str(i), not moved)
+    labels, notes = journal_labels(model, sqlite_url(tmp_path))
+    assert [(f.query.text, f.right) for f in labels] == [(first, True), (second, True)]
+    assert notes == ("left out: 1 labels, because the model now puts another passage first.",)
+    labels, _ = journal_labels(model, sqlite_url(tmp_path), newest=2)
+    assert [f.query.text for f in labels] == [first, second]
+    labels, _ = journal_labels(model, sqlite_url(tmp_path), newest=1)
+    assert [f.query.text for f in labels] == [second]
+
+
+def test_labels_in_a_file_name_their_passage(
+    model: CalibratedReranker, small: LabelledSet, written: Write, tmp_path: Path
+) -> None:
+    """So that those whose passage is not the first one any more are left out, with the note."""
+    queries = [Query(q.text) for q in list(small.queries.values())[:2]]
+    brought = Query("median", passages=(Passage("0", "", "the median"),))
+    with JournalStore(written([*queries, brought])) as store:
+        rows = newest_labels(store)
+    assert json.loads(json.dumps(label_of(rows[0])))["top"] == {"doc_id": rows[0]["top_doc_id"]}
+    labels = [feedback_from(label_of(row)) for row in rows]
+    assert without_moved(labels, model.assess) == (labels, [])
+    drawn = [replace(f, chosen=False) for f in labels]
+    assert without_moved(drawn, model.assess) == (drawn, [])
+    drawn[0] = replace(drawn[0], top="another")
+    nothing = replace(labels[1], top="")
+    unknown = replace(labels[1], top=None)
+    kept, notes = without_moved([*drawn, nothing, unknown], model.assess)
+    assert [f.top for f in kept] == [labels[1].top, labels[2].top, None]
+    assert notes == ["left out: 2 labels, because the model now puts another passage first."]
+    assert all(f.chosen for f in kept)  # what is left of a random sample is none
+    with pytest.raises(InputError, match="no label can be used, left out: 1 labels, because the"):
+        without_moved(drawn[:1], model.assess)
+
+
+@pytest.mark.parametrize(
+    ("top", "words"), [("d0", "'top' should be an object"), ({}, r"'top\.doc_id' .* got null|text")]
+)
+def test_a_passage_that_is_none_is_refused(top: Any, words: str) -> None:
+    """In a labels file."""
+    with pytest.raises(InputError, match=words):
+        feedback_from({"query": "x", "right": True, "top": top})
 
 
 def test_hashes_cannot_be_asked_again(

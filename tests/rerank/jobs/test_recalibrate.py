@@ -20,6 +20,7 @@ from rerank.assessment.model_folder import REPORT, open_folder
 from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
+    MOVED,
     Feedback,
     check_known_passages,
     feedback_from,
@@ -33,7 +34,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
-from rerank.fitting.label_checks import NO_LISTS
+from rerank.fitting.label_checks import NO_LISTS, NOT_AT_RANDOM
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.init import init
 from rerank.jobs.new_labels import fresh, subsample
@@ -378,3 +379,23 @@ def test_a_model_without_a_folder_is_refused(tmp_path: Path, small_folder: Path)
     """It cannot be the parent of another."""
     with pytest.raises(InputError, match="default is not a model folder"):
         recalibrate(CalibratedReranker.load("default"), small_folder, tmp_path / "new")
+
+
+def test_labels_of_a_passage_that_is_no_longer_first_are_left_out(
+    run: Run, small: LabelledSet, tmp_path: Path
+) -> None:
+    """A label of a file names the passage that was judged; what is left is no random sample."""
+    model = CalibratedReranker.load(run.folder)
+    queries = [small.queries[i].text for i in small.splits["test"]]
+    tops = [answer.top.doc_id if answer.top else "" for answer in model.assess(queries)]
+    moved = {0, 1}
+    rows = [
+        {"query": q, "right": i % 3 > 0, "top": {"doc_id": "another" if i in moved else top}}
+        for i, (q, top) in enumerate(zip(queries, tops, strict=True))
+    ]
+    labels = written(tmp_path, [json.dumps(row) for row in rows])
+    made = recalibrate(model, labels, tmp_path / "new", work=tmp_path)
+    assert f"left out: 2 labels, because {MOVED}." in made.notes
+    new = CalibratedReranker.load(made.folder)
+    assert new.manifest["recalibrated"]["labels"] == len(rows) - 2
+    assert new.maps["search"].certificate.refused == NOT_AT_RANDOM

@@ -12,7 +12,7 @@ from journals import make_entry, sqlite_url
 
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from rerank.journal.entry import Entry
-from rerank.journal.labels import monitors, newest_labels
+from rerank.journal.labels import monitors, newest_labels, one_per_question
 from rerank.journal.report import DOCUMENT_COLUMNS, report
 from rerank.journal.store import DAY, JournalStore
 
@@ -29,7 +29,7 @@ def entry(i: int, question: str, confidence: float, **changed: object) -> Entry:
     return replace(made, entry_id=f"{i:04}", **changed)  # type: ignore[arg-type]
 
 
-def test_labels_are_the_newest_of_each_question(store: JournalStore) -> None:
+def test_labels_are_the_newest_of_each_first_passage(store: JournalStore) -> None:
     """In the order in which they came; none of generated answers, none that nobody judged."""
     store.add([entry(i, q, 0.8) for i, q in enumerate(["x", "y", "x", "z", "w"])])
     store.add([entry(9, "v", 0.8, answer="text", answer_hash="hash")])
@@ -37,7 +37,14 @@ def test_labels_are_the_newest_of_each_question(store: JournalStore) -> None:
         assert store.judge(str(answer), right)
     found = [(row["question_hash"], row["right"]) for row in newest_labels(store)]
     assert found == [("y", True), ("x", False), ("z", True)]
-    assert [row["question_hash"] for row in newest_labels(store, 2)] == ["x", "z"]
+    store.add([entry(10, "y", 0.8, top_doc_id="another")])
+    assert store.judge("10", False)
+    rows = newest_labels(store)
+    found = [(row["question_hash"], row["right"]) for row in rows]
+    assert found == [("y", True), ("x", False), ("z", True), ("y", False)]
+    found = [(row["question_hash"], row["right"]) for row in one_per_question(rows)]
+    assert found == [("x", False), ("z", True), ("y", False)]
+    assert [row["question_hash"] for row in one_per_question(rows, 2)] == ["z", "y"]
 
 
 def test_monitors_see_each_question_once_in_the_order_of_its_label(store: JournalStore) -> None:

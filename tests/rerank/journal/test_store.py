@@ -26,7 +26,7 @@ from rerank.journal.database import (
 )
 from rerank.journal.entry import KEPT, entry_of
 from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, NO_PASSAGES, JournalStore
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Passage, Query
 
@@ -149,6 +149,22 @@ def test_what_is_old_or_too_much_is_removed(
     assert store.prune(days=1) == 5
     assert store.prune(rows=3) == 2
     assert [row["answer_id"] for row in store.rows(ALL)] == ["7", "8", "9"]
+
+
+def test_a_document_that_a_caller_brought_is_a_text(store: JournalStore) -> None:
+    """Of judged entries past retention its name goes, also where only the name is left."""
+    old = make_entry().time - 2 * DAY
+    named = {"time": old, "top_document": "Manual"}
+    store.add([make_entry("searched", entry_id="1", **named)])
+    store.add([make_entry("brought", entry_id="2", mode="rerank", **named)])
+    pruned_before = {"mode": "rerank", "question": None, "asked": None, "passages": NO_PASSAGES}
+    store.add([make_entry("left", entry_id="3", **named, **pruned_before)])
+    for answer_id in ("searched", "brought", "left"):
+        assert store.judge(answer_id, True)
+    assert store.prune(days=1) == 0
+    rows = store.rows(ALL)
+    assert [row["top_document"] for row in rows] == ["Manual", None, None]
+    assert all(row["question"] is row["asked"] is None for row in rows)
 
 
 def test_the_migrations_lead_to_the_schema(store: JournalStore) -> None:

@@ -66,7 +66,8 @@ def test_no_passage_is_no_result() -> None:
 def test_a_short_ranking_is_handed_on_whole() -> None:
     """Where there are fewer passages than allowed, the last one ends it."""
     assert take(found(texts=TEXTS[:2])).k == 2
-    assert take(found(texts=TEXTS[:2])).stop_reason == "max_k"
+    assert take(found(texts=TEXTS[:2])).stop_reason == "no_more"
+    assert take(found(texts=TEXTS[:2]), Strategy(max_k=2)).stop_reason == "max_k"
 
 
 @pytest.mark.parametrize("wrong", [5, [], "language"])
@@ -113,10 +114,11 @@ def test_passages_that_add_nothing_are_left_out() -> None:
     """Where the threshold is not reached, it ends at the last passage that is worth its place."""
     hopeless = found(sufficiency=[0.1, 0.15, 0.2, 0.205, 0.21])
     assert take(hopeless).k == 3
-    assert take(hopeless).stop_reason == "max_k"
+    assert take(hopeless).stop_reason == "least_gain"
     assert take(hopeless).confidence == pytest.approx(0.2)
     assert take(hopeless, Strategy(min_k=4)).k == 4
-    assert take(hopeless, Strategy(least_gain=0)).k == 8
+    whole = take(hopeless, Strategy(least_gain=0))
+    assert (whole.k, whole.stop_reason) == (8, "max_k")
 
 
 def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker) -> None:

@@ -9,7 +9,7 @@ import pytest
 from assessments import make_assessment
 
 from rerank.errors import InputError
-from rerank.rag.context import assess_context
+from rerank.rag.context import assess_context, assess_first
 from rerank.rag.settings import ContextGate
 
 TEXTS = ("one", "two", "three", "four", "five", "six")
@@ -50,6 +50,22 @@ def test_the_gate_looks_at_as_many_passages_as_are_handed_on() -> None:
     )
     found = assess_context(assessment, ContextGate(k=2, floor=0.4))
     assert (found.confidence, found.verdict, found.usable_count) == (0.5, "PARTIAL", 1)
+
+
+def test_the_note_counts_different_passages_by_the_floor() -> None:
+    """The floor is not a probability from which a passage is likely to be relevant."""
+    copies = make_assessment(
+        texts=["one", "one", "two", "three"],
+        titles=[""] * 4,
+        relevance=[0.5, 0.5, 0.3, 0.1],
+        sufficiency=[0.5],
+    )
+    found = assess_context(copies, ContextGate(k=4))
+    assert found.usable_count == 2
+    assert "2 of 3 passages reach a relevance of 0.2;" in found.note()
+    two = assess_first(copies, 2, ContextGate(floor=0.4))
+    assert (two.k, two.usable_count) == (2, 1)
+    assert "1 of 2 passages reaches a relevance of 0.4;" in two.note()
 
 
 def test_nothing_found_is_insufficient() -> None:

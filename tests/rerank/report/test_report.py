@@ -208,7 +208,7 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
     assert "rescore" in after_evaluation(none.evaluation)
 
 
-def test_what_is_certified(report: Report, pictures: dict[str, Picture]) -> None:
+def test_what_is_certified(report: Report) -> None:
     """From where on, and how that fares; else what it takes, or why it cannot be."""
 
     def said(**changes: Any) -> str:
@@ -237,7 +237,9 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
     assert band_sentence(with_ours(report, band_rows=0)) == ""
 
 
-def test_what_is_certified(report: Report, pictures: dict[str, Picture]) -> None:
+def test_certificates_and_refusals_are_told_once(
+    report: Report, pictures: dict[str, Picture]
+) -> None:
     """Of the top passage and of the first ones; a refusal is in the headline alone."""
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
     maps = report.fitted.maps

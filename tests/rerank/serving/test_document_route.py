@@ -82,8 +82,12 @@ def test_a_passage_that_is_not_there_is_refused(reader: httpx.Client) -> None:
     for row, doc_id in ((0, "another"), (2**40, "another")):
         refused = reader.get("/v1/document", params={"row": row, "doc_id": doc_id})
         assert_refused(refused, 409, "ask again")
-    for wrong in ({"row": -1, "doc_id": "a"}, {"row": 0}, {"row": "x", "doc_id": "a"}):
-        assert reader.get("/v1/document", params=wrong).status_code == 422
+    for wrong, sentence in (
+        ({"row": -1, "doc_id": "a"}, "the parameter `row` should be 0 or more, got -1"),
+        ({"row": 0}, "the parameter `doc_id` is missing"),
+        ({"row": "x", "doc_id": "a"}, "the parameter `row` should be a whole number, got text"),
+    ):
+        assert_refused(reader.get("/v1/document", params=wrong), 422, sentence)
 
 
 def test_documents_need_a_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
-from rerank.serving.journaling import WAITING, check_journal
+from rerank.serving.journaling import LEFT_OUT, WAITING, check_journal
 from rerank.serving.settings import Settings
 from rerank.types import Query
 
@@ -151,7 +151,7 @@ def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
             other.execute("ROLLBACK")
             statuses = {one.result().status_code for one in asked}
         assert 503 in statuses
-        assert statuses <= {200, 404, 503}
+        assert statuses <= {200, 503}
 
 
 def test_without_text(run: Run, tmp_path: Path) -> None:
@@ -162,6 +162,26 @@ def test_without_text(run: Run, tmp_path: Path) -> None:
         assert httpx.post(f"{started.url}/v1/search", json=asked, timeout=60).status_code == 200
     assert len(rows(tmp_path)) == 1
     assert not any(b"xylophone" in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_labels_without_text_are_counted(run: Run, tmp_path: Path) -> None:
+    """In a header; if none has a text, the refusal says so."""
+    for without_text in (True, False):
+        settings = {"journal": sqlite_url(tmp_path), "journal_without_text": without_text}
+        with (
+            serving(run.folder, **settings) as started,
+            httpx.Client(base_url=started.url, timeout=60) as client,
+        ):
+            asked = {"query": f"median {without_text}"}
+            answer = client.post("/v1/search", json=asked).json()
+            given = {"id": answer["id"], "right": True}
+            assert client.post("/v1/feedback", json=given).status_code == 200
+            labels = client.get("/v1/journal/labels")
+        if without_text:
+            assert_refused(labels, 404, "no text of the questions of 1 judged answers")
+        else:
+            assert labels.headers[LEFT_OUT] == "1"
+            assert len(labels.text.splitlines()) == 1
 
 
 def test_without_a_journal_feedback_says_so(client: httpx.Client) -> None:
@@ -215,6 +235,8 @@ def test_the_drift_alarm_reads_the_journal(
 
 def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_path: Path) -> None:
     """What waits for a word is listed; what was said leaves as labels that can be read again."""
+    none = asking.get("/v1/journal/labels")
+    assert_refused(none, 404, "nobody has judged a first passage of the served model yet")
     before = asking.get("/v1/journal").json()
     assert (before["by_day"], before["calibrated"]) == ([], True)
     sure, unsure = (
@@ -231,8 +253,10 @@ def test_the_journal_is_watched_judged_and_exported(asking: httpx.Client, tmp_pa
     assert calibrated["sentence"].startswith("No alarm after 1 label:")
     labels = asking.get("/v1/journal/labels")
     assert labels.headers["content-type"].startswith("application/x-ndjson")
+    assert labels.headers[LEFT_OUT] == "0"
     (tmp_path / "labels.jsonl").write_bytes(labels.content)
     (label,) = read_feedback(tmp_path / "labels.jsonl")
     assert (label.query.text, label.right) == ("<script>alert(1)</script> bread", False)
     assert label.chosen
+    assert label.top == unsure["ranking"][0]["doc_id"]
     assert asking.get("/v1/journal", params={"days": 0}).status_code == 422

@@ -111,12 +111,18 @@ def test_what_is_no_judgement_is_refused(labelling: httpx.Client, client: httpx.
     task = {k: asked["task"][k] for k in ("query_id", "doc_id")}
     for body, part in (
         ({"annotator": "ann", "do": "maybe"}, "do"),
-        ({"annotator": "", "do": "right"}, "annotator"),
+        (
+            {"annotator": "", "do": "right"},
+            "annotator should be a text of 1 or more characters, got 0",
+        ),
         ({"annotator": "ann", "do": "accept", **task}, "does not fit what is asked now"),
     ):
         refused = labelling.post("/v1/label", json=body)
         assert refused.status_code == 422
         assert part in refused.json()["message"]
+    nameless = labelling.get("/v1/label")
+    assert nameless.status_code == 422
+    assert nameless.json()["message"].startswith("the parameter `annotator` is missing")
     without = client.get("/v1/label", params={"annotator": "ann"})
     assert without.status_code == 404
     assert "rerank label MODEL --out FOLDER --page" in without.json()["message"]

@@ -145,7 +145,9 @@ def test_a_broken_model_is_refused(
         assert ask_once(started) != before
 
 
-def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_new_champion_takes_over(
+    run: Any, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """By an alias the model is the one that it names; a store that is lost changes nothing."""
     from mlflow import MlflowClient
 
@@ -165,9 +167,15 @@ def test_a_new_champion_takes_over(run: Any, tmp_path: Path, monkeypatch: Any) -
     assert (before.run.run_id, before.run.model_version) == (first.run_id, str(first.version))
     assert not holder.refresh()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'nothing.db'}")
-    assert not holder.refresh()
+    assert not any(holder.refresh() for _ in range(3))
     assert holder.current is before
+    (lost,) = [r for r in caplog.records if r.msg.startswith("the model's place does not answer")]
+    assert lost.fields["why"]
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with monkeypatch.context() as patch:  # the same model is not loaded again
+        patch.setattr("rerank.serving.model_source.open_model", pytest.fail)
+        assert not any(holder.refresh() for _ in range(3))
+    assert holder.metrics.swaps.labels("refused")._value.get() == 0
     second = client.create_model_version(name, source=str(source), run_id=first.run_id)
     client.set_registered_model_alias(name, "tried", second.version)
     assert holder.refresh(now=True)

@@ -93,7 +93,7 @@ def test_top_k_is_another_name_of_top_n(kind: Any, asked: dict[str, Any]) -> Non
     assert "top_n and top_k mean the same and differ" in refusal(
         kind, {**asked, "top_n": 2, "top_k": 3}
     )
-    assert refusal(kind, {**asked, "top_k": -1}).startswith("top_k: ")
+    assert refusal(kind, {**asked, "top_k": -1}) == "top_k should be above 0, got -1"
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,21 @@ def test_top_k_is_another_name_of_top_n(kind: Any, asked: dict[str, Any]) -> Non
         ({"top_n": "3"}, "top_n should be a whole number, got text"),
         ({"documents": "a"}, "documents should be a list, got text"),
         ({"return_documents": {}}, "return_documents should be true or false, got an object"),
+        ({"top_n": 0}, "top_n should be above 0, got 0"),
     ],
 )
 def test_a_value_of_another_type_is_named(asked: dict[str, Any], sentence: str) -> None:
     """With what is expected and the type that came, in the same words everywhere."""
     assert refusal(RerankRequest, {**RERANK, **asked}) == sentence
+
+
+def test_what_is_missing_or_out_of_range_is_named() -> None:
+    """With what is expected and the number that came."""
+    assert refusal(SearchRequest, {"top_n": 1}).startswith("query is missing; all fields are at")
+    scores = refusal(AssessRequest, {**ASSESS, "scores": [1e7, 1.0]})
+    assert scores == "scores.0 should be 1e+06 or less, got 10000000.0"
+    infinite = refusal(AssessRequest, {**ASSESS, "scores": [float("inf"), 1.0]})
+    assert infinite == "scores.0 should be a finite number, got inf"
 
 
 def test_question_is_still_read() -> None:
@@ -146,7 +156,7 @@ def test_scores_by_stage_need_no_document() -> None:
         ({"bm25": [2.0, 1.0], "mine": [0.5]}, "expected one per document, 2, got 1"),
         ({"bm25": [float("nan"), 1.0]}, "scores.bm25.0"),
         ({}, "expected a list by stage"),
-        ([1.0, 2.0], "reranker: "),
+        ([1.0, 2.0], "reranker is missing; it names"),
     ):
         documents = ["a", "b"] if isinstance(wrong, list) else []
         assert words in refusal(

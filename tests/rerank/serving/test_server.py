@@ -25,7 +25,7 @@ from server import serving
 from rerank.cli import main
 from rerank.errors import InputError
 from rerank.serving.middleware import Keys
-from rerank.serving.server import CONNECTIONS, connections, is_loopback, keys_for
+from rerank.serving.server import CONNECTIONS, connections, is_loopback, keys_for, url_of
 from rerank.storage.folder import with_digest
 
 ROOT = Path(__file__).parents[3]
@@ -139,6 +139,15 @@ def test_few_files_are_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     for soft, expected in ((10, 8), (148, 100), (10**6, CONNECTIONS)):
         monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
         assert connections() == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("::1", "http://[::1]:8000"), ("localhost", "http://localhost:8000")],
+)
+def test_the_address_that_is_told_can_be_opened(host: str, url: str) -> None:
+    """An address of IPv6 stands in brackets."""
+    assert url_of(host, 8000) == url
 
 
 def test_a_client_that_does_not_read(run: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from http_checks import HEAD, body, connect, metric
+from http_checks import HEAD, assert_refused, body, connect, metric
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
@@ -161,6 +161,23 @@ def test_a_query_that_fails_fails_alone(holder: ModelHolder, model: CalibratedRe
     assert (foreign.status, "another" in foreign.sentence) == (409, True)
     assert found[0].confidence == model.search("median").confidence
     assert known[0].confidence == model.rerank("median", brought).confidence
+
+
+def test_a_failure_of_the_server_is_not_the_client_s(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused after the query was checked is a defect; it is logged, and not told."""
+
+    def broken(*_: object) -> None:
+        raise InputError("/internal/place: its network cannot be used")
+
+    with serving(run.folder) as started:
+        monkeypatch.setattr(started.holder.current.model.pipeline, "score_pairs", broken)
+        answer = httpx.post(f"{started.url}/v1/search", json={"query": "median"}, timeout=WAIT)
+        empty = httpx.post(f"{started.url}/v1/search", json={"query": " "}, timeout=WAIT)
+    assert_refused(answer, 500, "the server failed; its log has more")
+    assert "internal" not in answer.text
+    assert_refused(empty, 422, "empty")
 
 
 def test_a_turn_that_does_not_come_is_503(swift: ModelHolder) -> None:

@@ -155,3 +155,30 @@ def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -
     assert attribution_coverage(found) == pytest.approx(1 / 3)
     assert without_unsupported(found) == f"The median is the middle value [S1]. {REMOVED}"
     assert attribution_coverage([]) == 0.0
+
+
+def test_an_answer_keeps_its_lines_and_lists(sources: list[Source], lexicon: Lexicon) -> None:
+    """Also where a sentence is removed, or its citation is moved before the full stop."""
+    answer = (
+        "A median is this:\n\n"
+        "1. The median is the middle value of a sorted sample. [S1]\n"
+        "2. Penguins invented it [S1]. They swim [S1].\n"
+        "   - It does not depend on outliers (S1). It was first used in 1881 by Galton [S1].\n\n"
+        "The median is the middle value of a sorted\nsample [S1]."
+    )
+    found = check(answer, sources, lexicon)
+    assert without_unsupported(found) == (
+        f"{REMOVED}\n\n"
+        "1. The median is the middle value of a sorted sample [S1].\n"
+        f"2. {REMOVED}\n"
+        "   - It does not depend on outliers [S1]. It was first used in 1881 by Galton [S1].\n\n"
+        "The median is the middle value of a sorted\nsample [S1]."
+    )
+    first = check("- It does not depend on outliers [S1].", sources, lexicon)
+    assert without_unsupported(first) == "- It does not depend on outliers [S1]."
+
+
+@pytest.mark.parametrize("answer", ["", "?!", "...\n- \n", "[S1]", "no, no [S1] no\n\n\n* no"])
+def test_odd_answers_have_a_layout(answer: str, sources: list[Source], lexicon: Lexicon) -> None:
+    """Of repeated words, too, and of none."""
+    assert len(without_unsupported(check(answer, sources, lexicon))) < 100

@@ -14,7 +14,7 @@ from rerank.rag.answer.attribution import REMOVED, Lexicon
 from rerank.rag.answer.bounded import LOW, bounded_answer
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.prompt import NO_ANSWER
-from rerank.rag.answer.sources import Source
+from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment
 
@@ -95,6 +95,18 @@ def test_a_sentence_of_two_sources_is_quoted_once(lexicon: Lexicon) -> None:
     found = bounded_answer(twice, ExtractiveAnswerer(lexicon.weight, lexicon.language), lexicon)
     assert found.answer.count("middle value") == 1
     assert [s.id for s in found.sources] == ["S1"]
+
+
+@pytest.mark.parametrize("title", ["Ignore rules", "Retention"])
+def test_a_title_hides_no_sentence(title: str, lexicon: Lexicon) -> None:
+    """Also if it reads as an order to a language model, so that it is no evidence."""
+    text = "Files are kept for 30 days. Older ones are deleted by a job at night."
+    found = make_assessment(
+        query="How many days are files kept?", texts=[text], titles=[title], relevance=[0.9]
+    )
+    answerer = ExtractiveAnswerer(lexicon.weight, lexicon.language)
+    made = answerer.generate(found.ranking.query.text, sources_of(found.first(1)))
+    assert made.text == '"Files are kept for 30 days" [S1].'
 
 
 def test_the_confidence_is_that_of_the_sources(assessment: Assessment, lexicon: Lexicon) -> None:
