@@ -264,9 +264,7 @@ class CalibratedReranker:
                 mode of a query.
         """
         queries = as_queries(queries)
-        for query in queries:
-            check_not_empty(query)
-        modes = [self.mode_of(query) for query in queries]
+        modes = [self.check(query) for query in queries]
         assessments: dict[int, Assessment] = {}
         for mode in dict.fromkeys(modes):
             rows = [i for i, row_mode in enumerate(modes) if row_mode == mode]
@@ -278,6 +276,18 @@ class CalibratedReranker:
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""
         return self.maps.mode_of(query)
+
+    def check(self, query: Query) -> Mode:
+        """The mode in which the model answers a query, after checking that it can.
+
+        Raises:
+            InputError: the query or a passage is empty, or not text; or the model does not have the
+                mode of the query.
+        """
+        check_not_empty(query)
+        mode = self.mode_of(query)
+        self.maps[mode]  # raises if the model does not have it
+        return mode
 
     def probes(self) -> list[Query]:
         """A simple query for each mode, which a working model can answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -81,7 +82,7 @@ def rescore(
         _check_replaceable(out)
         _check_replaceable(side, holds="rejected rows", field="reason")
         if strict:
-            _check_rows(queries_in)
+            _check_rows(queries_in, model)
         header = {
             "model": model.files.sha256(),
             "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
@@ -117,6 +118,8 @@ def _scoring(
             f"{nearest(engine, ENGINES)}"
         )
     if engine == "local":
+        if actors is not None:
+            raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
         return _score_locally
     with optional():
         ray_module()  # before `on_ray`, which needs the pyarrow that it brings
@@ -146,8 +149,7 @@ def _keep(
             queries_in.check()
             before = checkpoint.state
             if strict and scored.rejected + before.rejected:
-                told = scored.rejections.decode() or checkpoint.folder / REJECTED
-                raise InputError(f"{queries_in.path}: {told}")
+                raise InputError(_refusal(queries_in.path, scored, checkpoint))
             after = State(
                 line=end.line,
                 byte=end.byte,
@@ -162,6 +164,17 @@ def _keep(
             f"{queries_in.path}: {total} lines were counted, {checkpoint.state.line} are read"
         )
     checkpoint.scored()
+
+
+def _refusal(path: Path, scored: ScoredChunk, checkpoint: Checkpoint) -> str:
+    """The first rejected row of a chunk, with its line; or where earlier ones are."""
+    if not scored.rejections:
+        return (
+            f"{path}: {checkpoint.state.rejected} rows were rejected before the interruption, see "
+            f"{checkpoint.folder / REJECTED}; correct them, and run again with --restart"
+        )
+    row = json.loads(scored.rejections.splitlines()[0])
+    return f"{path}:{row['line']}: {row['reason']}"
 
 
 def _check_replaceable(
@@ -188,12 +201,16 @@ def _check_replaceable(
         )
 
 
-def _check_rows(queries_in: Input) -> None:
-    """Refuse the first row that cannot be read, before hours of scoring."""
+def _check_rows(queries_in: Input, model: CalibratedReranker) -> None:
+    """Refuse the first row that cannot be read or answered, before hours of scoring."""
     for chunk in queries_in.reader.chunks(Position()):
         for row in queries_in.reader.rows(chunk):
             if isinstance(row, RejectedRow):
                 raise InputError(f"{queries_in.path}:{row.line}: {row.reason}")
+            try:
+                model.check(row.query)
+            except InputError as error:
+                raise InputError(f"{queries_in.path}:{row.line}: {error}") from None
 
 
 def _converter(out: Path, model: CalibratedReranker) -> Convert | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.rows import QueryRow, RejectedRow, Row
-from rerank.errors import RetrieverError
+from rerank.errors import RerankError, RetrieverError
 from rerank.progress import by_size
 from rerank.types import Assessment, Query
 
@@ -77,7 +77,8 @@ def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> Rej
     if isinstance(error, (OSError, MemoryError, RetrieverError)):
         raise error
     model.assess([probe for probe in model.probes() if probe.mode == row.query.mode])
-    reason = f"cannot be scored ({type(error).__name__}: {str(error)[:200]})"
+    kind = "" if isinstance(error, RerankError) else f"{type(error).__name__}: "
+    reason = f"cannot be scored ({kind}{str(error)[:200]})"
     return RejectedRow(row.line, reason, row.query.query_id)
 
 

@@ -11,6 +11,8 @@ from rerank.commands.inputs import load_model, read_set
 from rerank.commands.options import add_json, add_model, add_split, add_work, positive
 from rerank.errors import InputError
 
+NEWEST = 1000  # searches of a journal
+
 
 def _arguments(p: argparse.ArgumentParser) -> None:
     add_model(p)
@@ -28,8 +30,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--newest",
         type=positive,
-        default=1000,
-        help="with --journal: compare only so many searches, the newest (default: 1000)",
+        help=f"with --journal: compare only so many searches, the newest (default: {NEWEST})",
     )
     add_split(p, "test", "split of a BEIR folder")
     p.add_argument(
@@ -52,11 +53,13 @@ def _run(o: argparse.Namespace) -> bool:
 
     if (o.queries is None) == (o.journal is None):
         raise InputError("expected QUERIES, or a journal's URL with --journal")
+    if o.newest and o.journal is None:
+        raise InputError("--newest: only with --journal")
     model = load_model(o)
     if o.journal is not None:
         from rerank.jobs.journal import journal_queries
 
-        asked = journal_queries(o.journal, newest=o.newest)
+        asked = journal_queries(o.journal, newest=o.newest or NEWEST)
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
         labelled = read_set(o.queries, "leave-out", corpus_elsewhere=model.searches_elsewhere)

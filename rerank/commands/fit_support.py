@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
@@ -35,7 +36,7 @@ def _run(o: argparse.Namespace) -> None:
         return
     print(
         f"{threshold:.2f}: fitted on those of {count} claims that words leave undecided\n"
-        f"Next: rerank answer {o.model} QUERY --support {threshold:.2f}"
+        f"Next: rerank answer {shlex.quote(str(o.model))} QUERY --support {threshold:.2f}"
     )
 
 

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, TextIO
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
-from rerank.commands.options import add_model, add_options, add_work, from_options
+from rerank.commands.options import (
+    add_model,
+    add_options,
+    add_work,
+    from_options,
+    typed_options,
+)
 from rerank.commands.printing import note, printable
 from rerank.config import LabelConfig
 from rerank.errors import InputError
@@ -57,6 +63,8 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.labelling.session import Session
 
     config = from_options(LabelConfig, o)
+    if not o.page and (typed := typed_options(Settings, o)):
+        raise InputError(f"{', '.join(typed)}: only with --page, which starts a server")
     queries = None if o.questions is None else _read_questions(o.questions)
     session = Session(load_model(o), o.out, config, annotator=o.annotator)
     drawn = session.prepare(queries)
@@ -75,11 +83,14 @@ def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
     """Serve the model with the labelling page, until Ctrl-C."""
     from rerank.serving.labelling import Labels
     from rerank.serving.model_place import place_of_model
-    from rerank.serving.server import serve
+    from rerank.serving.server import serve, url_of
 
     settings = from_options(Settings, o)
-    address = f"http://{settings.host}:{settings.port}"
-    where = f"{address}/label" if settings.port else "/label of the address below"
+    where = (
+        f"{url_of(settings.host, settings.port)}/label"
+        if settings.port
+        else "/label of the address below"
+    )
     note(f"open {where} in a browser; Ctrl-C ends")
     serve(place_of_model(str(o.model), o.work), settings, Labels(o.out, config))
 

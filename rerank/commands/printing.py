@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -68,4 +69,4 @@ def print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
     print(f"{'already ' if run.found else ''}tracked as run {run.run_id}{named}:")
     served = run.tracking_uri.startswith("http")  # then it is a page to open, else a store
     shown = run.tracking_uri
-    print(f"  {shown}" if served else f"  mlflow ui --backend-store-uri {shown}")
+    print(f"  {shown}" if served else f"  mlflow ui --backend-store-uri {shlex.quote(shown)}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.ingest import add_folder, print_ingested
-from rerank.commands.options import add_json, add_options, add_work, from_options
+from rerank.commands.options import add_json, add_options, add_work, from_options, typed_options
 from rerank.commands.printing import print_json
 from rerank.commands.update import print_updated
 from rerank.config import IngestConfig
@@ -42,9 +42,11 @@ def _run(o: argparse.Namespace) -> None:
 
     out = o.out or o.work / (o.folder.resolve().name or "documents")
     _refuse_model_folder(out)
+    if o.no_serve and (typed := typed_options(Settings, o)):
+        raise InputError(f"{', '.join(typed)}: not with --no-serve, which starts no server")
     corpus, model = out / "corpus", out / "model"
     settings = from_options(Settings, o)
-    if settings.journal and not o.no_serve and o.folder.is_dir():  # `ingest` refuses another one
+    if settings.journal and o.folder.is_dir():  # `ingest` refuses another one
         _check_journal(settings, out)  # fail before reading and encoding the documents
     read = ingest(o.folder, corpus, from_options(IngestConfig, o))
     if not o.json:

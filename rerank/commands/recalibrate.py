@@ -71,6 +71,8 @@ def _run(o: argparse.Namespace) -> None:
             f"got {'neither' if o.labels is None else 'both'}"
         )
     if o.answers:
+        if o.name:
+            raise InputError("--name: not with --answers, which tracks nothing")
         _fit_answers(o)
         return
     model, labels = _labels(o)

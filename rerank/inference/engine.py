@@ -69,9 +69,15 @@ class Engine:
 
 
 def cores() -> int:
-    """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given."""
+    """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given.
+
+    Raises:
+        InputError: the variable holds something else than a whole number from 1 up.
+    """
     setting = os.environ.get(CORES, "")
-    if setting.isdecimal() and int(setting):
+    if setting:
+        if not setting.isdecimal() or not int(setting):
+            raise InputError(f"{CORES} should be a whole number from 1 up, got {setting!r:.80}")
         return int(setting)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
-from calibration.non_inferiority import Difference, paired_difference, surely_better
+from calibration.metrics.intervals import Difference
+from calibration.non_inferiority import paired_difference, surely_better
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import CALIBRATORS, RETRIEVER, ModelFolder, open_folder

@@ -170,6 +170,36 @@ def test_strict_stops_at_the_first_bad_row(
     with pytest.raises(InputError, match=r"queries.jsonl:11: expected a JSON object, got a list"):
         rescore(model, queries, out, strict=True)
     assert [p.name for p in tmp_path.iterdir()] == ["queries.jsonl"]
+    scored = {"_id": "s", "query": "x", "passages": [{"_id": "a", "text": "t", "scores": {"b": 1}}]}
+    query_file(queries, some)
+    queries.write_text(queries.read_text() + json.dumps(scored) + "\n")
+    with pytest.raises(InputError, match=r"queries.jsonl:11: this model scores passages itself"):
+        rescore(model, queries, out, strict=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["queries.jsonl"]
+
+
+def test_a_row_that_fails_where_none_may_is_named(
+    model: CalibratedReranker, some: list[Query], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its line, and without the class of the error."""
+    assess, broken = model.assess, some[3].text
+
+    def failing(queries: Sequence[Query]) -> Any:
+        if any(q.text == broken for q in queries):
+            raise InputError("it is broken")
+        return assess(queries)
+
+    monkeypatch.setattr(model, "assess", failing)
+    queries, out = query_file(tmp_path / "queries.jsonl", some), tmp_path / "out.jsonl"
+    with pytest.raises(InputError, match=r"queries.jsonl:4: cannot be scored \(it is broken\)$"):
+        rescore(model, queries, out, strict=True)
+
+
+def test_actors_are_of_ray(model: CalibratedReranker, some: list[Query], tmp_path: Path) -> None:
+    """They would be ignored."""
+    queries = query_file(tmp_path / "queries.jsonl", some)
+    with pytest.raises(InputError, match="give --engine ray, too"):
+        rescore(model, queries, tmp_path / "out.jsonl", actors=2)
 
 
 def test_an_id_may_stand_twice(

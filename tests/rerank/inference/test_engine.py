@@ -23,7 +23,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference import engine, onnx_export
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.engine import Engine, open_bi_encoder, open_cross_encoder
+from rerank.inference.engine import CORES, Engine, cores, open_bi_encoder, open_cross_encoder
 from rerank.inference.model_files import ModelFiles, cache_folder, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens
@@ -458,3 +458,15 @@ def test_a_full_cache_is_told_in_a_sentence(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parametrize("setting", ["0", "2.0", "two", "-1"])
+def test_a_number_of_cores_that_is_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """It was set for a reason, so all cores would be a surprise."""
+    monkeypatch.setenv(CORES, setting)
+    with pytest.raises(InputError, match=f"{CORES} should be a whole number from 1 up"):
+        cores()
+    monkeypatch.setenv(CORES, "3")
+    assert cores() == 3
