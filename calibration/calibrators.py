@@ -171,12 +171,12 @@ class TwoStageCalibrator(_Calibrator):
     def __init__(
         self,
         *,
-        then: str = "logistic",
+        second_stage: str = "logistic",
         folds: int = 5,
         C: float | None = None,
         random_state: int = 0,
     ) -> None:
-        self.then = then
+        self.second_stage = second_stage
         self.folds = folds
         self.C = C
         self.random_state = random_state
@@ -191,7 +191,7 @@ class TwoStageCalibrator(_Calibrator):
             x,
             labels,
             groups,
-            then=self.then,
+            second_stage=self.second_stage,
             folds=self.folds,
             C=self.C,
             random_state=self.random_state,

@@ -24,21 +24,21 @@ from calibration.maps import LogisticMap, TwoStageMap
 from calibration.metrics.scores import row_losses
 from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
 from calibration.selection import grouped_folds, held_out, one_standard_error
-from calibration.shrinkage import STRONG, VERY_STRONG, fit_around, fit_bounded_update
+from calibration.shrinkage import STRONG, VERY_STRONG, fit_bounded_update, fit_shrunk
 
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
 
 
 class Penalty(NamedTuple):
-    """How strongly a first stage is shrunk: see `fit_logistic` and `fit_around`."""
+    """How strongly a first stage is shrunk: see `fit_logistic` and `fit_shrunk`."""
 
     C: float
-    keep_signs: bool = False  # around an old map: whether no weight turns around
+    keep_signs: bool = False  # with a reference map: whether no weight changes its sign
 
 
 STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0, 6.0))
-"""The grid around an old map, smallest steps first; chosen by evaluation on left-out sets, see
+"""The grid with a reference map, smallest steps first; chosen by evaluation on left-out sets, see
 `models/minilm-reranker/README.md`."""
 
 
@@ -69,12 +69,12 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
 
 
 def _fit_first(
-    x: Floats, labels: Ints, number: Ints, penalty: Penalty, around: LogisticMap | None
+    x: Floats, labels: Ints, number: Ints, penalty: Penalty, reference: LogisticMap | None
 ) -> LogisticMap:
-    """Fit the first stage once: around the old map if there is one, else around zero."""
-    if around is None:
+    """Fit the first stage once, shrunk to the reference map if there is one, else to zero."""
+    if reference is None:
         return fit_logistic(x, labels, C=penalty.C)
-    return fit_around(around, x, labels, number, C=penalty.C, keep_signs=penalty.keep_signs)
+    return fit_shrunk(reference, x, labels, number, C=penalty.C, keep_signs=penalty.keep_signs)
 
 
 def _out_of_fold_logits(
@@ -83,23 +83,23 @@ def _out_of_fold_logits(
     number: Ints,
     fold: Ints,
     penalties: Sequence[Penalty],
-    around: LogisticMap | None,
+    reference: LogisticMap | None,
 ) -> Floats:
     """Return (penalties, n) logits of rows x (n, d), each from a fit without the row's fold."""
     logits = np.empty((len(penalties), len(x)))
     with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
         for held in held_out(fold):
             for i, penalty in enumerate(penalties):
-                fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, around)
+                fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, reference)
                 logits[i, held] = fitted.logit(x[held])
     return logits
 
 
-def _penalties(C: float | None, around: LogisticMap | None) -> Sequence[Penalty]:
+def _penalties(C: float | None, reference: LogisticMap | None) -> Sequence[Penalty]:
     """The penalties to choose from, strongest first."""
     if C is not None:
         return [Penalty(C, keep_signs=True)]
-    return [Penalty(each) for each in PENALTIES] if around is None else STEPS
+    return [Penalty(each) for each in PENALTIES] if reference is None else STEPS
 
 
 def _step(losses: Floats, number: Ints) -> int:
@@ -121,7 +121,7 @@ def fit_first_stage(
     folds: int = 5,
     C: float | None = None,
     random_state: int = 0,
-    around: LogisticMap | None = None,
+    reference: LogisticMap | None = None,
 ) -> tuple[LogisticMap, float, Floats]:
     """Return the logistic map of X (n, d), its C, and its out-of-fold logits (n,).
 
@@ -129,7 +129,7 @@ def fit_first_stage(
     grouped cross-validated log loss. The map is refitted on all rows. With fewer than two groups,
     or labels of one class, it is a constant.
 
-    With `around`, an old map, the fit is `fit_around`, and C, from `STEPS`, is the variance of each
+    With a `reference` map, the fit is `fit_shrunk`, and C, from `STEPS`, is the variance of each
     step away from the old map. A larger step than the smallest is used only if its cross-validated
     gain is also `STRONG` evidence, which few labels cannot give; for a step that turns weights of
     the old map around, `VERY_STRONG` evidence. A weight that turns around is mostly chance, and the
@@ -144,18 +144,18 @@ def fit_first_stage(
     labels = as_labels(y, len(x))
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    penalties = _penalties(C, around)
-    if around is not None and fold.max() == 0:
-        first = _fit_first(x, labels, number, penalties[0], around)
-        return first, penalties[0].C, around.logit(x)
-    if around is None and (fold.max() == 0 or labels.min() == labels.max()):
+    penalties = _penalties(C, reference)
+    if reference is not None and fold.max() == 0:
+        first = _fit_first(x, labels, number, penalties[0], reference)
+        return first, penalties[0].C, reference.logit(x)
+    if reference is None and (fold.max() == 0 or labels.min() == labels.max()):
         flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0].C)
         first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
         return first, penalties[0].C, np.full(len(x), first.intercept)
-    logits = _out_of_fold_logits(x, labels, number, fold, penalties, around)
+    logits = _out_of_fold_logits(x, labels, number, fold, penalties, reference)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
-    best = one_standard_error(losses, number) if around is None else _step(losses, number)
-    first = _fit_first(x, labels, number, penalties[best], around)
+    best = one_standard_error(losses, number) if reference is None else _step(losses, number)
+    first = _fit_first(x, labels, number, penalties[best], reference)
     return first, penalties[best].C, logits[best]
 
 
@@ -164,31 +164,31 @@ def fit_two_stage(
     y: ArrayLike,
     groups: Groups = None,
     *,
-    then: str = "logistic",
+    second_stage: str = "logistic",
     folds: int = 5,
     C: float | None = None,
     random_state: int = 0,
-    around: LogisticMap | None = None,
+    reference: LogisticMap | None = None,
 ) -> tuple[TwoStageMap, float, Floats]:
     """Return the two-stage map, the C of its first stage, and its out-of-fold logits (n,).
 
-    The first stage is `fit_first_stage`. The second, `SCORE_FITS[then]`, is fitted on the grouped
-    out-of-fold logits of the first. With `around`, an old map, the second stage named logistic is
-    an update shrunk towards no change, so both stages keep the old map where labels say nothing
+    The first stage is `fit_first_stage`. The second, `SCORE_FITS[second_stage]`, is fitted on the
+    grouped out-of-fold logits of the first. With a `reference` map, the second stage named logistic
+    is an update shrunk towards no change, so both stages keep the old map where labels say nothing
     else.
 
     Raises:
-        ValueError: as `fit_first_stage`; an unknown `then`.
+        ValueError: as `fit_first_stage`; an unknown `second_stage`.
     """
-    second = _second_stage(then, around)
+    second = _second_stage(second_stage, reference)
     first, chosen, out = fit_first_stage(
-        X, y, groups, folds=folds, C=C, random_state=random_state, around=around
+        X, y, groups, folds=folds, C=C, random_state=random_state, reference=reference
     )
     return TwoStageMap(first, second(out, y, groups)), chosen, out
 
 
 def cross_fit_two_stage(
-    thens: Sequence[str],
+    second_stages: Sequence[str],
     X: ArrayLike,
     y: ArrayLike,
     groups: Groups = None,
@@ -196,7 +196,7 @@ def cross_fit_two_stage(
     folds: int = 5,
     C: float | None = None,
     random_state: int = 0,
-    around: LogisticMap | None = None,
+    reference: LogisticMap | None = None,
 ) -> dict[str, Floats]:
     """Return (n,) out-of-fold probabilities by the name of the second stage.
 
@@ -206,13 +206,15 @@ def cross_fit_two_stage(
     Raises:
         ValueError: as `fit_two_stage`; fewer than two groups.
     """
-    seconds = {then: _second_stage(then, around) for then in thens}
+    seconds = {
+        second_stage: _second_stage(second_stage, reference) for second_stage in second_stages
+    }
     x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     if len(labels) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
-    result = {then: np.empty(len(labels)) for then in thens}
+    result = {second_stage: np.empty(len(labels)) for second_stage in second_stages}
     for held in held_out(fold):
         first, _, out = fit_first_stage(
             x[~held],
@@ -221,23 +223,25 @@ def cross_fit_two_stage(
             folds=folds,
             C=C,
             random_state=random_state,
-            around=around,
+            reference=reference,
         )
-        for then, second in seconds.items():
+        for second_stage, second in seconds.items():
             fitted = second(out, labels[~held], number[~held])
-            result[then][held] = TwoStageMap(first, fitted).predict(x[held])
+            result[second_stage][held] = TwoStageMap(first, fitted).predict(x[held])
     return result
 
 
-def _second_stage(then: str, around: LogisticMap | None) -> Callable[..., Any]:
+def _second_stage(second_stage: str, reference: LogisticMap | None) -> Callable[..., Any]:
     """Return the fit of the second stage, a function of logits, labels and groups.
 
     Around an old map, the logistic one is `fit_bounded_update`: shrunk towards no change, as the
     first.
     """
-    if then not in SCORE_FITS:
-        raise ValueError(f"then must be one of {', '.join(SCORE_FITS)}, got {then!r}")
-    if around is not None and then == "logistic":
+    if second_stage not in SCORE_FITS:
+        raise ValueError(
+            f"second_stage must be one of {', '.join(SCORE_FITS)}, got {second_stage!r}"
+        )
+    if reference is not None and second_stage == "logistic":
         return fit_bounded_update
-    fit = SCORE_FITS[then]
+    fit = SCORE_FITS[second_stage]
     return lambda scores, y, groups: fit(scores, y)

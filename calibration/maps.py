@@ -160,20 +160,20 @@ ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap
 
 @dataclass(frozen=True, slots=True)
 class TwoStageMap:
-    """Several features to one logit (`first`), and that logit to a probability (`then`).
+    """Several features to one logit (`first`), and that logit to a probability (`second`).
 
     An optional `update`, learned from a few later labels, moves the log odds of that probability.
 
     Raises:
-        ValueError: `then` or `update` takes more than one input.
+        ValueError: `second` or `update` takes more than one input.
     """
 
     first: LogisticMap
-    then: ScoreMap
+    second: ScoreMap
     update: LogisticMap | None = None
 
     def __post_init__(self) -> None:
-        for name in ("then", "update"):
+        for name in ("second", "update"):
             stage = getattr(self, name)
             if isinstance(stage, LogisticMap) and len(stage.coef) != 1:
                 raise ValueError(
@@ -183,7 +183,7 @@ class TwoStageMap:
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) probabilities for X (n, d). Raises as `LogisticMap.contributions`."""
-        p = self.then.predict_checked(self.first.logit(X))
+        p = self.second.predict_checked(self.first.logit(X))
         return p if self.update is None else self.update.predict_checked(log_odds(p))
 
     def contributions(self, X: ArrayLike) -> Floats:
@@ -194,8 +194,8 @@ class TwoStageMap:
         logit.
         """
         moves = self.first.contributions(X)
-        if isinstance(self.then, LogisticMap):
-            moves = moves * (self.then.coef[0] / self.then.scale[0])
+        if isinstance(self.second, LogisticMap):
+            moves = moves * (self.second.coef[0] / self.second.scale[0])
             if self.update is not None:
                 moves = moves * (self.update.coef[0] / self.update.scale[0])
         return moves
@@ -204,8 +204,8 @@ class TwoStageMap:
     def most(self) -> float:
         """The highest probability that the map can give: 1, except for a bounded logistic stage."""
         most = 1.0
-        if isinstance(self.then, LogisticMap) and self.then.high:
-            most = float(self.then.predict(self.then.high)[0])
+        if isinstance(self.second, LogisticMap) and self.second.high:
+            most = float(self.second.predict(self.second.high)[0])
         if self.update is None or not (most < 1 or self.update.high):
             return most
         return float(self.update.predict_checked(log_odds([most]))[0])
@@ -219,7 +219,7 @@ class TwoStageMap:
             ValueError: the second stage is not logistic.
         """
         slope, intercept = 1.0, 0.0
-        for stage in (self.then, self.update):
+        for stage in (self.second, self.update):
             if stage is None:
                 continue
             if not isinstance(stage, LogisticMap):
@@ -238,7 +238,7 @@ class TwoStageMap:
         return {
             "kind": "two-stage",
             "first": self.first.to_dict(),
-            "then": self.then.to_dict(),
+            "then": self.second.to_dict(),
             "update": None if self.update is None else self.update.to_dict(),
         }
 
@@ -252,7 +252,7 @@ _KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "isotonic": (IsotonicMap, ("x", "y", "mean", "scale")),
     "venn-abers": (VennAbersMap, ("x", "low", "high")),
     "two-stage": (
-        lambda first, then, update: TwoStageMap(
+        lambda first, then, update: TwoStageMap(  # `then` is the second stage on disk
             _stage("first", first, ("logistic",)),
             _stage("then", then, _SCORE_KINDS),
             None if update is None else _stage("update", update, ("logistic",)),

@@ -1,4 +1,4 @@
-"""A map fitted around another: its logit times a, plus b, plus a step for each feature.
+"""A map shrunk towards a reference map: its logit times a, plus b, plus a step for each feature.
 
 All three are shrunk towards no change (a = 1, b = 0, no step), so few labels move the old map
 little, and many as far as the data say. An update of log odds is the case without steps. It knows
@@ -35,8 +35,8 @@ STRONG, VERY_STRONG = 3.0, 5.0
 """Nats that are strong evidence, about 20 to 1, and very strong, 150 to 1 (Kass & Raftery 1995)."""
 
 
-def fit_around(
-    old: LogisticMap,
+def fit_shrunk(
+    reference: LogisticMap,
     X: ArrayLike,
     y: ArrayLike,
     groups: Groups = None,
@@ -46,23 +46,24 @@ def fit_around(
     intercept_spread: float = OF_ANOTHER_SET,
     keep_signs: bool = False,
 ) -> LogisticMap:
-    """Return sigmoid(a z + b + delta @ x): z the logit of `old`, x its standardised features.
+    """Return sigmoid(a z + b + delta @ x): z the logit of `reference`, x its standardised features.
 
     Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with these standard
     deviations, each delta around 0 with variance C, as in a ridge penalty. Rows of one group (n,)
     count as fewer independent ones, by the design effect of y - sigmoid(z); None: all rows are
     independent. Labels may be of one class. With `keep_signs` no weight turns around: each has the
-    sign that it has in `old`, or is 0 (Meinshausen 2013, "Sign-constrained least squares estimation
-    for high-dimensional regression").
+    sign that it has in `reference`, or is 0 (Meinshausen 2013, "Sign-constrained least squares
+    estimation for high-dimensional regression").
 
-    The features are clipped to a range between that of these rows and that of `old`, which counts
-    as `OLD_WORTH` labels: beyond it the labels say nothing, and a straight line promises too much.
+    The features are clipped to a range between that of these rows and that of `reference`, which
+    counts as `OLD_WORTH` labels: beyond it the labels say nothing, and a straight line promises too
+    much.
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C or a
             spread that is not positive.
     """
-    z, x = old.logit(X), old.standardised(X)
+    z, x = reference.logit(X), reference.standardised(X)
     labels = as_labels(y, len(z))
     _check_positive(C=C, slope_spread=slope_spread, intercept_spread=intercept_spread)
     design = np.column_stack([z, np.ones(len(z)), x])
@@ -70,47 +71,52 @@ def fit_around(
     precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
     weights, precision = _shrunk(design, labels, precision, groups)
     slope, intercept = weights[:2]
-    coef = slope * np.array(old.coef) + weights[2:]
-    if keep_signs and (coef * old.coef < 0).any():
+    coef = slope * np.array(reference.coef) + weights[2:]
+    if keep_signs and (coef * reference.coef < 0).any():
         row_weight = _row_weight(z, labels, groups)
-        coef, slope, intercept = _sign_constrained(old, x, labels, weights, precision, row_weight)
+        coef, slope, intercept = _sign_constrained(
+            reference, x, labels, weights, precision, row_weight
+        )
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
-    low, high = _feature_range(old, as_features(X, len(old.coef)))
+    low, high = _feature_range(reference, as_features(X, len(reference.coef)))
     return LogisticMap(
         tuple(coef),
-        float(slope * old.intercept + intercept + coef @ middle),
-        tuple(np.array(old.mean) + middle * np.array(old.scale)),
-        old.scale,
+        float(slope * reference.intercept + intercept + coef @ middle),
+        tuple(np.array(reference.mean) + middle * np.array(reference.scale)),
+        reference.scale,
         low,
         high,
     )
 
 
 def _sign_constrained(
-    old: LogisticMap,
+    reference: LogisticMap,
     x: Floats,
     labels: Ints,
     free: Floats,
     precision: Floats,
     row_weight: float,
 ) -> tuple[Floats, float, float]:
-    """The weights (d,), slope and intercept of `fit_around`, with the signs of the `old` weights.
+    """The weights (d,), slope and intercept of `fit_shrunk`, with the signs of the reference.
 
     `free` are the slope, intercept and steps (d,) without the constraint. The problem is convex,
     with bounds on the weights slope * old + steps: solved in these by L-BFGS-B (Byrd et al. 1995).
     """
-    before, d = np.array(old.coef), x.shape[1]
+    before, d = np.array(reference.coef), x.shape[1]
 
     def loss(v: Floats) -> tuple[float, Floats]:
         coef, slope, intercept = v[:d], v[d], v[d + 1]
-        logits = x @ coef + slope * old.intercept + intercept
+        logits = x @ coef + slope * reference.intercept + intercept
         gap = row_weight * (sigmoid(logits) - labels)
         moves = coef - slope * before
         shift = np.array([slope - 1, intercept])
         value = row_weight * float((np.logaddexp(0.0, logits) - labels * logits).sum())
         value += float(precision[:2] @ shift**2 + precision[2:] @ moves**2) / 2
         pull = precision[2:] * moves
-        shared = precision[:2] * shift + [old.intercept * gap.sum() - pull @ before, gap.sum()]
+        shared = precision[:2] * shift + [
+            reference.intercept * gap.sum() - pull @ before,
+            gap.sum(),
+        ]
         return value, np.concatenate([x.T @ gap + pull, shared])
 
     start = free[0] * before + free[2:]
@@ -127,14 +133,16 @@ def _sign_constrained(
     return found[:d], float(found[d]), float(found[d + 1])
 
 
-def _feature_range(old: LogisticMap, x: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The range between those of x (n, d) and of `old`, weighted by labels; none without one."""
-    if not old.low:
+def _feature_range(
+    reference: LogisticMap, x: Floats
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The range between those of x (n, d) and of the reference, weighted by labels; or none."""
+    if not reference.low:
         return (), ()
-    within = np.clip(x, old.low, old.high)
+    within = np.clip(x, reference.low, reference.high)
     own_share = len(x) / (len(x) + OLD_WORTH)
-    low = own_share * within.min(axis=0) + (1 - own_share) * np.array(old.low)
-    high = own_share * within.max(axis=0) + (1 - own_share) * np.array(old.high)
+    low = own_share * within.min(axis=0) + (1 - own_share) * np.array(reference.low)
+    high = own_share * within.max(axis=0) + (1 - own_share) * np.array(reference.high)
     return tuple(low.tolist()), tuple(high.tolist())
 
 
@@ -148,7 +156,7 @@ def fit_update(
 ) -> LogisticMap:
     """Return sigmoid(a score + b) of log odds (n,): an old map's output, moved by few new labels.
 
-    As `fit_around`, without steps. In simulations, the default spreads cost 0.006 nats if nothing
+    As `fit_shrunk`, without steps. In simulations, the default spreads cost 0.006 nats if nothing
     has moved, and gain more if something has. A slope below `LEAST_SLOPE` is raised to it: labels
     must not reverse the order of the scores.
 

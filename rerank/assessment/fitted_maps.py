@@ -19,7 +19,13 @@ from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
 from rerank.types import LISTS, MODES, ListKind, Mode, Query
 
-MAPS = ("prior", "score", "confidence", "hazard", "another")  # keys of a mode's maps
+MAPS = (
+    "prior",
+    "score",
+    "confidence",
+    "hazard",
+    "another",
+)  # a mode's maps on disk; another: the hazard after a hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +34,9 @@ class FittedMaps:
 
     `policy`: which passages are scored. `score`: a passage's features to the number that orders the
     passages. `confidence`: a ranking's features to P(its top passage is right). `hazard` and
-    `another`: P(the k-th passage is right | none above it is), and the same if one is; relevance
-    and sufficiency follow from them (see `rerank.assessment.relevance`). `certificate`: the
-    confidence from which selective accuracy is guaranteed. `segments`: what each segment of the
+    `hazard_after_hit`: P(the k-th passage is right | none above it is), and the same if one is;
+    relevance and sufficiency follow from them (see `rerank.assessment.relevance`). `certificate`:
+    the confidence from which selective accuracy is guaranteed. `segments`: what each segment of the
     queries adds to the confidence. `context`: the sufficiency from which it is guaranteed that the
     first passages hold an answer; None if it was not computed. `stopping_threshold`: the
     sufficiency at which no more passages need to be handed on (see
@@ -44,7 +50,7 @@ class FittedMaps:
     score: LogisticMap
     confidence: TwoStageMap
     hazard: LogisticMap
-    another: LogisticMap
+    hazard_after_hit: LogisticMap
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
     context: Certificate | None = None
@@ -65,7 +71,7 @@ class FittedMaps:
         yield "score", passage, self.score
         yield "confidence", list(self.features.ranking), self.confidence.first
         yield "hazard", INPUTS, self.hazard
-        yield "another", INPUTS, self.another
+        yield "hazard_after_hit", INPUTS, self.hazard_after_hit
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` restores equal maps, to the bit."""
@@ -79,7 +85,7 @@ class FittedMaps:
             "score": self.score.to_dict(),
             "confidence": self.confidence.to_dict(),
             "hazard": self.hazard.to_dict(),
-            "another": self.another.to_dict(),
+            "another": self.hazard_after_hit.to_dict(),
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
             "context": self.context.to_dict() if self.context else None,
@@ -109,7 +115,7 @@ class FittedMaps:
                 score=maps["score"],
                 confidence=maps["confidence"],
                 hazard=maps["hazard"],
-                another=maps["another"],
+                hazard_after_hit=maps["another"],
                 certificate=Certificate(**values["certificate"]),
                 segments=Segments.from_dict(values["segments"]),
                 context=Certificate(**values["context"]) if values.get("context") else None,
@@ -249,7 +255,7 @@ def check_no_overflow(fitted: FittedMaps, path: Path) -> None:
         "score": fitted.score,
         "confidence": fitted.confidence,
         "hazard": fitted.hazard,
-        "another": fitted.another,
+        "hazard after a hit": fitted.hazard_after_hit,
         **{f"update of {name!r}": update for name, update in fitted.segments.updates.items()},
     }
     for name, one_map in maps.items():

@@ -45,13 +45,13 @@ def hazard_inputs(scores: Floats, confidence: float) -> Floats:
 def fit_hazards(
     labelled: Labelled[Ranking],
     confidences: Floats,
-    around: tuple[LogisticMap | None, LogisticMap | None] = (None, None),
+    reference: tuple[LogisticMap | None, LogisticMap | None] = (None, None),
 ) -> tuple[LogisticMap, LogisticMap]:
     """The maps of h and of g: logistic regressions on the second to the tenth passages.
 
     h is fitted on passages with no right one above, g on passages with one above. `confidences`
     (n,) and the rankings' scores should be of maps that had not seen the query. Both are shrunk
-    towards the maps `around` of other sets or, without them, towards the passage's own score: if
+    towards the `reference` maps of other sets or, without them, towards the passage's own score: if
     the labels hold no right passage below the first, that is still more informative than their base
     rate.
     """
@@ -65,15 +65,15 @@ def fit_hazards(
             right += first_ten[1:].tolist()
             one_above += (first_ten.cumsum()[:-1] > 0).tolist()
     X, y, above = np.concatenate(inputs), np.array(right), np.array(one_above, dtype=np.bool_)
-    return _fit(X[~above], y[~above], around[0]), _fit(X[above], y[above], around[1])
+    return _fit(X[~above], y[~above], reference[0]), _fit(X[above], y[above], reference[1])
 
 
-def _fit(X: Floats, y: Labels, around: LogisticMap | None) -> LogisticMap:
-    """The map of y (n,) on X (n, 4), shrunk towards another; without rows, that map itself."""
-    from calibration.shrinkage import fit_around
+def _fit(X: Floats, y: Labels, reference: LogisticMap | None) -> LogisticMap:
+    """The map of y (n,) on X (n, 4), shrunk to the reference; without rows, that map itself."""
+    from calibration.shrinkage import fit_shrunk
 
-    old, C = (_own_score(X), OWN_C) if around is None else (around, STEP_C)
-    return fit_around(old, X, y, C=C) if len(y) else old
+    old, C = (_own_score(X), OWN_C) if reference is None else (reference, STEP_C)
+    return fit_shrunk(old, X, y, C=C) if len(y) else old
 
 
 def _own_score(X: Floats) -> LogisticMap:
@@ -91,33 +91,35 @@ def relevance_and_sufficiency(
     ranking: Ranking,
     confidence: float,
     hazard: LogisticMap,
-    another: LogisticMap,
+    hazard_after_hit: LogisticMap,
     most: float = 1.0,
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
 
-    `hazard` and `another` are the maps of h and g. Relevance never rises, sufficiency never falls;
-    both begin with `confidence`. A ranking of fewer passages keeps its last sufficiency; without
-    any, sufficiency is 0. No sufficiency is above `most`, which is what the labels can support,
-    unless the confidence is.
+    `hazard` and `hazard_after_hit` are the maps of h and g. Relevance never rises, sufficiency
+    never falls; both begin with `confidence`. A ranking of fewer passages keeps its last
+    sufficiency; without any, sufficiency is 0. No sufficiency is above `most`, which is what the
+    labels can support, unless the confidence is.
     """
     if not len(ranking):
         return np.zeros(0), np.zeros(DEPTH)
     first, group = distinct(ranking.passages)
     inputs = hazard_inputs(ranking.score[first], confidence)
-    relevance, sufficiency = chain(confidence, hazard.predict(inputs), another.predict(inputs))
+    relevance, sufficiency = chain(
+        confidence, hazard.predict(inputs), hazard_after_hit.predict(inputs)
+    )
     relevance = np.minimum.accumulate(relevance[group])
     sufficiency = np.minimum(sufficiency, max(most, confidence))[np.maximum.accumulate(group)]
     return relevance, np.append(sufficiency, np.full(DEPTH, sufficiency[-1]))[:DEPTH]
 
 
-def chain(confidence: float, hazard: Floats, another: Floats) -> tuple[Floats, Floats]:
+def chain(confidence: float, hazard: Floats, hazard_after_hit: Floats) -> tuple[Floats, Floats]:
     """Relevance r (n,) and sufficiency S (n,), from the confidence, h and g (n - 1,) in [0, 1].
 
     See the top of this file.
     """
     relevance, sufficiency = [confidence], [confidence]
-    for h, g in zip(hazard.tolist(), another.tolist(), strict=True):
+    for h, g in zip(hazard.tolist(), hazard_after_hit.tolist(), strict=True):
         none, one = (1 - sufficiency[-1]) * h, sufficiency[-1] * g
         right = min(none + one, relevance[-1])
         scale = right / (none + one) if right > 0 else 0.0

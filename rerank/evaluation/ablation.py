@@ -43,15 +43,15 @@ class Examples:
 class Trial:
     """Rows to fit on and rows to measure on, which share no group, and how the model is fitted.
 
-    `then` is its second stage; `around` is the pooled map of all features that it is shrunk
-    towards, if there is one. If rows are measured in folds, there are several trials, and each row
-    is measured in one of them.
+    `second_stage` names how its logit becomes a probability; `reference` is the pooled map of all
+    features that it is shrunk towards, if there is one. If rows are measured in folds, there are
+    several trials, and each row is measured in one of them.
     """
 
     fitted_on: Examples
     measured_on: Examples
-    then: str = "logistic"
-    around: LogisticMap | None = None
+    second_stage: str = "logistic"
+    reference: LogisticMap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +128,10 @@ def by_features(
                 trial.fitted_on.features[:, used],
                 trial.fitted_on.right,
                 trial.fitted_on.groups,
-                then=trial.then,
+                second_stage=trial.second_stage,
                 folds=folds,
                 random_state=random_state,
-                around=_keep_columns(trial.around, used),
+                reference=_keep_columns(trial.reference, used),
             )
             predicted.append(_predict(learned, trial.measured_on.features, used))
             penalties.append(penalty)
@@ -169,7 +169,7 @@ def by_labels(
 
     Subsets are drawn by group, the last one cut; a larger subset contains the smaller ones of its
     draw. `penalties` are the C chosen on all labels of each trial: choosing it again for each
-    subset takes seven times as long, and medians stay within 0.015. `then` is replaced by a
+    subset takes seven times as long, and medians stay within 0.015. `second_stage` is replaced by a
     logistic second stage if the labels are too few for it. Segments get no corrections.
     """
     y, _ = _measured_rows(trials)
@@ -236,11 +236,13 @@ def _fit_subset(
         trial.fitted_on.features[rows],
         y[rows],
         number[rows],
-        then=trial.then if enough_rows(trial.then, n_effective) else "logistic",
+        second_stage=trial.second_stage
+        if enough_rows(trial.second_stage, n_effective)
+        else "logistic",
         folds=folds,
         C=penalty,
         random_state=random_state,
-        around=trial.around,
+        reference=trial.reference,
     )
     return learned
 

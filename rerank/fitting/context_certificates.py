@@ -32,7 +32,7 @@ def certify_context(
     ordered: Labelled[Ranking],
     confidences: Floats,
     config: Config,
-    around: Hazards,
+    reference: Hazards,
     *,
     most: float,
     about: str,
@@ -43,7 +43,7 @@ def certify_context(
     confidence that their map can give. `about` names the questions that the certificate is about.
     """
     right_within, k = hits(ordered, depth=DEPTH), config.sufficiency_k
-    sufficiency = _cross_fit_sufficiency(ordered, confidences, config, around, most)
+    sufficiency = _cross_fit_sufficiency(ordered, confidences, config, reference, most)
     certificate = certify(
         right_within[:, k - 1],
         sufficiency[:, k - 1],
@@ -85,7 +85,7 @@ def _answer_in_context(right_within: Labels, sufficiency: Floats, threshold: flo
 
 
 def _cross_fit_sufficiency(
-    ordered: Labelled[Ranking], confidences: Floats, config: Config, around: Hazards, most: float
+    ordered: Labelled[Ranking], confidences: Floats, config: Config, reference: Hazards, most: float
 ) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
 
@@ -96,7 +96,7 @@ def _cross_fit_sufficiency(
         cross_fit_rows(
             ordered.groups,
             config,
-            lambda seen: fit_hazards(ordered.where(seen), confidences[seen], around),
+            lambda seen: fit_hazards(ordered.where(seen), confidences[seen], reference),
             sufficiency,
         )
     )

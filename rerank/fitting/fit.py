@@ -39,10 +39,8 @@ from rerank.fitting.unanswerable import copies_in
 from rerank.types import Bools, Floats, ListKind, Ranking, Scored
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
-AROUND = {  # whether there are pooled maps -> sentence of the report
-    True: "The maps are shrunk towards those of other labelled sets.",
-    False: "No maps of other sets are known for these models: all is learned from these labels.",
-}
+SHRUNK = "The maps are shrunk towards those of other labelled sets."
+NOT_SHRUNK = "No maps of other sets are known for these models: all is learned from these labels."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Fitted:
     reason: str  # one sentence
     temperature: LogisticMap  # the best logit / a fitted number -> P(the top one is right)
     effective: float  # effective number of independent queries fitted on
-    around: LogisticMap | None  # the pooled map that the confidence is shrunk towards
+    reference: LogisticMap | None  # the pooled map that the confidence is shrunk towards
     # of the queries fitted on, in orders by maps that had not seen them: (n, d), and (n,)
     features: Floats = field(compare=False, repr=False)
     right: Labels = field(compare=False, repr=False)
@@ -135,27 +133,32 @@ def fit(
     with optional():
         from calibration.score_fitting import fit_temperature
 
-    around, about = _around(context.pooled), context.about
+    reference, about = _reference_maps(context.pooled), context.about
     limited = limit_labelled(scored, policy.cutoff)
-    ordered = cross_fit_rankings(limited, config, around.score)
+    ordered = cross_fit_rankings(limited, config, reference.score)
     features = ranking_features(ordered.items, features_of(context.list_kind).ranking)
     right, filled = hits(ordered)[:, 0], found_any(ordered.items)
     rows = rows_to_fit(right, filled)
-    confidence = _fit_confidence(ordered.where(rows), features[rows], config, around.confidence)
+    confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(filled[rows], confidence.out_of_fold, 0.0)
     certificate, sufficiency, stopping_threshold = _certify(
-        ordered, out_of_fold, config, around.hazards if to_keep else None, confidence.fitted, about
+        ordered,
+        out_of_fold,
+        config,
+        reference.hazards if to_keep else None,
+        confidence.fitted,
+        about,
     )
-    hazard, another = fit_hazards(ordered, out_of_fold, around.hazards)
+    hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, reference.hazards)
     best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
             policy=policy,
-            score=fit_score(limited, around.score),
+            score=fit_score(limited, reference.score),
             confidence=confidence.fitted,
             hazard=hazard,
-            another=another,
+            hazard_after_hit=hazard_after_hit,
             certificate=certificate,
             segments=confidence.segments,
             context=sufficiency,
@@ -164,10 +167,10 @@ def fit(
             metadata=context.metadata,
         ),
         calibrator=confidence.calibrator,
-        reason=f"{confidence.reason} {AROUND[context.pooled is not None]}",
+        reason=f"{confidence.reason} {SHRUNK if context.pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
         effective=effective_n((right - out_of_fold)[rows], scored.groups[rows]),
-        around=around.confidence,
+        reference=reference.confidence,
         features=features,
         right=right,
         groups=scored.groups,
@@ -185,7 +188,7 @@ def rows_to_fit(right: Labels, filled: Bools) -> Bools:
     return filled if both else np.ones(len(filled), dtype=np.bool_)
 
 
-class _Around(NamedTuple):
+class _ReferenceMaps(NamedTuple):
     """The pooled maps that the fitted ones are shrunk towards; None where there are none."""
 
     score: LogisticMap | None
@@ -193,10 +196,11 @@ class _Around(NamedTuple):
     hazards: Hazards
 
 
-def _around(pooled: FittedMaps | None) -> _Around:
+def _reference_maps(pooled: FittedMaps | None) -> _ReferenceMaps:
     if pooled is None:
-        return _Around(None, None, (None, None))
-    return _Around(pooled.score, pooled.confidence.as_logistic(), (pooled.hazard, pooled.another))
+        return _ReferenceMaps(None, None, (None, None))
+    hazards = pooled.hazard, pooled.hazard_after_hit
+    return _ReferenceMaps(pooled.score, pooled.confidence.as_logistic(), hazards)
 
 
 def _certify(
@@ -240,7 +244,7 @@ class _Confidence(NamedTuple):
 
 
 def _fit_confidence(
-    ordered: Labelled[Ranking], features: Floats, config: Config, around: LogisticMap | None
+    ordered: Labelled[Ranking], features: Floats, config: Config, reference: LogisticMap | None
 ) -> _Confidence:
     """Choose the calibrator, if it is `auto`, and fit it on features (n, d); then the segments."""
     with optional():
@@ -258,7 +262,7 @@ def _fit_confidence(
         groups,
         folds=config.folds,
         random_state=config.seed,
-        around=around,
+        reference=reference,
     )
     left_out = [name for name in considered if name not in names]
     choice = choose(out_of_fold, right, groups, left_out=left_out, worth=n_effective)
@@ -266,10 +270,10 @@ def _fit_confidence(
         features,
         right,
         groups,
-        then=choice.name,
+        second_stage=choice.name,
         folds=config.folds,
         random_state=config.seed,
-        around=around,
+        reference=reference,
     )
     reason = choice.reason if automatic else "As asked for."
     segments, corrected = _fit_segments(out_of_fold[choice.name], ordered, right, config)

@@ -2,7 +2,7 @@
 
 Takes planned rankings of many sets and gives plain figures; for comparison, also of a fit without
 pooled maps. Which passages are scored is decided anew for each number of labels, as it would be for
-a user who has only these: by the first-stage map of the other sets, or one fitted around it.
+a user who has only these: by the first-stage map of the other sets, or one shrunk towards it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def leave_one_set_out(
     labels: Sequence[int] = LABELS,
     done: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """Figures by set and number of labels: `pooled` around the maps of the others, and `alone`.
+    """Figures by set and number of labels: `pooled`, shrunk to the maps of the others, and `alone`.
 
     The labels come group by group from the queries to fit on; the figures are measured on its other
     groups. The pipeline of each set scores its passages. `done` is called after each set. A number
@@ -59,8 +59,8 @@ def leave_one_set_out(
         rows: dict[str, dict[str, Figures]] = {}
         for count, labelled, measured in _parts(held_out, labels, config.seed):
             arms: dict[str, Figures] = {}
-            for arm, around in (("pooled", maps), ("alone", None)):
-                found = _fit_and_score(pipelines[name], labelled, measured, config, around)
+            for arm, pooled in (("pooled", maps), ("alone", None)):
+                found = _fit_and_score(pipelines[name], labelled, measured, config, pooled)
                 if found is not None:
                     fitted, scored = found
                     arms[arm] = _figures(scored, fitted, config)
@@ -129,18 +129,18 @@ def _fit_and_score(
     labelled: Labelled[Candidates],
     measured: Labelled[Candidates],
     config: Config,
-    around: FittedMaps | None,
+    pooled: FittedMaps | None,
 ) -> tuple[FittedMaps, Labelled[Scored]] | None:
     """The maps fitted on `labelled`, and what is measured, scored; None if the labels are too few.
 
-    Without any label the maps are those `around`.
+    Without any label the maps are the `pooled` ones.
     """
     if not len(labelled):
-        return (around, _score(pipeline, measured, around)) if around else None
+        return (pooled, _score(pipeline, measured, pooled)) if pooled else None
     # with fewer there are too few to cross-fit, and to watch for drift
     if len(set(labelled.groups.tolist())) < LEAST_ROWS:
         return None
-    context = FitContext(pooled=around)
+    context = FitContext(pooled=pooled)
     try:
         planned = score_planned(pipeline, labelled, measured, context)
         maps = fit(planned.fit, planned.policy, config, context).maps

@@ -43,7 +43,7 @@ Made = TypeVar("Made")
 
 
 def fit_prior(
-    candidates: Labelled[Candidates], config: Config, around: LogisticMap | None = None
+    candidates: Labelled[Candidates], config: Config, reference: LogisticMap | None = None
 ) -> tuple[LogisticMap, list[Floats]]:
     """The map of `fit_prior_map`, and the prior score of each query's candidates, (n,) each.
 
@@ -52,32 +52,32 @@ def fit_prior(
     scores = cross_fit_rows(
         candidates.groups,
         config,
-        lambda seen: fit_prior_map(candidates.where(seen), around),
+        lambda seen: fit_prior_map(candidates.where(seen), reference),
         lambda i, prior: prior_score(candidates.items[i], prior),
     )
-    return fit_prior_map(candidates, around), scores
+    return fit_prior_map(candidates, reference), scores
 
 
 def fit_prior_map(
-    candidates: Labelled[Candidates], around: LogisticMap | None = None
+    candidates: Labelled[Candidates], reference: LogisticMap | None = None
 ) -> LogisticMap:
     """Map first-stage features to P(a passage is right): logistic regression over all passages."""
-    return _fit_passages([unscored_features(c) for c in candidates.items], candidates, around)
+    return _fit_passages([unscored_features(c) for c in candidates.items], candidates, reference)
 
 
-def fit_score(scored: Labelled[Scored], around: LogisticMap | None = None) -> LogisticMap:
+def fit_score(scored: Labelled[Scored], reference: LogisticMap | None = None) -> LogisticMap:
     """Map a passage's features to P(it is right): logistic regression over all passages."""
-    return _fit_passages([scored_features(s) for s in scored.items], scored, around)
+    return _fit_passages([scored_features(s) for s in scored.items], scored, reference)
 
 
 def cross_fit_rankings(
-    scored: Labelled[Scored], config: Config, around: LogisticMap | None = None
+    scored: Labelled[Scored], config: Config, reference: LogisticMap | None = None
 ) -> Labelled[Ranking]:
     """Rankings ordered by score maps that have not seen the query's group."""
     rankings = cross_fit_rows(
         scored.groups,
         config,
-        lambda seen: fit_score(scored.where(seen), around),
+        lambda seen: fit_score(scored.where(seen), reference),
         lambda i, score: rank(scored.items[i], score, rank_by=config.rank_by),
     )
     return scored.with_items(rankings)
@@ -108,10 +108,10 @@ def choose_cutoff(
     groups = scored.groups[answered]
     if len(set(groups)) < LEAST_GROUPS:
         return pooled.policy.cutoff if pooled else 0.0
-    around = pooled.score if pooled else None
+    reference = pooled.score if pooled else None
 
     def quality(cutoff: float) -> Floats:
-        ordered = cross_fit_rankings(limit_labelled(scored, cutoff), config, around)
+        ordered = cross_fit_rankings(limit_labelled(scored, cutoff), config, reference)
         return order_quality([r.doc_ids for r in ordered.items], ordered.grades).ndcg10
 
     without_cutoff = quality(0.0)
@@ -133,11 +133,11 @@ def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
 
 
 def _fit_passages(
-    features: Sequence[Floats], labelled: Labelled[Any], around: LogisticMap | None
+    features: Sequence[Floats], labelled: Labelled[Any], reference: LogisticMap | None
 ) -> LogisticMap:
     with optional():
         from calibration.fitting import fit_logistic
-        from calibration.shrinkage import fit_around
+        from calibration.shrinkage import fit_shrunk
 
     filled = [i for i, rows in enumerate(features) if len(rows)]
     if not filled:
@@ -147,9 +147,9 @@ def _fit_passages(
     labels = passage_labels(labelled)
     X = np.concatenate([features[i] for i in filled])
     y = np.concatenate([labels[i] for i in filled])
-    if around is None:
+    if reference is None:
         return fit_logistic(X, y, C=SCORE_C)
-    return fit_around(_pad_features(around, X), X, y, C=STEP_C)
+    return fit_shrunk(_pad_features(reference, X), X, y, C=STEP_C)
 
 
 def _pad_features(old: LogisticMap, X: Floats) -> LogisticMap:

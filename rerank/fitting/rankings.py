@@ -130,8 +130,8 @@ def score_planned(
     fitted on, they are scored once.
     """
     pooled = context.pooled
-    around = pooled.policy.prior if pooled else None
-    prior_map, own_prior = fit_prior(fit, pipeline.config, around)
+    reference = pooled.policy.prior if pooled else None
+    prior_map, own_prior = fit_prior(fit, pipeline.config, reference)
 
     def scored(
         candidates: Labelled[Candidates], prior: Sequence[Floats], use: str

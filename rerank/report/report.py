@@ -142,7 +142,7 @@ def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
         )
         used = rows_to_fit(fitted.right, fitted.filled)
         fitted_on = Examples(fitted.features[used], fitted.right[used], fitted.groups[used])
-        yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.around)
+        yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.reference)
 
 
 def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
@@ -211,7 +211,7 @@ def usual_log_odds(confidence: TwoStageMap) -> float:
 
     If the second stage is not logistic, these are the log odds of the first stage's score.
     """
-    if not isinstance(confidence.then, LogisticMap):
+    if not isinstance(confidence.second, LogisticMap):
         return confidence.first.intercept
     return float(logit(confidence.predict([confidence.first.mean]))[0])
 

@@ -238,10 +238,12 @@ def test_all_second_stages_share_the_first() -> None:
     groups = np.arange(200) // 2
     found = cross_fit_two_stage(["logistic", "beta"], X, y, groups, C=1.0, folds=3)
     fold = grouped_folds(groups, 3, random_state=0)
-    for then, p in found.items():
+    for second_stage, p in found.items():
         for k in range(3):
             held = fold == k
-            fitted = fit_two_stage(X[~held], y[~held], groups[~held], then=then, C=1.0, folds=3)[0]
+            fitted = fit_two_stage(
+                X[~held], y[~held], groups[~held], second_stage=second_stage, C=1.0, folds=3
+            )[0]
             np.testing.assert_allclose(p[held], fitted.predict(X[held]))
 
 
@@ -252,7 +254,7 @@ CALIBRATORS = [
     BetaCalibrator(),
     IsotonicCalibrator(),
     VennAbersCalibrator(),
-    *(TwoStageCalibrator(then=then) for then in SCORE_FITS),
+    *(TwoStageCalibrator(second_stage=second_stage) for second_stage in SCORE_FITS),
 ]
 
 
@@ -284,11 +286,11 @@ def test_wide_features_and_one_group_do_not_crash() -> None:
     assert np.ptp(one) == pytest.approx(np.ptp(one[0]))
 
 
-@pytest.mark.parametrize("then", SCORE_FITS)
-def test_two_stages_are_calibrated_on_new_rows(then: str) -> None:
+@pytest.mark.parametrize("second_stage", SCORE_FITS)
+def test_two_stages_are_calibrated_on_new_rows(second_stage: str) -> None:
     """On rows never seen, the smECE is what an exactly calibrated confidence would show."""
     X, y, _ = world(1500, seed=1)
-    fitted = TwoStageCalibrator(then=then).fit(X, y)
+    fitted = TwoStageCalibrator(second_stage=second_stage).fit(X, y)
     new, labels, truth = world(3000, seed=2)
     p = fitted.predict_proba(new)[:, 1]
     assert smece(labels, p) < smece_floor(p, draws=30)[1] + 0.02
@@ -338,7 +340,7 @@ def test_scikit_learns_manners() -> None:
     """Options survive a clone, fit returns self, unfitted raises, labels come in classes_."""
     from sklearn.exceptions import NotFittedError
 
-    estimator = TwoStageCalibrator(then="isotonic", folds=3, C=0.2, random_state=7)
+    estimator = TwoStageCalibrator(second_stage="isotonic", folds=3, C=0.2, random_state=7)
     assert clone(estimator).get_params() == estimator.get_params()
     X, y, _ = world(60)
     with pytest.raises(NotFittedError):
@@ -367,7 +369,11 @@ def test_labels_are_checked(y: list, sentence: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [({"then": "spline"}, "then must be"), ({"folds": 1}, "two folds"), ({"C": 0.0}, "positive")],
+    [
+        ({"second_stage": "spline"}, "second_stage must be"),
+        ({"folds": 1}, "two folds"),
+        ({"C": 0.0}, "positive"),
+    ],
 )
 def test_options_are_checked(options: dict, sentence: str) -> None:
     """An option out of range is named."""

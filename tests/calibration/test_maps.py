@@ -98,7 +98,7 @@ def test_json_keeps_every_bit(original: LogisticMap) -> None:
         ({**ISOTONIC, "x": [0, 1], "y": [0.5, 0.1]}, "never fall"),
         ({**ISOTONIC, "x": [], "y": []}, "at least one number"),
         ({**TWO_STAGE, "first": ISOTONIC}, "must be logistic"),
-        ({**TWO_STAGE, "then": LOGISTIC}, "then of a two-stage map takes one logit"),
+        ({**TWO_STAGE, "then": LOGISTIC}, "second of a two-stage map takes one logit"),
         ({**TWO_STAGE, "update": LOGISTIC}, "update of a two-stage map takes one logit"),
         ({**TWO_STAGE, "update": ISOTONIC}, "update of a two-stage map must be logistic"),
     ],
@@ -145,7 +145,7 @@ def test_an_update_moves_the_log_odds_of_the_map() -> None:
     """The updated map is the update of the old one's log odds, and its effects scale with it."""
     X, y, _ = world(200)
     old = TwoStageCalibrator(C=1.0).fit(X, y).map_
-    new = TwoStageMap(old.first, old.then, LogisticMap((0.5,), -1.0, (0.0,), (1.0,)))
+    new = TwoStageMap(old.first, old.second, LogisticMap((0.5,), -1.0, (0.0,), (1.0,)))
     np.testing.assert_allclose(new.predict(X), expit(0.5 * logit(old.predict(X)) - 1), rtol=1e-9)
     np.testing.assert_allclose(new.contributions(X), 0.5 * old.contributions(X))
 

@@ -19,8 +19,8 @@ from calibration.metrics.scores import row_losses
 from calibration.shrinkage import (
     INTERCEPT_SPREAD,
     OLD_WORTH,
-    fit_around,
     fit_bounded_update,
+    fit_shrunk,
     fit_update,
 )
 
@@ -40,7 +40,7 @@ def test_the_fit_is_the_minimum_that_scipy_finds() -> None:
     """Likelihood and three Gaussian priors, minimised by another method, give the same map."""
     x, y = rows(80)
     spreads, c = (0.4, 0.9), 0.2
-    fitted = fit_around(OLD, x, y, C=c, slope_spread=spreads[0], intercept_spread=spreads[1])
+    fitted = fit_shrunk(OLD, x, y, C=c, slope_spread=spreads[0], intercept_spread=spreads[1])
     z, steps = OLD.logit(x), OLD.standardised(x)
 
     def cost(w: np.ndarray) -> float:
@@ -57,9 +57,9 @@ def test_no_weight_turns_around_and_the_fit_is_still_the_minimum() -> None:
     """Labels that turn the second weight around leave it at 0; SciPy's SLSQP finds the same map."""
     x, y = rows(200)
     y = (np.random.default_rng(1).random(200) < expit(1.5 * OLD.standardised(x)[:, 1])).astype(int)
-    free = fit_around(OLD, x, y, C=1.0)
+    free = fit_shrunk(OLD, x, y, C=1.0)
     assert free.coef[1] > 0 > OLD.coef[1]
-    fitted = fit_around(OLD, x, y, C=1.0, keep_signs=True)
+    fitted = fit_shrunk(OLD, x, y, C=1.0, keep_signs=True)
     assert fitted.coef[1] == 0
     assert fitted.coef[0] >= 0
     z, steps = OLD.logit(x), OLD.standardised(x)
@@ -81,7 +81,7 @@ def test_no_weight_turns_around_and_the_fit_is_still_the_minimum() -> None:
 def test_signs_are_kept_at_no_cost_where_no_weight_would_turn_around() -> None:
     """Then the fit is the free one, to the bit."""
     x, y = rows(300)
-    assert fit_around(OLD, x, y, C=0.2, keep_signs=True) == fit_around(OLD, x, y, C=0.2)
+    assert fit_shrunk(OLD, x, y, C=0.2, keep_signs=True) == fit_shrunk(OLD, x, y, C=0.2)
 
 
 @pytest.mark.parametrize(("n", "turned"), [(60, False), (3000, True)])
@@ -90,45 +90,47 @@ def test_a_weight_turns_around_only_on_very_strong_evidence(n: int, turned: bool
     x, _ = rows(n)
     truth = 0.8 * OLD.standardised(x)[:, 0] + 0.4 * OLD.standardised(x)[:, 1]
     y = (np.random.default_rng(2).random(n) < expit(truth)).astype(int)
-    fitted, _, _ = fit_first_stage(x, y, around=OLD)
+    fitted, _, _ = fit_first_stage(x, y, reference=OLD)
     assert (fitted.coef[1] > 0) == turned
 
 
 def test_an_update_is_the_case_without_steps() -> None:
-    """`fit_update` of a map's logits is `fit_around` that map where no step may be taken."""
+    """`fit_update` of a map's logits is `fit_shrunk` to that map where no step may be taken."""
     x, y = rows(60)
     groups = np.arange(60) // 2
     update = fit_update(OLD.logit(x), y, groups)
-    around = fit_around(OLD, x, y, groups, C=1e-9, intercept_spread=INTERCEPT_SPREAD)
-    np.testing.assert_allclose(update.logit(OLD.logit(x)), around.logit(x), atol=1e-5)
+    reference = fit_shrunk(OLD, x, y, groups, C=1e-9, intercept_spread=INTERCEPT_SPREAD)
+    np.testing.assert_allclose(update.logit(OLD.logit(x)), reference.logit(x), atol=1e-5)
 
 
 def test_no_label_moves_little_and_many_labels_leave_nothing_of_the_old_map() -> None:
     x, y = rows(40_000)
-    few = fit_around(OLD, x[:5], y[:5], C=0.01)
+    few = fit_shrunk(OLD, x[:5], y[:5], C=0.01)
     assert np.abs(few.logit(x[:500]) - OLD.logit(x[:500])).max() < 2
-    many, fresh = fit_around(OLD, x, y, C=0.1), fit_logistic(x, y)
+    many, fresh = fit_shrunk(OLD, x, y, C=0.1), fit_logistic(x, y)
     assert np.abs(many.predict(x) - fresh.predict(x)).mean() < 0.005
 
 
 def test_with_few_labels_it_is_nearer_the_truth_than_a_fit_from_nothing() -> None:
     """Over eight worlds of 25 labels each: log loss on 2,000 rows that were not fitted on."""
     x, y = rows(2000, seed=99)
-    around, fresh = [], []
+    reference, fresh = [], []
     for seed in range(8):
         few_x, few_y = rows(25, seed=seed)
-        maps = (fit_two_stage(few_x, few_y, around=old)[0] for old in (OLD, None))
+        maps = (fit_two_stage(few_x, few_y, reference=old)[0] for old in (OLD, None))
         a, b = (log_loss(y, m.predict(x)) for m in maps)
-        around.append(a)
+        reference.append(a)
         fresh.append(b)
-    assert np.mean(around) < np.mean(fresh) - 0.01
+    assert np.mean(reference) < np.mean(fresh) - 0.01
 
 
 def test_at_full_labels_nothing_is_lost_to_a_fit_from_nothing() -> None:
     """1,000 labels of a world that the old map has all wrong: cross-fitted loss within 0.003."""
     wrong = LogisticMap((-0.8, 0.5, 0.0), 1.0, OLD.mean, OLD.scale, OLD.low, OLD.high)
     x, y = rows(1000, seed=3)
-    p = [cross_fit_two_stage(["logistic"], x, y, around=old)["logistic"] for old in (wrong, None)]
+    p = [
+        cross_fit_two_stage(["logistic"], x, y, reference=old)["logistic"] for old in (wrong, None)
+    ]
     assert (row_losses(y, p[0]) - row_losses(y, p[1])).mean() < 0.003
 
 
@@ -136,11 +138,11 @@ def test_at_full_labels_nothing_is_lost_to_a_fit_from_nothing() -> None:
 def test_labels_of_one_class_and_separated_ones_give_finite_maps(hits: int) -> None:
     """Where plain Newton runs off to infinity the priors and the range hold it."""
     x, _ = rows(30)
-    fitted, _, _ = fit_two_stage(x, np.full(30, hits), around=OLD)
+    fitted, _, _ = fit_two_stage(x, np.full(30, hits), reference=OLD)
     assert ((fitted.predict(x) > 0.5) == hits).mean() > 0.6
     apart = (x[:, 0] > 1).astype(int)
     far = np.array([[1e9, -1e9, 1e9], [-1e9, 1e9, -1e9]])
-    found = fit_around(OLD, x, apart, C=10.0)
+    found = fit_shrunk(OLD, x, apart, C=10.0)
     assert np.abs(found.logit(far)).max() < 60
 
 
@@ -148,7 +150,7 @@ def test_it_does_not_extrapolate_beyond_what_its_labels_have_shown() -> None:
     """Few labels leave the range of the old map nearly as it is, many narrow it to their own."""
     x, y = rows(10_000)
     inside = x[np.abs(x[:, 0] - 1) < 1], y[np.abs(x[:, 0] - 1) < 1]
-    few, many = (fit_around(OLD, inside[0][:n], inside[1][:n], C=0.1) for n in (5, 3000))
+    few, many = (fit_shrunk(OLD, inside[0][:n], inside[1][:n], C=0.1) for n in (5, 3000))
     assert OLD.low[0] < few.low[0] < -4
     assert few.low[0] < many.low[0] < inside[0][:3000, 0].min()
     assert many.low[0] == pytest.approx(0.0, abs=0.15)
@@ -170,14 +172,14 @@ def test_no_probability_is_beyond_what_the_labels_can_support(n: int) -> None:
 def test_copies_of_labels_say_no_more_than_the_labels() -> None:
     """Five copies a question, told apart by their group, move the map as the questions do."""
     x, y = rows(40)
-    once = fit_around(OLD, x, y, C=0.1)
-    again = fit_around(OLD, np.repeat(x, 5, 0), np.repeat(y, 5), np.repeat(range(40), 5), C=0.1)
+    once = fit_shrunk(OLD, x, y, C=0.1)
+    again = fit_shrunk(OLD, np.repeat(x, 5, 0), np.repeat(y, 5), np.repeat(range(40), 5), C=0.1)
     np.testing.assert_allclose(again.logit(x), once.logit(x), atol=0.05)
 
 
 def test_bad_numbers_are_named() -> None:
     x, y = rows(10)
     with pytest.raises(ValueError, match="C"):
-        fit_around(OLD, x, y, C=0.0)
+        fit_shrunk(OLD, x, y, C=0.0)
     with pytest.raises(ValueError, match="labels must be 0 or 1"):
-        fit_around(OLD, x, y + 1, C=0.1)
+        fit_shrunk(OLD, x, y + 1, C=0.1)

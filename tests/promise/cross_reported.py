@@ -48,7 +48,7 @@ def _fit(x: Floats, y: Ints, groups: Ints, seed: int) -> tuple[TwoStageMap, floa
     options = {"folds": INNER, "C": C, "random_state": seed}
     out = cross_fit_two_stage(NAMES, x, y, groups, **options)  # type: ignore[arg-type]
     name = choose(out, y, groups).name
-    learned, _, _ = fit_two_stage(x, y, groups, then=name, **options)  # type: ignore[arg-type]
+    learned, _, _ = fit_two_stage(x, y, groups, second_stage=name, **options)  # type: ignore[arg-type]
     found = certify(y, out[name], groups=groups, target=TARGET, floor=TARGET).threshold
     return learned, np.inf if found is None else found
 

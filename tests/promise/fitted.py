@@ -27,14 +27,14 @@ def _fresh() -> tuple[Floats, Floats]:
     return WORLD.fresh()
 
 
-def calibration(then: str, n: int, rng: Generator) -> tuple[float, float, float]:
+def calibration(second_stage: str, n: int, rng: Generator) -> tuple[float, float, float]:
     """Fit on n rows; return the gap, smECE, and whether that is within chance.
 
     The gap is the mean of truth less confidence, in the population, of the rows from 0.65 to 0.75;
     NaN where there is none. smECE and its 95% point under exact calibration are of 3,000 rows.
     """
     x, y, groups = WORLD.draw(rng, n)
-    found = fit_two_stage(x, y, groups, then=then, C=1.0)[0]
+    found = fit_two_stage(x, y, groups, second_stage=second_stage, C=1.0)[0]
     population, truth = _fresh()
     told = found.predict(population)
     near = np.abs(told - 0.7) <= 0.05
@@ -49,13 +49,13 @@ def experiments() -> list[Experiment]:
     """Each second stage, on few rows and on many; fewer repeats of the one that takes long."""
     found = []
     for n, (gap, error) in BOUNDS.items():
-        for then in SCORE_FITS:
-            name = "platt" if then == "logistic" else then
+        for second_stage in SCORE_FITS:
+            name = "platt" if second_stage == "logistic" else second_stage
             rows = (
                 Row(f"{name}: truth less confidence near 0.7", (0,), partial(centred, most=gap)),
                 Row(f"{name}: smECE of 3,000 rows", (1, 2), partial(small, most=error)),
             )
-            repeats = 100 if (then, n) == ("venn-abers", 1000) else 200
+            repeats = 100 if (second_stage, n) == ("venn-abers", 1000) else 200
             world = f"3 features, fitted on {n:,} rows"
-            found.append(Experiment(world, repeats, partial(calibration, then, n), rows))
+            found.append(Experiment(world, repeats, partial(calibration, second_stage, n), rows))
     return found

@@ -100,8 +100,8 @@ def test_a_calibrator(small: LabelledSet, run: Any, config: Config, tmp_path: Pa
     del SCORE_FITS["cautious"]
     model = rerank.load(tmp_path / "cautious")
     assert model.manifest["calibrator"]["name"] == "cautious"
-    usual = rerank.load(run.folder).maps["search"].confidence.then
-    assert model.maps["search"].confidence.then == replace(usual, coef=(usual.coef[0] / 2,))
+    usual = rerank.load(run.folder).maps["search"].confidence.second
+    assert model.maps["search"].confidence.second == replace(usual, coef=(usual.coef[0] / 2,))
     assert 0 < model.search("sort an array").confidence < 1
 
 

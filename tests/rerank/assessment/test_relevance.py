@@ -43,14 +43,16 @@ def scored(scores: Sequence[float]) -> Ranking:
 MAP = st.builds(made, st.tuples(*[WEIGHT] * D), WEIGHT)
 
 
-def exhaustive(confidence: float, first: list[float], another: list[float]) -> tuple[Floats, ...]:
+def exhaustive(
+    confidence: float, first: list[float], hazard_after_hit: list[float]
+) -> tuple[Floats, ...]:
     """Relevance and sufficiency by adding up the probability of every pattern of right passages."""
     n = len(first) + 1
     relevance, found = np.zeros(n), np.zeros(n)
     for pattern in product([0, 1], repeat=n):
         p = confidence if pattern[0] else 1 - confidence
         for k in range(1, n):
-            right = another[k - 1] if any(pattern[:k]) else first[k - 1]
+            right = hazard_after_hit[k - 1] if any(pattern[:k]) else first[k - 1]
             p *= right if pattern[k] else 1 - right
         relevance += p * np.array(pattern)
         found += p * (np.cumsum(pattern) > 0)
@@ -62,9 +64,9 @@ def test_they_are_the_sums_over_all_patterns_of_right_passages(seed: int, n: int
     """Where no relevance exceeds the one above it, nothing is scaled."""
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0.5, 1)
-    hazard, another = 0.4 * rng.random((2, n - 1))
-    relevance, found = exhaustive(confidence, hazard.tolist(), another.tolist())
-    ours = chain(confidence, hazard, another)
+    hazard, hazard_after_hit = 0.4 * rng.random((2, n - 1))
+    relevance, found = exhaustive(confidence, hazard.tolist(), hazard_after_hit.tolist())
+    ours = chain(confidence, hazard, hazard_after_hit)
     if (np.diff(relevance) <= 0).all():
         np.testing.assert_allclose(ours, (relevance, found), atol=1e-12)
 
@@ -84,11 +86,11 @@ def test_by_hand_where_one_is_scaled_down() -> None:
     MAP,
 )
 def test_any_maps_give_probabilities_that_agree(
-    scores: list[float], confidence: float, hazard: LogisticMap, another: LogisticMap
+    scores: list[float], confidence: float, hazard: LogisticMap, hazard_after_hit: LogisticMap
 ) -> None:
     """Whatever the maps, the scores and the confidence, also where the order is not by score."""
     confidence = confidence if scores else 0.0
-    found = relevance_and_sufficiency(scored(scores), confidence, hazard, another)
+    found = relevance_and_sufficiency(scored(scores), confidence, hazard, hazard_after_hit)
     check_family(confidence, *found)
 
 
@@ -197,8 +199,8 @@ def test_labels_with_little_to_learn_from_still_fit(
 def test_labels_without_a_right_passage_below_the_first_leave_the_order_of_the_scores() -> None:
     """Another is seldom right then, and the sooner the better its score; no constant for all."""
     ranking = make_ranking(texts=["t"] * 10, score=np.linspace(0.9, 0.01, 10).tolist())
-    _, another = fit_hazards(labelled(*[(ranking, ["d0"])] * 30), np.full(30, 0.6))
-    told = another.predict(hazard_inputs(ranking.score, 0.6))
+    _, hazard_after_hit = fit_hazards(labelled(*[(ranking, ["d0"])] * 30), np.full(30, 0.6))
+    told = hazard_after_hit.predict(hazard_inputs(ranking.score, 0.6))
     assert (np.diff(told) < 0).all()
     assert told.max() < 0.15
 

@@ -69,11 +69,13 @@ def test_only_the_step_with_the_signal_gains() -> None:
     assert np.isnan(noise.gain)
 
 
-@pytest.mark.parametrize("around", [None, POOLED])
-def test_the_last_step_is_the_models_own_confidence(around: LogisticMap | None) -> None:
+@pytest.mark.parametrize("reference", [None, POOLED])
+def test_the_last_step_is_the_models_own_confidence(reference: LogisticMap | None) -> None:
     """With all columns it is what fitting on everything gives, measured by the usual metrics."""
-    last = by_features([replace(TRIAL, around=around)], columns=COLUMNS)[-1]
-    own, penalty, _ = fit_two_stage(FITTED.features, FITTED.right, FITTED.groups, around=around)
+    last = by_features([replace(TRIAL, reference=reference)], columns=COLUMNS)[-1]
+    own, penalty, _ = fit_two_stage(
+        FITTED.features, FITTED.right, FITTED.groups, reference=reference
+    )
     p = own.predict(MEASURED.features)
     assert last.log_loss == metrics.log_loss(MEASURED.right, p)
     assert last.auroc == metrics.auroc(MEASURED.right, p)
@@ -118,10 +120,10 @@ def test_more_labels_are_worth_more(budgets: Budgets) -> None:
 
 def test_few_labels_are_shrunk_towards_pooled_maps_as_the_model_is(budgets: Budgets) -> None:
     """Fitted without them, few labels would look worse than they are."""
-    trial = replace(TRIAL, around=POOLED)
-    around = by_labels([trial], threshold=0.7, penalties=[0.2])
+    trial = replace(TRIAL, reference=POOLED)
+    reference = by_labels([trial], threshold=0.7, penalties=[0.2])
     good = metrics.log_loss(MEASURED.right, POOLED.predict(MEASURED.features))
-    assert np.median(around.log_loss[0]) < good + 0.01 < np.median(budgets.log_loss[0])
+    assert np.median(reference.log_loss[0]) < good + 0.01 < np.median(budgets.log_loss[0])
 
 
 def test_subsets_hold_whole_groups() -> None:
@@ -134,7 +136,7 @@ def test_subsets_hold_whole_groups() -> None:
 
 def test_few_labels_fall_back_to_the_simple_second_stage(budgets: Budgets) -> None:
     """Isotonic from 1,000 labels up only, as in the choice of the calibrator itself."""
-    bent = by_labels([replace(TRIAL, then="isotonic")], threshold=0.7, penalties=[1.0])
+    bent = by_labels([replace(TRIAL, second_stage="isotonic")], threshold=0.7, penalties=[1.0])
     np.testing.assert_array_equal(budgets.log_loss, bent.log_loss)
 
 

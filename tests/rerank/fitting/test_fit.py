@@ -234,7 +234,7 @@ def test_the_named_calibrator_is_taken(
     named = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
     assert named.calibrator == "isotonic"
     assert named.reason.startswith("As asked for. No maps of other sets are known")
-    assert isinstance(named.maps.confidence.then, IsotonicMap)
+    assert isinstance(named.maps.confidence.second, IsotonicMap)
 
 
 def test_segments_of_the_queries_get_corrections_of_their_own(
@@ -275,9 +275,9 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
     asked: list[set[str]] = []
     original = context_certificates.fit_hazards
 
-    def watched(labelled: Labelled[Ranking], confidences: Floats, *around: Any) -> Any:
+    def watched(labelled: Labelled[Ranking], confidences: Floats, *reference: Any) -> Any:
         asked.append(set(labelled.groups.tolist()))
-        return original(labelled, confidences, *around)
+        return original(labelled, confidences, *reference)
 
     monkeypatch.setattr(context_certificates, "fit_hazards", watched)
     found = fit(to_fit, fitted.maps.policy, config, to_keep=True)

@@ -201,9 +201,9 @@ print(json.dumps([c.score.predict(given["inputs"]).tolist(),
     np.testing.assert_allclose(score, expected[:, 1], rtol=0, atol=1e-12)
     first = sklearn_logistic(maps.confidence.first)
     score = first.decision_function(scaled(maps.confidence.first, features))[:, None]
-    then = maps.confidence.then
-    assert isinstance(then, LogisticMap)
-    expected = sklearn_logistic(then).predict_proba(scaled(then, score))
+    second = maps.confidence.second
+    assert isinstance(second, LogisticMap)
+    expected = sklearn_logistic(second).predict_proba(scaled(second, score))
     np.testing.assert_allclose(confidence, expected[:, 1], rtol=0, atol=1e-12)
 
 
@@ -230,12 +230,14 @@ def test_the_isotonic_map_predicts_as_scikit_learn(
     fitted = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
     features = predict(to_report.items, fitted.maps, config).features
     way = fitted.maps.confidence
-    then = way.then
-    assert isinstance(then, IsotonicMap)
-    oracle = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(then.x, then.y)
+    second = way.second
+    assert isinstance(second, IsotonicMap)
+    oracle = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(second.x, second.y)
     scores = sklearn_logistic(way.first).decision_function(scaled(way.first, features))
     again = map_from_dict(json.loads(json.dumps(way.to_dict())))
-    expected = (1 - TILT) * oracle.predict(scores) + TILT * expit((scores - then.mean) / then.scale)
+    expected = (1 - TILT) * oracle.predict(scores) + TILT * expit(
+        (scores - second.mean) / second.scale
+    )
     np.testing.assert_allclose(again.predict(features), expected, rtol=0, atol=1e-12)
 
 
