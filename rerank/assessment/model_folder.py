@@ -191,9 +191,9 @@ def open_folder(path: Path) -> ModelFolder:
             f"{path} was written by an older version, whose features are others; make it anew: "
             f"rerank calibrate DATASET --out {path} --overwrite"
         )
-    strange = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
-    if strange:
-        raise InputError(f"{path} holds {strange[0]}, and no model folder holds such a file")
+    unexpected = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
+    if unexpected:
+        raise InputError(f"{path} holds {unexpected[0]}, and no model folder holds such a file")
     wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
     if wrong:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")

@@ -119,7 +119,7 @@ def _read_questions(path: Path) -> list[Query]:
             found.append(read_query({"_id": f"{path.stem}-{i}", "text": line.strip()}))
         except InputError as error:
             problems.add(where, str(error))
-    problems.stop(str(path))
+    problems.raise_if_any(str(path))
     if not found:
         raise InputError(f"{path}: holds no question")
     return found

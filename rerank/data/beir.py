@@ -111,7 +111,7 @@ def read_corpus(path: Path) -> dict[str, Passage]:
     """
     problems = Problems()
     corpus = _by_id(path, read_passage, problems)
-    problems.stop(str(path))
+    problems.raise_if_any(str(path))
     if not corpus:
         raise InputError(f"{path}: holds no passage")
     return corpus
@@ -151,10 +151,10 @@ def read_files(
     queries = _by_id(folder / "queries.jsonl", _query, problems)
     for name, rows in ((CORPUS, corpus), ("queries.jsonl", queries)):
         if rows is not None and not rows:  # else every line of the qrels would be told
-            problems.stop(str(folder))
-            raise InputError(f"{folder / name}: holds no line")
+            problems.raise_if_any(str(folder))
+            raise InputError(f"{folder / name} is empty")
     qrels, splits = _read_splits(folder, corpus, queries, problems)
-    problems.stop(str(folder))
+    problems.raise_if_any(str(folder))
     in_splits = {query_id for ids in splits.values() for query_id in ids}
     not_in_qrels = [query_id for query_id in queries if query_id not in in_splits]
     if not_in_qrels and not any(folder.glob("splits/*.txt")):

@@ -28,25 +28,25 @@ Made = TypeVar("Made")
 class Problems:
     """Counts every bad line, and keeps the first ones to list them in one error."""
 
-    found: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     count: int = 0
 
     def add(self, where: str, problem: str) -> None:
         """Note that something is wrong with the line at `where`."""
         self.count += 1
-        if len(self.found) < SHOWN_PROBLEMS:
+        if len(self.messages) < SHOWN_PROBLEMS:
             if len(problem) > LONGEST_PROBLEM:
                 problem = problem[: LONGEST_PROBLEM - 1] + "…"
-            self.found.append(f"{where}: {problem}")
+            self.messages.append(f"{where}: {problem}")
 
-    def stop(self, summary: str) -> None:
+    def raise_if_any(self, summary: str) -> None:
         """Raise one error that lists the problems, if there are any."""
-        if not self.found:
+        if not self.messages:
             return
-        shown = "\n  ".join(self.found)
+        shown = "\n  ".join(self.messages)
         more = self.count - SHOWN_PROBLEMS
         others = f"\n  ... and {more} more" if more > 0 else ""
-        lines = "1 bad line; mend it" if self.count == 1 else f"{self.count} bad lines; mend them"
+        lines = "1 bad line; fix it" if self.count == 1 else f"{self.count} bad lines; fix them"
         raise InputError(f"{summary}: {lines}:\n  {shown}{others}")
 
 
@@ -101,7 +101,7 @@ def read_records(path: Path, make: Callable[[Mapping[str, Any]], Made], what: st
     """
     problems = Problems()
     values = [value for _, value in records(path, make, problems)]
-    problems.stop(str(path))
+    problems.raise_if_any(str(path))
     if not values:
         raise InputError(f"{path}: holds no {what}")
     return values

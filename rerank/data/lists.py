@@ -68,7 +68,7 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
         splits.setdefault(split, []).append(query.query_id)
         if grades:
             qrels[query.query_id] = grades
-    problems.stop(str(path))
+    problems.raise_if_any(str(path))
     for doc_id in relevant:  # after all lists, one of which may hold the passage with its title
         corpus.setdefault(doc_id, Passage(doc_id, "", ""))
     if not stages:

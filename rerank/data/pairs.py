@@ -60,9 +60,9 @@ def read_pairs(folder: Path) -> LabelledSet:
         query = queries.setdefault(key, Query(text, f"q{len(queries) + 1}", {"group": group}))
         right.setdefault(query.query_id, {}).update(dict.fromkeys(good, 1.0))
         wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
-    problems.stop(str(folder))
+    problems.raise_if_any(str(folder))
     if not queries:
-        raise InputError(f"{folder}: its pairs hold no line")
+        raise InputError(f"{folder}: its file of pairs is empty")
     judged = [
         _with_judged_wrong(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()
     ]

@@ -49,21 +49,23 @@ def import_trec(
     problems = Problems()
     read = {name: _run(path, problems) for name, path in runs.items()}
     grades = _qrels(qrels, problems)
-    problems.stop("the runs and qrels")
-    words = _queries(queries)
+    problems.raise_if_any("the runs and qrels")
+    query_text = _queries(queries)
     texts = None if corpus is None else read_corpus(corpus)
     ids = list(dict.fromkeys([*grades, *(i for run in read.values() for i in run)]))
-    strange = [i for i in ids if i not in grades]
-    if strange and unjudged == UNJUDGED[0]:
+    unjudged_ids = [i for i in ids if i not in grades]
+    if unjudged_ids and unjudged == UNJUDGED[0]:
         raise InputError(
-            f"{qrels} judges nothing for {len(strange)} of the {len(ids)} queries, such as "
-            f"{strange[0]!r:.80}; say what they are: --unjudged leave-out, or unanswerable"
+            f"{qrels} judges nothing for {len(unjudged_ids)} of the {len(ids)} queries, such as "
+            f"{unjudged_ids[0]!r:.80}; say what they are: --unjudged leave-out, or unanswerable"
         )
     for query_id in ids:
         if query_id in grades or unjudged != "leave-out":
             yield {
                 "_id": query_id,
-                "query": query_id if words is None else _look_up(words, query_id, "queries"),
+                "query": query_id
+                if query_text is None
+                else _look_up(query_text, query_id, "queries"),
                 "passages": _passages(query_id, read, texts, depth),
                 "relevant": {d: g for d, g in grades.get(query_id, {}).items() if g > 0},
             }
@@ -153,7 +155,7 @@ def _queries(path: Path | None) -> dict[str, str] | None:
             problems.add(where, f"id {query_id!r} appears twice")
         else:
             texts[query_id] = text
-    problems.stop(str(path))
+    problems.raise_if_any(str(path))
     return texts
 
 

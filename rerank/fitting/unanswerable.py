@@ -1,10 +1,10 @@
 """Unanswerable queries, made from labelled ones by taking their answers out of the index.
 
-If all labelled queries have an answer, the labels teach no doubt. A copy is the same query over the
-same passages, without those that are right for it and their near duplicates, and is scored again.
-It stays in the group of its original. Enough copies are made to reach the expected share of
-unanswerable queries. Right passages that nobody labelled stay in, so a copy can look more wrong
-than it is: the model then errs towards doubt. It knows nothing of maps.
+If all labelled queries have an answer, a model never sees an unanswerable one. A copy is the same
+query over the same passages, without those that are right for it and their near duplicates, and is
+scored again. It stays in the group of its original. Enough copies are made to reach the expected
+share of unanswerable queries. Right passages that nobody labelled stay in, so a copy can look more
+wrong than it is: the model then errs towards doubt. It knows nothing of maps.
 """
 
 from __future__ import annotations

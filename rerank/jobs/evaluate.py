@@ -20,7 +20,8 @@ from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.plan import unseen
-from rerank.jobs.pipelines import pipeline_over, trained_on_by
+from rerank.inference.model_files import trained_on
+from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.retriever_checks import with_held_passages
 from rerank.workspace import Workspace
 
@@ -49,13 +50,13 @@ def evaluate(
         labelled, missing = with_held_passages(labelled, model.pipeline.system)
         notes += missing
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
-    read = frozenset[str]() if labelled.lists else trained_on_by(pipeline)
-    ids = unseen(labelled, in_split, read)
+    known = frozenset[str]() if labelled.lists else trained_on(*pipeline.model_files)
+    ids = unseen(labelled, in_split, known)
     if not ids:
         raise InputError(f"{labelled.name}: the models were trained on all of {split!r}")
     if len(ids) < len(in_split):
-        gone = len(in_split) - len(ids)
-        notes.append(f"left out: {gone} queries that a model was trained on.")
+        n_left_out = len(in_split) - len(ids)
+        notes.append(f"left out: {n_left_out} queries that a model was trained on.")
     queries = grouped(labelled, ids).select(ids)
     fitted_on = model.fitted_on
     fitted_here = sum(query_hash(query.text) in fitted_on for query in queries.items)
@@ -67,8 +68,8 @@ def evaluate(
     if not weights and not drawn_at_random(queries.items):
         notes.append("warning: these queries were drawn by their confidence: no random sample.")
     maps = model.maps[labelled.mode]
-    everything = ReadPolicy(maps.policy.prior, cutoff=0.0)
-    scored = pipeline.run(queries.items, everything, label="scoring candidates")
+    no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)
+    scored = pipeline.run(queries.items, no_cutoff, label="scoring candidates")
     baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
     evaluation = measure([part], pipeline.config, notes=notes)

@@ -265,7 +265,7 @@ def add_teacher_scores(
         [(e.query, passage) for e in examples for passage in e.passages],
         lambda pairs: reader.score(pairs)[0].tolist(),
         size=CHUNK,
-        label=f"reading with {teacher.name}",
+        label=f"scoring with {teacher.name}",
         unit="pair",
     )
     logits = iter(scores)

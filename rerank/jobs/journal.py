@@ -43,7 +43,7 @@ def journal_labels(
             labelled.append((row, _label(row, model)))
         except InputError as error:
             left_out[str(error)] += 1
-    again = partial(model.assess, label="asking again")
+    again = partial(model.assess, label="ranking labelled queries")
     present = still_first([label for _, label in labelled], again)
     of_row = {
         row["entry_id"]: label

@@ -18,7 +18,8 @@ from rerank.data.feedback import (
     without_moved,
 )
 from rerank.data.labelled_set import LabelledSet
-from rerank.jobs.pipelines import pipeline_over, trained_on_by
+from rerank.inference.model_files import trained_on
+from rerank.jobs.pipelines import pipeline_over
 from rerank.types import LISTS, metadata_name
 from rerank.workspace import Workspace
 
@@ -71,7 +72,7 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     """
     seen = model.fitted_on
     if LISTS not in model.maps:
-        seen |= trained_on_by(model.pipeline)
+        seen |= trained_on(*model.pipeline.model_files)
     groups = [{f.group, metadata_name(f.query.metadata, "group")} - {""} for f in feedback]
     rows = list(zip(feedback, groups, strict=True))
     known = {g for f, of_label in rows if query_hash(f.query.text) in seen for g in of_label}

@@ -16,7 +16,7 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
 from rerank.inference.exported_models import write_exported
-from rerank.inference.model_files import ModelPair, lasting_name, resolve, trained_on
+from rerank.inference.model_files import ModelPair, lasting_name, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.existing_index import existing_index
@@ -89,11 +89,6 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
 def exported_writer(pipeline: Pipeline) -> WriteExported:
     """A function that writes the networks of a pipeline's two models into a model folder."""
     return partial(write_exported, models=pipeline.model_files, precision=pipeline.config.precision)
-
-
-def trained_on_by(pipeline: Pipeline) -> frozenset[str]:
-    """Hashes of the queries that one of the pipeline's two models was trained on."""
-    return trained_on(*pipeline.model_files)
 
 
 def open_index(

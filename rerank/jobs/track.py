@@ -80,7 +80,9 @@ def record_of(folder: ModelFolder) -> RunRecord:
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
     certificate = maps[maps.main].certificate
     parts = {mode: measured.get("rerank", {}) if mode == "rerank" else measured for mode in maps}
-    few = {mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()}
+    metrics_by_mode = {
+        mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()
+    }
     return RunRecord(
         params={
             **flatten(params),
@@ -93,7 +95,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
         },
         metrics={
             key if mode == maps.main else f"{mode}_{key}": value
-            for mode, part in few.items()
+            for mode, part in metrics_by_mode.items()
             for key, value in part.items()
         },
         tags={
@@ -132,8 +134,8 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
     Shares are of the measured queries, except `certified_share`, which is of the certificate's
     queries.
     """
-    ways = measured.get("confidence") or {}
-    ours: Mapping[str, Any] = next((ways[name] for name in OURS if name in ways), {})
+    confidences = measured.get("confidence") or {}
+    ours: Mapping[str, Any] = next((confidences[name] for name in OURS if name in confidences), {})
     low, high = ours.get("smece_interval") or (None, None)
     sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0

@@ -283,7 +283,7 @@ def test_an_empty_file_is_told_once(tmp_path: Path, name: str) -> None:
     folder = folder_of(tmp_path)
     (folder / name).write_text("")
     message = refusal(folder)
-    assert message.endswith(f"{name}: holds no line")
+    assert message.endswith(f"{name} is empty")
     assert "qrels" not in message
 
 

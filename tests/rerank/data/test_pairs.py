@@ -122,7 +122,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
 
 def test_files_that_hold_no_pairs_are_refused(tmp_path: Path) -> None:
     """An empty file, a folder without one, bytes that are no gzip, and a line that is not JSON."""
-    with pytest.raises(InputError, match="hold no line"):
+    with pytest.raises(InputError, match="file of pairs is empty"):
         read_pairs(write(tmp_path / "empty", []))
     with pytest.raises(InputError, match="holds neither"):
         read_pairs(tmp_path)
