@@ -36,7 +36,7 @@ def recalibration_text(recalibrations: Mapping[Mode, Recalibration]) -> str:
 
 
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:
-    """Reliability diagrams before and after, by file name; the first mode's have none in it."""
+    """Reliability diagrams before and after, by file name, which has the mode after the first."""
     with optional():
         from calibration.plots.confidence import reliability_diagram
         from calibration.plots.style import draw
