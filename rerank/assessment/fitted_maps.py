@@ -19,13 +19,8 @@ from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
 from rerank.types import LISTS, MODES, ListKind, Mode, Query
 
-MAPS = (
-    "prior",
-    "score",
-    "confidence",
-    "hazard",
-    "another",
-)  # a mode's maps on disk; another: the hazard after a hit
+# keys of a mode's maps on disk; `another` is the hazard after a hit
+MAPS = ("prior", "score", "confidence", "hazard", "another")
 
 
 @dataclass(frozen=True, slots=True)

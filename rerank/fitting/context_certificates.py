@@ -53,8 +53,10 @@ def certify_context(
         about=about,
         event=HOLDS.format(k),
     )
-    asked = ~copies_in(ordered)
-    stop = choose_stopping_threshold(right_within[asked], sufficiency[asked], ordered.groups[asked])
+    originals = ~copies_in(ordered)
+    stop = choose_stopping_threshold(
+        right_within[originals], sufficiency[originals], ordered.groups[originals]
+    )
     return certificate, stop
 
 

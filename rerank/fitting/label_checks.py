@@ -53,14 +53,11 @@ def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Ce
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
     """The certificate, changed to promise nothing, for this reason and those that it had before."""
-    reasons = certificate.refused if reason in certificate.refused else ""
+    reasons = certificate.refused
+    if reason not in reasons:
+        reasons = f"{reasons} {reason}".strip()
     return replace(
-        certificate,
-        threshold=None,
-        accepted=0,
-        right=0,
-        labels_needed=None,
-        refused=reasons or f"{certificate.refused} {reason}".strip(),
+        certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reasons
     )
 
 
