@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank.data.checks import is_encodable
+from rerank.errors import FolderError
+from rerank.storage.folder import read_manifest
 
 GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
 """Names of what Sphinx writes beside the pages: copies and lists of links."""
@@ -23,7 +25,7 @@ class Found(NamedTuple):
 def walk(folder: Path, *, leave_out: Path) -> Found:
     """Every regular file below `folder`, except hidden and `GENERATED` ones and `leave_out`.
 
-    Both folders are absolute.
+    Folders that this package wrote, such as models, are skipped. Both folders are absolute.
 
     Raises:
         OSError: the folder itself cannot be read.
@@ -51,6 +53,8 @@ def walk(folder: Path, *, leave_out: Path) -> Found:
                 skipped[name.encode(errors="backslashreplace").decode()] = "its name is not UTF-8"
             elif entry.is_symlink():
                 skipped[name] = "a link, which is not followed"
+            elif entry.is_dir() and _is_written_by_us(path):
+                skipped[name] = "a model or an index, not documents"
             elif entry.is_dir():
                 below.append(path)
             elif entry.is_file():
@@ -58,3 +62,11 @@ def walk(folder: Path, *, leave_out: Path) -> Found:
             else:
                 skipped[name] = "neither a file nor a folder"
     return Found(dict(sorted(files.items())), dict(sorted(skipped.items())))
+
+
+def _is_written_by_us(folder: Path) -> bool:
+    try:
+        read_manifest(folder)
+    except FolderError:
+        return False
+    return True

@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from rerank.data.equal_passages import distinct
+from rerank.errors import InputError
 from rerank.rag.adaptive import guaranteed, take
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
@@ -53,16 +54,22 @@ class RetrieveRequest(PlainRequest):
         False,
         strict=True,
         description="return as few passages as possible: at most one question in twenty loses an "
-        "answer that is among the first ten; the other fields are ignored",
+        "answer that is among the first ten; the fields that are numbers are then refused",
     )
 
-    def to_strategy(self) -> Strategy:
-        """The numbers of the request.
+    def to_strategy(self) -> Strategy | None:
+        """The numbers of the request; None for the model's guaranteed strategy.
 
         Raises:
-            InputError: one is out of range, or `min_k` is above `max_k`.
+            InputError: one is out of range, `min_k` is above `max_k`, or they are given beside
+                `guaranteed`.
         """
-        return Strategy(**{f.name: getattr(self, f.name) for f in fields(Strategy)})
+        numbers = {f.name: getattr(self, f.name) for f in fields(Strategy)}
+        if not self.guaranteed:
+            return Strategy(**numbers)
+        if given := sorted(numbers.keys() & self.model_fields_set):
+            raise InputError(f"`guaranteed` chooses all numbers itself; remove {', '.join(given)}")
+        return None
 
 
 def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
@@ -75,7 +82,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     @router.post("/v1/retrieve")
     async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:
         """Return as many passages as the question needs."""
-        given = None if body.guaranteed else body.to_strategy()
+        given = body.to_strategy()
         found, names = await assessed(request, body)
         strategy = given or guaranteed(request.state.served.model.maps["search"])
         return {**_named(names), **take(found, strategy).to_dict()}

@@ -16,6 +16,7 @@ from rerank.ingest.document import Document, ReaderEndedError
 from rerank.ingest.ingest import DUPLICATES, SKIPPED, ingest
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.state import STATE
+from rerank.storage.folder import write_folder
 from rerank.storage.locks import reserved
 
 LONG = "The reader takes one file after the other and keeps what it has made of each of them. "
@@ -226,6 +227,20 @@ def test_a_corpus_within_the_folder_is_not_read(docs: Path) -> None:
     first = ingest(docs, docs / "corpus")
     (docs / "corpus" / "notes.md").write_text("Not a document.")
     assert ingest(docs, docs / "corpus").passages == first.passages
+
+
+def test_a_model_within_the_folder_is_not_read(docs: Path, tmp_path: Path) -> None:
+    """Its report is no document, wherever the model lies."""
+
+    def fill(folder: Path) -> dict[str, str]:
+        (folder / "report.txt").write_text("The report of a model.")
+        return {}
+
+    first = ingest(docs, tmp_path / "corpus")
+    write_folder(docs / "model", fill)
+    second = ingest(docs, tmp_path / "corpus")
+    assert second.passages == first.passages
+    assert second.skipped == {**first.skipped, "model": "a model or an index, not documents"}
 
 
 def test_a_run_that_ends_before_its_corpus_is_resumed(

@@ -90,6 +90,7 @@ def test_the_judge_is_asked_where_words_cannot_decide(
         ({"query": "x", "max_k": 99}, "max_k"),
         ({"query": "x", "min_k": "five"}, "min_k should be a whole number, got text"),
         ({"query": "x", "maxk": 3}, "did you mean 'max_k'"),
+        ({"query": "x", "max_k": 3, "guaranteed": True}, "remove max_k"),
     ],
 )
 def test_bad_input_is_refused(client: httpx.Client, body: dict[str, object], words: str) -> None:
