@@ -342,6 +342,7 @@ class Assessment:
     features: Floats  # (d,) of the ranking, which the confidence was computed from
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
     calibrated: bool = True  # False: no label of this corpus; the numbers rank, and promise nothing
+    mode: Mode = "search"  # in which the model answered, see `CalibratedReranker.mode_of`
 
     @property
     def passages(self) -> Sequence[RankedPassage]:

@@ -302,7 +302,7 @@ class CalibratedReranker:
     def assess_scored(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """Turn scored candidates into one assessment each, by the maps of a mode."""
         maps, config = self.maps[mode], self.pipeline.config
-        return decide(predict(scored, maps, config), maps, config)
+        return decide(predict(scored, maps, config), maps, config, mode)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """Like `assess`, but a query that fails gives its exception, and the others an answer."""

@@ -12,7 +12,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
-from rerank.types import Assessment, Bools, Floats
+from rerank.types import Assessment, Bools, Floats, Mode
 
 ABOVE_LOW = ("HIGH", "MEDIUM")
 UNLIKE = "not certified: the question is unlike those that were labelled"
@@ -78,8 +78,10 @@ def reasons(
     )
 
 
-def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Assessment]:
-    """One assessment per ranking, by the thresholds of the configuration."""
+def decide(
+    predicted: Predictions, maps: FittedMaps, config: Config, mode: Mode
+) -> list[Assessment]:
+    """One assessment per ranking, by the maps of a mode and the thresholds of the configuration."""
     if not predicted.rankings:
         return []
     t, k = config.thresholds, config.sufficiency_k
@@ -114,6 +116,7 @@ def decide(predicted: Predictions, maps: FittedMaps, config: Config) -> list[Ass
                 and maps.context.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),
                 features=predicted.features[i],
+                mode=mode,
             )
         )
     return assessments if maps.calibrated else list(map(as_uncalibrated, assessments))

@@ -23,7 +23,7 @@ TOP = 10  # passages in a row, best first
 SHOWN = 10  # bad rows that are named
 
 INPUT_EXAMPLE: dict[str, list[Any]] = {
-    "query_id": ["1", None],  # a missing id becomes the row's number
+    "query_id": ["q1", None],  # a missing id becomes the row's number
     "query": ["median along an axis while ignoring NaNs", "sort an array"],
 }
 OUTPUT_EXAMPLE: dict[str, list[Any]] = {
@@ -105,6 +105,7 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
     ids, segments = (
         _values(table, key) if key in table else none for key in ("query_id", segment_by)
     )
+    given = {str(query_id) for query_id in ids}
     queries, bad = [], []
     for row, (query_id, text, segment) in enumerate(zip(ids, texts, segments, strict=True)):
         record = {
@@ -112,6 +113,9 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
             name: text,
             "metadata": {segment_by: segment},
         }
+        if query_id is None and str(row) in given:
+            bad.append(f"row {row}: it has no id, and its number is the id of another row")
+            continue
         try:
             queries.append(read_query(record, segment_by=segment_by, passages=False))
         except InputError as error:

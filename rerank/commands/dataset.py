@@ -113,6 +113,8 @@ def _import(o: argparse.Namespace) -> None:
                 f"{o.out} exists; write to another file, or replace it with --overwrite, which no "
                 "input may be"
             )
+    if not o.out.parent.is_dir():
+        raise InputError(f"{o.out}: there is no folder {o.out.parent}; make it, or give another")
     rows = import_trec(
         runs,
         o.qrels,

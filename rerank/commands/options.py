@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TypeVar
 
-from rerank.config import options_of
+from rerank.config import LARGEST, options_of
 from rerank.errors import InputError
 
 Kind = TypeVar("Kind")
@@ -72,8 +72,10 @@ def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
 
 def positive(given: str) -> int:
     """The type of an argument that is a count."""
-    if not given.isdecimal() or not int(given):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {given!r}")
+    if not given.isdecimal() or len(given) > len(str(LARGEST)) or not 0 < int(given) <= LARGEST:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number from 1 to {LARGEST}, got {given!r:.80}"
+        )
     return int(given)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from rerank.errors import InputError
 
 
@@ -21,6 +23,17 @@ def as_text(name: str, value: object, *, most: int | None = None, empty: bool = 
     if not is_encodable(value):
         raise InputError(f"{name!r} holds a lone surrogate, which is not text")
     return value
+
+
+def is_url(text: str) -> bool:
+    """Whether it is an http URL with a host."""
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018  # raises if it is not a port
+    except ValueError:
+        return False
+    printed = text.isprintable() and " " not in text
+    return printed and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def is_encodable(text: str) -> bool:

@@ -49,7 +49,7 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
     splits: dict[str, list[str]] = {}
     stages: tuple[str, ...] = ()
     relevant: dict[str, None] = {}
-    for where, (query, grades, split) in records(path, _labelled_list, problems):
+    for where, (query, grades, split) in records(path, labelled_list, problems):
         list_stages = tuple(query.scores or ())
         stages = stages or list_stages
         if query.query_id in queries:
@@ -78,7 +78,12 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
     return LabelledFiles(corpus, queries, qrels, split_ids), ListKind(stages, texts)
 
 
-def _labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:
+def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:
+    """The query of a line, with its list; the grades above 0 by passage id; and the split.
+
+    Raises:
+        InputError: what is wrong with the line.
+    """
     query = read_query(row)
     if query.passages is None:
         raise InputError("'passages' is missing; expected the list that was brought for the query")
@@ -106,7 +111,8 @@ def _grades(
     """Grades above 0 by passage id: from `relevant`, or from the passages' own labels.
 
     Raises:
-        InputError: there is no label at all, or there are both kinds.
+        InputError: there is no label at all, or there are both kinds; or all labels of passages say
+            wrong and some passages have none.
     """
     own_grades = {
         p.doc_id: grade
@@ -130,6 +136,11 @@ def _grades(
         )
     else:
         grades = own_grades
+        if len(grades) < len(provided) and not any(grades.values()):
+            raise InputError(
+                "some of its passages have no label and the others are wrong, so nothing says "
+                "whether one is right; expected 'right' or 'grade' of each"
+            )
     return {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus
 from rerank.data.lines import Problems, lines, records
-from rerank.data.records import MOST_PASSAGES, read_query
+from rerank.data.lists import labelled_list
+from rerank.data.records import MOST_PASSAGES, MOST_STAGES, read_query
 from rerank.errors import InputError
 from rerank.types import Passage
 
@@ -42,8 +43,10 @@ def import_trec(
 
     Raises:
         InputError: bad lines, which are listed; an unjudged query; a query or a passage without its
-            text; or lists that are too long.
+            text; or a list that could not be read again, such as one that is too long.
     """
+    if len(runs) > MOST_STAGES:
+        raise InputError(f"got {len(runs)} runs, at most {MOST_STAGES} are taken")
     if unjudged not in UNJUDGED:
         raise InputError(f"unjudged should be one of {', '.join(UNJUDGED)}, got {unjudged!r:.80}")
     problems = Problems()
@@ -61,7 +64,7 @@ def import_trec(
         )
     for query_id in ids:
         if query_id in grades or unjudged != "leave-out":
-            yield {
+            row = {
                 "_id": query_id,
                 "query": query_id
                 if query_text is None
@@ -69,6 +72,11 @@ def import_trec(
                 "passages": _passages(query_id, read, texts, depth),
                 "relevant": {d: g for d, g in grades.get(query_id, {}).items() if g > 0},
             }
+            try:
+                labelled_list(row)
+            except InputError as error:
+                raise InputError(f"query {query_id!r:.80}: {error}") from None
+            yield row
 
 
 def _passages(

@@ -10,6 +10,8 @@ from rerank.ingest.document import UnreadableError
 DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9_.:-]+)""")
 MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+# Python's own escapes; and wide characters, which would have zero bytes or a mark
+NEVER = re.compile(r".*escape|ucs|utf[-_]?(16|32)[-_]?(le|be)?$", re.IGNORECASE)
 
 
 def decoded(data: bytes) -> str:
@@ -23,7 +25,7 @@ def decoded(data: bytes) -> str:
         raise UnreadableError("binary data, not text")
     declared = DECLARED.search(data[:2048])
     for encoding in (*known, "utf-8", *([declared[1].decode()] if declared else []), "cp1252"):
-        if "escape" in encoding.lower():  # Python's own: the file is not written in it
+        if not known and NEVER.match(encoding):
             continue
         try:
             text = data.decode(encoding)

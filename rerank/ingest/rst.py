@@ -73,7 +73,8 @@ def read(data: bytes) -> Document:
     text = ROLE.sub(lambda role: TARGET.sub(r"\1", role[1]), decoded(data))
     for name in NOTHING:
         directives.register_directive(name, Nothing)
-    for name in {*DIRECTIVE.findall(text)}.difference(en.directives, NOTHING):
+    named = {name.lower() for name in DIRECTIVE.findall(text)}  # as docutils looks them up
+    for name in named.difference(en.directives, NOTHING):
         directives.register_directive(name, Unknown)
     tree = publish_doctree(text, settings_overrides=SETTINGS)
     dated = next((n.astext() for n in tree.findall(nodes.date)), "")

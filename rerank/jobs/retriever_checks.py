@@ -10,7 +10,7 @@ from dataclasses import replace
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.retrieval.systems.system import SearchSystem
+from rerank.retrieval.systems.system import SearchSystem, passages_by_id
 from rerank.types import Passage
 
 AT_ONCE = 200  # ids per request
@@ -32,11 +32,9 @@ def with_held_passages(
         RetrieverError: the system does not answer.
     """
     named = sorted({doc_id for grades in labelled.qrels.values() for doc_id in grades})
-    held = {
-        passage.doc_id: passage
-        for start in range(0, len(named), AT_ONCE)
-        for passage in system.passages(named[start : start + AT_ONCE])
-    }
+    held: dict[str, Passage] = {}
+    for start in range(0, len(named), AT_ONCE):
+        held |= passages_by_id(system, named[start : start + AT_ONCE])
     labelled = replace(labelled, corpus={**{i: Passage(i, "", "") for i in named}, **held})
     missing = [doc_id for doc_id in named if doc_id not in held]
     if not missing:

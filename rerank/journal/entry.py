@@ -78,7 +78,7 @@ def entry_of(
         entry_id=f"{int(now * 1e9):016x}{secrets.token_hex(4)}",
         answer_id=answer_id,
         time=now,
-        mode=query.mode,
+        mode=assessment.mode,
         question=None if without_text else _storable_text(query.text),
         question_hash=query_hash(query.text),
         asked=None if without_text else json.dumps(_query_row(query), default=str),

@@ -5,6 +5,7 @@ It never makes an answer fail: what cannot be written is counted, and reported o
 
 from __future__ import annotations
 
+import logging
 import secrets
 import warnings
 from collections import Counter
@@ -18,6 +19,8 @@ from rerank.journal.store import JournalStore
 from rerank.journal.writer import OUTCOMES, JournalWriter
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Assessment
+
+logger = logging.getLogger(__name__)
 
 FLUSH = 2.0  # seconds that feedback waits for its answer to be written
 
@@ -75,7 +78,7 @@ class Journal:
         answer: BoundedAnswer | None = None,
         answer_id: str = "",
     ) -> str:
-        """Queue an assessed question, and the answer based on it, without waiting.
+        """Queue an assessed question, and the answer based on it; never waits, never fails.
 
         `model` is the model's version, `model.version`; `latency` is in seconds.
 
@@ -83,15 +86,20 @@ class Journal:
             `answer_id`, which feedback uses; a new one if none is given.
         """
         answer_id = answer_id or secrets.token_hex(8)
-        entry = entry_of(
-            assessment,
-            answer_id=answer_id,
-            model=model,
-            latency=latency,
-            answer=answer,
-            without_text=self._without_text,
-        )
-        self._writer.offer(entry)
+        try:
+            entry = entry_of(
+                assessment,
+                answer_id=answer_id,
+                model=model,
+                latency=latency,
+                answer=answer,
+                without_text=self._without_text,
+            )
+        except Exception as error:  # such as metadata that is not JSON
+            logger.error("not written to the journal: %s", error, exc_info=error)
+            self._counted("rejected", 1)
+        else:
+            self._writer.offer(entry)
         return answer_id
 
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:

@@ -36,6 +36,7 @@ JOURNAL = Table(
     Column("comment", Text),
     Column("judged", Double),  # time of the feedback: seconds since 1970
     Index("rerank_journal_answer_id", "answer_id"),
+    Index("rerank_journal_question_hash", "question_hash"),
     Index("rerank_journal_time", "time"),
     Index("rerank_journal_judged", "judged"),
 )

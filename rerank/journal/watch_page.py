@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import case, exists, func, select
+from sqlalchemy import Select, case, exists, func, select
 
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
@@ -73,6 +73,10 @@ def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str
     Raises:
         JournalError: the database cannot be used.
     """
+    return [dict(row) for row in store.rows(_waiting(model, most))]
+
+
+def _waiting(model: str, most: int) -> Select[Any]:
     judged = JOURNAL.alias()
     same = (  # a judgement of the same first passage, and not of a generated answer
         judged.c.mode == "search",
@@ -89,7 +93,7 @@ def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str
         .group_by(_C.question_hash)
         .subquery()
     )
-    chosen = (
+    return (
         select(
             _C.answer_id.label("id"),
             _C.time,
@@ -104,4 +108,3 @@ def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str
         .order_by(_C.entry_id.desc())
         .limit(most)
     )
-    return [dict(row) for row in store.rows(chosen)]

@@ -14,7 +14,7 @@ PREFIX = "proposed-"  # of its id, before the hash of its original text
 ABOUT = "What does the documentation say about {}?"
 MARKS = ("?", "？", "؟")
 END = re.compile(r"[?.!](?=\s|$)|[？؟]")  # of a sentence; a sign such as `?` ends none
-LONGEST = 300  # characters of a question
+LONGEST = 300  # characters of a question, or of a heading that one is about
 NUMBER = re.compile(
     r"^(?:(?:chapter|part|section)\s+\d+|\d+(?:\.\d+)+|\d+(?=[.:)]))[.:)]*\s+", re.I
 )
@@ -44,7 +44,8 @@ def question_of(passage: Passage) -> tuple[str, bool]:
     for text in (heading, _first_sentence(passage.text)):
         if text.endswith(MARKS) and len(text) <= LONGEST and WORDS.match(text):
             return text, True
-    return (ABOUT.format(heading), False) if WORDS.match(heading) else ("", False)
+    about = WORDS.match(heading) and len(heading) <= LONGEST
+    return (ABOUT.format(heading), False) if about else ("", False)
 
 
 def _first_sentence(text: str) -> str:

@@ -31,9 +31,9 @@ from rerank.labelling.state import (
     Grade,
     Question,
     gone,
-    last_of,
     next_question,
     questions_of,
+    to_undo,
     without_undone,
 )
 from rerank.retrieval.corpus import Corpus
@@ -194,8 +194,8 @@ class Session:
         self._append(task, "skip")
 
     def undo(self) -> bool:
-        """Take back this person's latest action; return whether there was one."""
-        if last_of(without_undone(self.file.read()), self.annotator) is None:
+        """Take back this person's latest action that can be; return whether there was one."""
+        if to_undo(without_undone(self.file.read()), self.annotator) is None:
             return False
         self.file.append([{"do": "undo", "by": self.annotator}])
         return True

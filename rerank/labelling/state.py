@@ -2,7 +2,7 @@
 
 Events are `draw` (a question, its weight and the model's answer), and those of a person by name:
 `accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
-`undo`, which takes back that person's latest event that still counts. `gone` names passages of a
+`undo`, which takes back that person's latest event that can be. `gone` names passages of a
 question that the corpus does not have any more: they are judged by nobody.
 """
 
@@ -128,10 +128,19 @@ def without_undone(events: Sequence[Event]) -> list[Event]:
         if event["do"] != "undo":
             kept.append(event)
             continue
-        row = last_of(kept, event["by"])
-        if row is not None and not _others_judged(kept, row):
+        row = to_undo(kept, event["by"])
+        if row is not None:
             kept[row] = None
     return [event for event in kept if event is not None]
+
+
+def to_undo(events: Sequence[Event | None], name: str) -> int | None:
+    """The position of a person's latest event that can be taken back; None if there is none.
+
+    Accepted words that others have judged cannot.
+    """
+    rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
+    return next((row for row in rows if not _others_judged(events, row)), None)
 
 
 def _others_judged(events: Sequence[Event | None], row: int) -> bool:
@@ -143,12 +152,6 @@ def _others_judged(events: Sequence[Event | None], row: int) -> bool:
         and event.get("by") != accepted["by"]
         for event in events[row + 1 :]
     )
-
-
-def last_of(events: Sequence[Event | None], name: str) -> int | None:
-    """The position of a person's latest event; None if there is none."""
-    rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
-    return next(rows, None)
 
 
 def next_question(

@@ -82,7 +82,7 @@ def with_second_tries(
     Raises:
         InputError: the model has no index, or the query brings its own passages.
     """
-    if model.index_folder is None or first.ranking.query.mode != "search":
+    if model.index_folder is None or first.mode != "search":
         raise InputError(
             "second tries search the model's own index, and here the passages come from elsewhere; "
             "leave second tries out"

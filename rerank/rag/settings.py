@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from rerank.config import check_options, option, share
+from rerank.data.checks import is_url
 from rerank.errors import InputError
 
 DEEPEST = 10  # largest k that sufficiency is known for
@@ -18,17 +18,6 @@ DEEPEST = 10  # largest k that sufficiency is known for
 def _check_bands(sufficient: float, partial: float) -> None:
     if partial > sufficient:
         raise InputError(f"expected `partial` <= `sufficient`, got {partial} and {sufficient}")
-
-
-def _is_url(text: str) -> bool:
-    """Whether it is an http URL with a host."""
-    try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018  # raises if it is not a port
-    except ValueError:
-        return False
-    printed = text.isprintable() and " " not in text
-    return printed and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +77,7 @@ class LanguageModelConfig:
         check_options(self)
         if bool(self.llm) != bool(self.llm_model):
             raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
-        if self.llm and not _is_url(self.llm):
+        if self.llm and not is_url(self.llm):
             raise InputError(
                 f"`llm` should be a URL, such as http://host:8000/v1, got {self.place!r:.200}"
             )

@@ -1,7 +1,7 @@
 """BM25 and dense over one corpus: built once, saved, opened again; searched by query and vector.
 
-Text, vectors and postings are read from disk: an open index holds in memory only the vocabulary and
-the passages that the latest queries found.
+Text, vectors and postings are read from disk: an open index holds in memory only the vocabulary, 16
+bytes per passage that say where it is, and the passages that the latest queries found.
 """
 
 from __future__ import annotations

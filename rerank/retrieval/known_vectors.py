@@ -25,7 +25,7 @@ Keys = NDArray[np.uint64]
 class KnownVectors:
     """The vectors of those indexes in `folders` that have this encoder and this layout.
 
-    It holds 16 bytes per passage in memory. A vector depends on title and text alone, so it is bit
+    It holds 32 bytes per passage in memory. A vector depends on title and text alone, so it is bit
     for bit the one that the encoder gives on a machine of the same kind.
     """
 

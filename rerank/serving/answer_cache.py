@@ -36,7 +36,10 @@ class AnswerCache:
 
     def get(self, query: Query, version: str) -> Assessment | None:
         """The kept assessment by the model of this version, or None."""
-        key = self._key(query, version)
+        if version != self._version:
+            self._version = version
+            self._kept.clear()
+        key = self._key(query)
         if key is None:
             return None
         until, found = self._kept.get(key, (0.0, None))
@@ -47,19 +50,17 @@ class AnswerCache:
         return found
 
     def add(self, query: Query, version: str, assessment: Assessment) -> None:
-        """Keep an assessment by the model of this version."""
-        key, life = self._key(query, version), self._seconds * assessment.confidence
-        if key is None or life <= 0:
+        """Keep an assessment, unless a model of another version answers by now."""
+        key, life = self._key(query), self._seconds * assessment.confidence
+        if key is None or life <= 0 or version != (self._version or version):
             return
+        self._version = version
         if key not in self._kept and len(self._kept) >= MOST:
             del self._kept[min(self._kept, key=lambda k: self._kept[k][0])]
         self._kept[key] = self._clock() + life, assessment
 
-    def _key(self, query: Query, version: str) -> str | None:
-        """The key of a search; None if it is not cached. A new version clears the cache."""
+    def _key(self, query: Query) -> str | None:
+        """The key of a search; None if it is not cached."""
         if not self._seconds or query.mode != "search":
             return None
-        if version != self._version:
-            self._version = version
-            self._kept.clear()
         return to_json([query.text, query.metadata])

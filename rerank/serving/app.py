@@ -53,14 +53,18 @@ from rerank.types import Assessment
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text}
     for status, text in {
+        400: "no request of HTTP/1.1",
         401: "no key of this server",
         404: "no such route, or no such answer in the journal",
+        405: "not with this method",
         408: "the request came too slowly",
         409: "scores of another reranker, or a passage that is not there or asked about any more",
         413: "the body is too large, or its documents would take too long",
         415: "not JSON",
+        421: "a server without keys was asked under another name than localhost",
         422: "a field is missing, unknown, of the wrong type or too large",
         429: "the server is busy; Retry-After says when to try again",
+        500: "a defect of the server; its log has more under the id of the request",
         503: "the server is busy, or the search system behind it does not answer",
         504: "the answer was not ready in time",
     }.items()

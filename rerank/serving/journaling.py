@@ -51,7 +51,6 @@ class ServerJournal:
         from rerank.journal.writer import OUTCOMES
 
         self._journal = journal
-        self._metrics = metrics
         self._settings = settings
         for outcome in OUTCOMES:
             metrics.journal.labels(outcome)
@@ -59,17 +58,13 @@ class ServerJournal:
 
     def record(self, state: dict[str, Any], seconds: float) -> None:
         """Queue the journal entry of a request, from its state; never blocks, never fails."""
-        try:
-            self._journal.record(
-                state["found"],
-                model=state["served"].version,
-                latency=seconds,
-                answer=state.get("made"),
-                answer_id=state["request_id"],
-            )
-        except Exception as error:
-            self._metrics.count_journal("rejected", 1)
-            event("journal entry rejected", severity=logging.ERROR, exc_info=error)
+        self._journal.record(
+            state["found"],
+            model=state["served"].version,
+            latency=seconds,
+            answer=state.get("made"),
+            answer_id=state["request_id"],
+        )
 
     def judge(self, answer_id: str, right: bool, comment: str) -> bool:
         """Record feedback; False if the journal has no such answer.

@@ -331,7 +331,7 @@ class Worker:
 
     def _count(self, job: Job, assessment: Assessment) -> None:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
-        mode, window = job.query.mode, self._window_of(job.served)
+        mode, window = assessment.mode, self._window_of(job.served)
         self._metrics.count_assessment(mode, assessment)
         if window is None or mode != job.served.model.maps.main:
             return

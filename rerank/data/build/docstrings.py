@@ -120,6 +120,8 @@ def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
 
 
 def _imported(library: str) -> types.ModuleType:
+    if not library:
+        raise InputError("the name of a library is empty; expected one such as numpy")
     if "." in library:
         raise InputError(
             f"{library!r} is a part of a library; give {library.split('.', maxsplit=1)[0]!r}"

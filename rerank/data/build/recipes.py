@@ -21,6 +21,7 @@ from rerank.data.beir import CORPUS, read_queries, write_corpus
 from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
 from rerank.data.grouping import connected_groups
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.lines import lines
 from rerank.errors import InputError, nearest
 from rerank.storage.files import write_file
 from rerank.types import Passage, Query
@@ -106,8 +107,8 @@ def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
     read_queries(folder / "queries.jsonl")
     objects = documented_objects(libraries)
     for path in (folder / "qrels").glob("*.tsv"):
-        header, *lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        answerable = (line for line in lines if _names_one_of(objects, line))
+        header, *rows = [line for _, line in lines(path)]
+        answerable = (row for row in rows if _names_one_of(objects, row))
         write_file(path, (line + "\n" for line in (header, *answerable)))
     write_corpus(map(_passage, objects.values()), folder)
     labelled = LabelledSet.read(folder)

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from rerank.assessment.text_cache import cached_by_length
 from rerank.data.words import content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import with_plain_citations
@@ -186,10 +187,11 @@ def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
     """The sentence of the evidence that shares most idf with the claim; "" if there is none."""
     wanted = _stems(claim, lexicon)
 
-    def shared(sentence: str) -> float:
-        return sum(lexicon.weight(w) for w in wanted & _stems(sentence, lexicon))
+    def shared(sentence: tuple[str, frozenset[str]]) -> float:
+        return sum(lexicon.weight(w) for w in wanted & sentence[1])
 
-    return max(split(evidence), key=shared, default="")
+    best, _ = max(_stemmed(evidence, lexicon.language), key=shared, default=("", None))
+    return best
 
 
 def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
@@ -202,17 +204,23 @@ def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
     return [clause for clause in weighed if sum(clause.values()) > 0]
 
 
-def _windows(evidence: str, lexicon: Lexicon) -> list[set[str]]:
+def _windows(evidence: str, lexicon: Lexicon) -> list[frozenset[str]]:
     """The stems of each two neighbouring sentences."""
-    parts = [_stems(part, lexicon) for part in split(evidence)]
+    parts = [stems for _, stems in _stemmed(evidence, lexicon.language)]
     return [first | second for first, second in pairwise(parts)] or parts
+
+
+@cached_by_length(2**22)
+def _stemmed(text: str, language: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """The sentences of a text, each with its stems."""
+    return tuple((part, frozenset(words(part, language=language))) for part in split(text))
 
 
 def _weights(stems: set[str], lexicon: Lexicon) -> dict[str, float]:
     return {word: max(lexicon.weight(word), 0.0) for word in stems}
 
 
-def _share(wanted: Mapping[str, float], windows: Sequence[set[str]]) -> float:
+def _share(wanted: Mapping[str, float], windows: Sequence[frozenset[str]]) -> float:
     """The largest share of the idf of the wanted words that one window of the evidence has."""
     shared = (sum(wanted[w] for w in window & wanted.keys()) for window in windows)
     return max(shared, default=0.0) / sum(wanted.values())

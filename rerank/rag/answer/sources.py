@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rerank.rag.answer.prompt_injection import without_orders
@@ -18,12 +18,12 @@ class Source:
     id: str  # S1, S2, ...
     passage: RankedPassage
     place: Place
+    evidence: str = field(init=False, repr=False)  # title and text, without orders to a model
 
-    @property
-    def evidence(self) -> str:
-        """The evidence: title and text, without orders to a language model."""
+    def __post_init__(self) -> None:
         title = f"{self.passage.title}.\n" if self.passage.title else ""
-        return without_orders(f"{title}{self.passage.text}", mark="")
+        evidence = without_orders(f"{title}{self.passage.text}", mark="")
+        object.__setattr__(self, "evidence", evidence)
 
     def line(self) -> str:
         """Its line below an answer: `- Document, Section/Page (score: 0.83)`."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import Stemmer
@@ -40,6 +41,7 @@ HIGHER_IS_BETTER = ("Cosine", "Dot")
 SEEN = 20  # points read to learn which fields there are
 NOT_FOUND = 404
 NOT_WORDS = re.compile(r"[^\w]")
+_opening = Lock()  # a second thread would find the folder locked
 
 
 class QdrantCollection:
@@ -109,7 +111,8 @@ class QdrantCollection:
         if not Path(s.url).is_dir():
             raise InputError(f"{s}: there is no such folder")
         try:
-            return open_folder(s.url)
+            with _opening:
+                return open_folder(s.url)
         except RuntimeError as error:  # another process has it open
             raise RetrieverError(f"{s}: {error}") from None
 

@@ -37,11 +37,6 @@ class SearchIndex(ABC):
     def __init__(self, settings: RetrieverSettings, key: str) -> None:
         self.settings = settings
         self.key = key
-        if not settings.remote:
-            raise InputError(
-                "`url` should begin with http:// or https://, such as http://localhost:9200, got "
-                f"{settings.url!r}"
-            )
 
     @abstractmethod
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -14,15 +14,16 @@ It knows nothing of the systems. Keys and passwords come only from the environme
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import Stemmer
 
+from rerank.data.checks import is_url
 from rerank.errors import InputError, nearest
 
 SYSTEMS = ("elasticsearch", "lancedb", "opensearch", "qdrant")
@@ -32,6 +33,7 @@ KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
 LISTS_OF_NAMES = ("keyword", "metadata")
 LONGEST_WAIT = 600.0  # seconds
+PASSWORD = re.compile(r"://[^/]*@")  # in an address
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,13 @@ class RetrieverSettings:
             )
         if not 0 < self.timeout <= LONGEST_WAIT:
             raise InputError(f"`timeout` should be above 0 and at most {LONGEST_WAIT:g} seconds")
-        if self.remote and urlsplit(self.url).username is not None:
+        if PASSWORD.search(self.url):
             raise InputError(f"`url` holds a password; expected it in the environment, as {KEY}")
+        if self.system in SERVERS and not is_url(self.url):
+            raise InputError(
+                "`url` should be the address of a server, such as http://localhost:9200, got "
+                f"{self.url!r:.200}"
+            )
 
     @property
     def stages(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class SearchSystem(Protocol):
         """The `count` nearest passages to a unit vector (d,), nearest first."""
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """The passages of these ids, a few hundred at most; missing ones are left out."""
+        """At most as many passages as ids, of these ids; see `passages_by_id`."""
 
 
 def fetch_candidates(
@@ -88,6 +88,22 @@ def fetch_candidates(
             of_stage[row[hit.passage.doc_id]] = hit.score
         scores[stage] = of_stage[kept]
     return replace(query, passages=tuple(passages[ids[i]] for i in kept), scores=scores)
+
+
+def passages_by_id(system: SearchSystem, ids: Sequence[str]) -> dict[str, Passage]:
+    """Those of the passages that the system has, a few hundred ids at most.
+
+    An id that several of its documents have takes up places of the answer. So what is missing is
+    asked for again, until nothing more comes.
+    """
+    found: dict[str, Passage] = {}
+    missing = list(ids)
+    while missing:
+        answer = {p.doc_id: p for p in system.passages(missing)}
+        found |= answer
+        left = [i for i in missing if i not in answer]
+        missing = left if len(left) < len(missing) else []
+    return found
 
 
 def hits_of(

@@ -98,7 +98,7 @@ def test_a_certified_context_is_sufficient(
     sure = Certificate(0.1, 0.7, 0.95, 100, 100, 90, None, event="hold an answer")
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context=context)
-        answers = policy.decide(predict(to_report.items, told, config), told, config)
+        answers = policy.decide(predict(to_report.items, told, config), told, config, "search")
         features = np.stack([a.features for a in answers])
         unlike = policy.unlike_fitted(features, maps.confidence.first)
         sufficient = [
@@ -121,7 +121,7 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
     features = predicted.features.copy()
     features[:, :3] = 1e6
     strange = replace(predicted, features=features)
-    usual, unlike = (policy.decide(p, told, config) for p in (predicted, strange))
+    usual, unlike = (policy.decide(p, told, config, "search") for p in (predicted, strange))
     assert any(a.certified for a in usual)
     assert any(a.context_certified for a in usual)
     assert not any(a.certified or a.context_certified for a in unlike)

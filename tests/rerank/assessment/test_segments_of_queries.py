@@ -20,6 +20,7 @@ from rerank.assessment.model_folder import CALIBRATORS, bound_to
 from rerank.batch import rescore
 from rerank.batch.table import assess_table
 from rerank.cli import main
+from rerank.errors import InputError
 from rerank.jobs.track import flavour
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import with_digest
@@ -95,6 +96,8 @@ def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
     assert moves(found["confidence"].tolist()) == MOVES
     for row in found.to_dict("records"):
         check_coherent(row)
+    with pytest.raises(InputError, match="row 1: it has no id, and its number is the id of"):
+        assess_table(model, {"query": [QUESTION] * 2, "query_id": [1, None]})
     assert list(flavour("source").inputs) == ["source", "query_id", "query"]
     assert list(flavour("").inputs) == ["query_id", "query"]
 

@@ -115,6 +115,7 @@ def change(row: int, passage: int | None = None, **values: Any) -> Callable[[lis
         (change(0, 1, _id=None), 1, r"passages\[1\] has no '_id'"),
         (change(0, 1, right=...), 1, "got neither"),
         (change(0, relevant=["d1"]), 1, "got both"),
+        (change(0, 1, right=False), 1, "some of its passages have no label"),
         (change(0, 1, right="yes"), 1, "'right' should be true or false, got 'yes'"),
         (change(0, 1, right=..., grade=-1), 1, "0 or more, got -1"),
         (change(0, 1, grade=0), 1, "'d2' has 'right' true and 'grade' 0, which contradict"),

@@ -257,6 +257,7 @@ def test_libraries_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     """None, not installed, a part of one, without docstrings, those of pydata, and any for it."""
     for libraries, complaint in {
         (): "name them",
+        ("",): "the name of a library is empty",
         ("no_such_library",): "cannot import 'no_such_library'",
         ("matplotlib.pyplot",): "is a part of a library; give 'matplotlib'",
         ("colorsys",): "colorsys: no docstring there describes another",

@@ -86,6 +86,15 @@ def test_words_come_in(files: Path) -> None:
         list(import_trec(runs(files), files / "qrels.txt", depth=100, **words))
 
 
+def test_a_list_that_could_not_be_read_again_is_refused(files: Path) -> None:
+    """With its query; so is a run too many."""
+    with pytest.raises(InputError, match="got 9 runs, at most 8"):
+        list(import_trec({str(i): files / "bm25.run" for i in range(9)}, files / "q", depth=9))
+    (files / "bm25.run").write_text("1 Q0 d1 1 1e200 tag\n")
+    with pytest.raises(InputError, match=r"query '1': .*1e\+?200"):
+        list(import_trec(runs(files), files / "qrels.txt", depth=9, unjudged="unanswerable"))
+
+
 def test_bad_lines_are_listed(files: Path) -> None:
     """All of them, with file and line number."""
     (files / "bm25.run").write_text("1 Q0 d1 1 nan tag\n1 Q0 d1\n1 Q0 d1 1 2 t\n1 Q0 d1 2 1 t\n")

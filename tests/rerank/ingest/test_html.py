@@ -90,7 +90,9 @@ def test_a_heading_loses_its_link_and_not_its_last_sign() -> None:
     assert found.blocks == (Block("Text.", ("Introduction to C#", "F#")),)
 
 
-@pytest.mark.parametrize("name", ["unicode_escape", "utf-7", "zlib", "nothing"])
+@pytest.mark.parametrize(
+    "name", ["unicode_escape", "utf-7", "utf-16", "UTF32BE", "zlib", "nothing"]
+)
 def test_what_a_file_declares_is_used_only_if_it_is_an_encoding_of_text(name: str) -> None:
     """Else it is read as Windows-1252: never an unpaired surrogate, never an error."""
     data = f"<p>encoding='{name}' \\ud800 +2AA- caf\xe9</p>".encode("latin-1")

@@ -27,6 +27,10 @@ Install
 
    Installs it there.
 
+.. AutoThing:: named
+
+   Of its own case.
+
 .. note:: Mind the gap.
 
 .. code-block:: sh
@@ -47,6 +51,7 @@ def test_a_page_is_read_with_what_sphinx_adds(tmp_path: Path) -> None:
     texts = [block.text for block in found.blocks]
     assert "Use the reader and a.b.Thing, or code." in texts
     assert {"install(where)", "Installs it there.", "Mind the gap.", "make\n  install"} <= {*texts}
+    assert {"named", "Of its own case."} <= {*texts}
     assert not [text for text in texts if "password" in text or "other" in text]
     assert found.blocks[-1].heading[-1] == "Install"
 

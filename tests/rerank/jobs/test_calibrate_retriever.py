@@ -33,7 +33,10 @@ from rerank.errors import InputError, RetrieverError
 from rerank.inference.model_files import resolve
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.jobs.export import export
+from rerank.jobs.journal import journal_labels, journal_queries
 from rerank.journal.entry import entry_of
+from rerank.journal.journal import Journal
+from rerank.journal.watch_page import waiting
 from rerank.labelling.pooling import pool
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.model_answers import answer
@@ -143,6 +146,21 @@ def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: Calibr
     entry = entry_of(first, answer_id="a", model="m", latency=0.1)
     journaled = read_query({**json.loads(entry.asked or ""), "_id": "again"})
     assert again.assess([journaled])[0].confidence == pytest.approx(first.confidence)
+
+
+def test_its_journal_is_one_of_searches(model: CalibratedReranker, tmp_path: Path) -> None:
+    """So it gives labels, queries, and what waits for a judgement."""
+    url = f"sqlite:///{tmp_path / 'journal.db'}"
+    with Journal(url) as journal:
+        found = model.search(ASKED)
+        given = journal.record(replace(found, accepted=False), model=model.version)
+        assert journal.flush()
+        assert [row["id"] for row in waiting(journal.store, model=model.version)] == [given]
+        assert journal.judge(given, right=True)
+    labels, notes = journal_labels(model, url)
+    assert ([label.query.text for label in labels], notes) == ([ASKED], ())
+    (kept,) = journal_queries(url, newest=5)
+    assert model.assess([kept])[0].confidence == pytest.approx(found.confidence)
 
 
 def test_it_takes_no_passages_without_scores(model: CalibratedReranker) -> None:

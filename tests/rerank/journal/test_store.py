@@ -76,7 +76,8 @@ def test_lists_are_kept_with_their_scores() -> None:
     )
     found = make_assessment(texts=["x", "y"])
     candidates = replace(found.ranking.candidates, query=query)
-    brought = replace(found, ranking=replace(found.ranking, candidates=candidates))
+    ranking = replace(found.ranking, candidates=candidates)
+    brought = replace(found, ranking=ranking, mode="lists")
     entry = entry_of(brought, answer_id="a", model="m", latency=0)
     assert entry.mode == "lists"
     read = read_query({**json.loads(entry.asked or ""), "_id": "1"})
@@ -226,7 +227,7 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
     store.add([make_entry()])
     with writing(store._engine) as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '99'")
-    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 2: update"):
+    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 3: update"):
         bring_up_to_date(store._engine, create=True)
     assert len(store.rows(ALL)) == 1
 

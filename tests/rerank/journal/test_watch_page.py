@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from journals import make_entry, sqlite_url
-from sqlalchemy import select
+from sqlalchemy import select, text
+from sqlalchemy.dialects import sqlite
 
 from rerank.journal.entry import Entry
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
-from rerank.journal.watch_page import by_day, waiting
+from rerank.journal.watch_page import _waiting, by_day, waiting
 
 VERSION = make_entry("1").model  # of the model whose answers these are
 
@@ -100,3 +101,13 @@ def test_retention_takes_the_texts_of_judged_answers_and_keeps_their_numbers(
     assert [row[name] for name in ("question", "asked", "comment")] == [None] * 3
     assert row["passages"] == "[]"
     assert store.prune(days=5) == 0
+
+
+def test_judgements_are_found_by_an_index(store: JournalStore) -> None:
+    """Otherwise the page would compare each waiting answer with the whole journal."""
+    query = _waiting(VERSION, 50).compile(
+        dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}
+    )
+    with store._engine.connect() as connection:
+        plan = connection.execute(text(f"EXPLAIN QUERY PLAN {query}")).all()
+    assert any("rerank_journal_question_hash" in row[-1] for row in plan), plan

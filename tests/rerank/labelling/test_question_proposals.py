@@ -19,6 +19,7 @@ from rerank.types import Passage
             False,
         ),
         (Passage("4", "", "No heading. Is it? Yes."), "", False),
+        (Passage("10", "x" * 301, "Its title is too long."), "", False),
         (
             Passage("6", "Guide", "[ < ] | [Top] | [ ? ]", {"heading": "Guide > 23.2.4 Seals"}),
             "What does the documentation say about Seals?",

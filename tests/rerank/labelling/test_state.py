@@ -19,6 +19,7 @@ from rerank.labelling.state import (
     drawn_evenly,
     gone,
     questions_of,
+    to_undo,
     weights,
 )
 
@@ -139,6 +140,10 @@ def test_the_words_of_a_question_change_no_more_once_somebody_has_judged_it() ->
     assert (found.text, found.proposed) == ("words of ada", False)
     (found,) = questions_of([drawn, accepted("ada", "words of ada"), undone])
     assert found.proposed
+    before = event("ada", "judge", grade="right", done=False, doc_ids=["a"])
+    events = [drawn, before, accepted("ada", "words of ada"), other]
+    assert to_undo(events, "ada") == 1  # what can be undone is not stuck behind what cannot
+    assert to_undo([drawn, *events[2:]], "ada") is None
 
 
 def test_an_answer_that_is_gone_opens_its_question_again() -> None:

@@ -32,7 +32,7 @@ TEXTS = [f"text {i}" for i in range(5)]
 
 @pytest.fixture(scope="module")
 def assessments(to_report: Labelled[Scored], maps: FittedMaps, config: Config) -> list[Assessment]:
-    return decide(predict(to_report.items, maps, config), maps, config)
+    return decide(predict(to_report.items, maps, config), maps, config, "search")
 
 
 def test_the_moves_of_all_signals_add_up(assessments: list[Assessment], maps: FittedMaps) -> None:

@@ -55,6 +55,16 @@ def test_another_version_forgets_all() -> None:
     assert cache.get(ASKED, "m") is None
 
 
+def test_a_late_answer_of_the_old_model_forgets_nothing() -> None:
+    """A request may end after the swap; its answer is not kept."""
+    cache, kept = AnswerCache(100), make_assessment(confidence=0.9)
+    assert cache.get(ASKED, "new") is None
+    cache.add(ASKED, "new", kept)
+    cache.add(Query("mean"), "old", make_assessment(confidence=0.9))
+    assert cache.get(ASKED, "new") is kept
+    assert cache.get(Query("mean"), "new") is None
+
+
 def test_other_questions_are_others() -> None:
     """Text and metadata name a search; lists of callers are not kept."""
     cache = AnswerCache(100)

@@ -17,7 +17,7 @@ from search_server import searching
 from rerank.errors import InputError
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import RetrieverSettings, read_settings
-from rerank.retrieval.systems.system import SearchSystem
+from rerank.retrieval.systems.system import SearchSystem, passages_by_id
 
 WIDTH = 8
 WORDS = ("zebra", "violin", "glacier", "pepper", "lantern")
@@ -148,6 +148,15 @@ def test_lancedb_takes_any_name_of_the_id_column(column: str, tmp_path: Path) ->
     lancedb.connect(tmp_path).create_table("passages", data=rows)
     settings = RetrieverSettings("lancedb", str(tmp_path), "passages", id=column, vector="vector")
     assert [p.doc_id for p in connect(settings).passages(["4", "nothing"])] == ["4"]
+
+
+def test_rows_with_one_id_hide_no_other(tmp_path: Path) -> None:
+    """An answer has as many rows as there are ids: what is missing is asked for again."""
+    lancedb = pytest.importorskip("lancedb")
+    rows = [{k: ROWS[i][k] for k in ("id", "text", "vector")} for i in (0, 0, 0, 1)]
+    lancedb.connect(tmp_path).create_table("passages", data=rows)
+    system = connect(RetrieverSettings("lancedb", str(tmp_path), "passages", vector="vector"))
+    assert {*passages_by_id(system, ["0", "it's 1", "nothing"])} == {"0", "it's 1"}
 
 
 def test_lancedb_finds_what_another_program_has_added(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_no_server(kind: str) -> None:
     """Neither at the address, nor in the settings."""
     with pytest.raises(RetrieverError, match=r"no answer: .*onnection"):
         system_at("http://127.0.0.1:9", kind).keyword("red", 1)
-    with pytest.raises(InputError, match="should begin with http"):
+    with pytest.raises(InputError, match="should be the address of a server"):
         system_at("folder", kind)
 
 

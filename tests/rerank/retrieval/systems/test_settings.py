@@ -41,6 +41,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ({"timeout": "1"}, "`timeout` should be a number"),
         ({"text": 1}, "`text` should be text"),
         ({"url": "https://me:secret@host"}, "`url` holds a password"),
+        ({"url": "http://me:secret@[host:x"}, "`url` holds a password"),
+        ({"system": "opensearch", "url": "http://"}, "`url` should be the address of a server"),
+        ({"system": "elasticsearch", "url": "http://h:port"}, "the address of a server"),
     ],
 )
 def test_what_cannot_be_used_is_told(changed: dict[str, object], sentence: str) -> None:
