@@ -179,8 +179,10 @@ def group_codes(groups: Groups, n: int) -> Ints:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"expected one group per row, shape ({n},), got shape {labels.shape}")
-    if len({isinstance(label, str) for label in (groups if labels.dtype.kind in "OU" else ())}) > 1:
-        raise ValueError("expected groups that are all text or all numbers, got both")
+    kinds = {type(label) for label in (groups if labels.dtype.kind in "OU" else ())}
+    if len({issubclass(kind, str) for kind in kinds}) > 1 or type(None) in kinds:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(f"expected groups that are all text or all numbers, got {names}")
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 

@@ -187,7 +187,7 @@ class TwoStageCalibrator(_Calibrator):
         Raises as `fit_two_stage`.
         """
         x, labels = self._checked(X, y)
-        self.map_, self.C_, self.out_of_fold_ = fit_two_stage(
+        self.map_, penalty, self.out_of_fold_ = fit_two_stage(
             x,
             labels,
             groups,
@@ -196,4 +196,5 @@ class TwoStageCalibrator(_Calibrator):
             C=self.C,
             random_state=self.random_state,
         )
+        self.C_ = penalty.C
         return self

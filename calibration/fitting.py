@@ -3,8 +3,8 @@
 Features and labels of 0 and 1 in, a value of `calibration.maps` out. It knows nothing of where
 features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
 
-If there is nothing to learn (labels of one class only, fewer than two groups to cross-fit), every
-function gives a constant: the smoothed base rate.
+If there is nothing to learn (labels of one class only, fewer than two groups to cross-fit), a fit
+without a reference map gives a constant, the smoothed base rate; one with it stays close to it.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ def _out_of_fold_logits(
     return logits
 
 
-def _penalties(C: float | None, reference: LogisticMap | None) -> Sequence[Penalty]:
+def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequence[Penalty]:
     """The penalties to choose from, strongest first."""
+    if isinstance(C, Penalty):
+        return [C]
     if C is not None:
         return [Penalty(C, keep_signs=True)]
     return [Penalty(each) for each in PENALTIES] if reference is None else STEPS
@@ -119,21 +121,21 @@ def fit_first_stage(
     groups: Groups = None,
     *,
     folds: int = 5,
-    C: float | None = None,
+    C: float | Penalty | None = None,
     random_state: int = 0,
     reference: LogisticMap | None = None,
-) -> tuple[LogisticMap, float, Floats]:
-    """Return the logistic map of X (n, d), its C, and its out-of-fold logits (n,).
+) -> tuple[LogisticMap, Penalty, Floats]:
+    """Return the logistic map of X (n, d), its penalty, and its out-of-fold logits (n,).
 
     If C is None, it is the strongest penalty of `PENALTIES` within one standard error of the lowest
-    grouped cross-validated log loss. The map is refitted on all rows. With fewer than two groups,
-    or labels of one class, it is a constant.
+    grouped cross-validated log loss. The map is refitted on all rows. Without a
+    reference, with fewer than two groups or labels of one class, it is a constant.
 
     With a `reference` map, the fit is `fit_shrunk`, and C, from `STEPS`, is the variance of each
     step away from the old map. A larger step than the smallest is used only if its cross-validated
     gain is also `STRONG` evidence, which few labels cannot give; for a step that turns weights of
     the old map around, `VERY_STRONG` evidence. A weight that turns around is mostly chance, and the
-    reason that it gives contradicts its feature. A given C keeps the signs.
+    reason that it gives contradicts its feature. A C that is a number keeps the signs.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -147,16 +149,16 @@ def fit_first_stage(
     penalties = _penalties(C, reference)
     if reference is not None and fold.max() == 0:
         first = _fit_first(x, labels, number, penalties[0], reference)
-        return first, penalties[0].C, reference.logit(x)
+        return first, penalties[0], reference.logit(x)
     if reference is None and (fold.max() == 0 or labels.min() == labels.max()):
         flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0].C)
         first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
-        return first, penalties[0].C, np.full(len(x), first.intercept)
+        return first, penalties[0], np.full(len(x), first.intercept)
     logits = _out_of_fold_logits(x, labels, number, fold, penalties, reference)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number) if reference is None else _step(losses, number)
     first = _fit_first(x, labels, number, penalties[best], reference)
-    return first, penalties[best].C, logits[best]
+    return first, penalties[best], logits[best]
 
 
 def fit_two_stage(
@@ -166,11 +168,11 @@ def fit_two_stage(
     *,
     second_stage: str = "logistic",
     folds: int = 5,
-    C: float | None = None,
+    C: float | Penalty | None = None,
     random_state: int = 0,
     reference: LogisticMap | None = None,
-) -> tuple[TwoStageMap, float, Floats]:
-    """Return the two-stage map, the C of its first stage, and its out-of-fold logits (n,).
+) -> tuple[TwoStageMap, Penalty, Floats]:
+    """Return the two-stage map, its first stage's penalty and out-of-fold logits (n,).
 
     The first stage is `fit_first_stage`. The second, `SCORE_FITS[second_stage]`, is fitted on the
     grouped out-of-fold logits of the first. With a `reference` map, the second stage named logistic
@@ -194,7 +196,7 @@ def cross_fit_two_stage(
     groups: Groups = None,
     *,
     folds: int = 5,
-    C: float | None = None,
+    C: float | Penalty | None = None,
     random_state: int = 0,
     reference: LogisticMap | None = None,
 ) -> dict[str, Floats]:

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Ints, check_share, check_y_p
+from calibration.arrays import Floats, Groups, Ints, check_share, check_y_p
+from calibration.effective_sample_size import design_effect
 from calibration.thresholds import lower_bound, upper_bound
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
@@ -112,12 +113,13 @@ def allocate(worth: Floats, sizes: Ints, count: int) -> Ints:
     return labels
 
 
-def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> Estimate:
+def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Estimate:
     """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,).
 
     This is Hajek's estimate: sum of w y / sum of w. Rows of equal weight form a stratum. The
     variance is the sum over strata, each with half a hit and half a miss added. The interval is
-    exact for the number of single rows with that variance (Korn and Graubard 1998).
+    exact for the number of single rows with that variance (Korn and Graubard 1998). Rows of one
+    group (n,) count as fewer rows, by the design effect; None: all rows are independent.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0.
@@ -135,9 +137,9 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, *, level: float = 0.95) -> E
     variance = float((share**2 * rate * (1 - rate) / n).sum())
     middle = float((share * rate).sum())
     effective = middle * (1 - middle) / variance
-    side = (1 + level) / 2
+    effective /= design_effect(w * (labels - mean), groups)
     low, high = (
-        bound(mean * effective, effective, level=side) for bound in (lower_bound, upper_bound)
+        bound(mean * effective, effective, level=0.975) for bound in (lower_bound, upper_bound)
     )
     return Estimate(mean, low, high)
 

@@ -48,12 +48,12 @@ def _rows_needed(gap: float, target: float, level: float) -> int:
     return int(sizes[(binom.sf(least - 1, sizes, rate) >= POWER).argmax()])
 
 
-def test_sizes(target: float, level: float, n: float) -> tuple[int, ...]:
+def rows_to_begin_with(target: float, level: float, n: float) -> tuple[int, ...]:
     """Return the numbers of rows, n at most, that tests need for smaller and smaller gaps.
 
     The gaps are `GAPS`, and then halves. If n is too small for the first, the only number is n.
 
-    >>> test_sizes(0.7, 0.95, 5000)
+    >>> rows_to_begin_with(0.7, 0.95, 5000)
     (19, 49, 219, 900, 3643)
     """
     sizes: list[int] = []
@@ -142,7 +142,7 @@ def chance_of_a_start(truth: Floats, target: float, level: float, *, reach: floa
     places, chances = starts_of(
         np.arange(1.0, n + 1),
         np.arange(n),
-        test_sizes(target, level, n),
+        rows_to_begin_with(target, level, n),
         foreseen_place(truth, target, 1 - level),
         1 - level,
     )

@@ -21,9 +21,9 @@ from calibration.sequence_tests import (
     chance_of_a_start,
     foreseen_place,
     refuted,
+    rows_to_begin_with,
     starts_of,
     tails,
-    test_sizes,
 )
 
 ABOUT = "new questions like these"
@@ -61,6 +61,11 @@ def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
         ValueError: hits not within 0..n, or level not within (0, 1).
     """
     return 1.0 - lower_bound(n - hits, n, level=level)
+
+
+def percent(share: float) -> str:
+    """A promised share as it was given, not rounded: 87.5%."""
+    return f"{100 * share:g}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,9 @@ class Certificate:
         """The promise in words, or why there is none and what it would take."""
         if self.refused:
             return f"Warning: nothing is certified. {self.refused}"
-        promise = f"at least {self.target:.0%} {self.event}, at {self.level:.0%} confidence"
+        promise = (
+            f"at least {percent(self.target)} {self.event}, at {percent(self.level)} confidence"
+        )
         if self.threshold is not None:
             of_answers = self.event == RIGHT
             counts = f"{self.right} of {self.accepted} {'were' if of_answers else 'do'}"
@@ -248,7 +255,7 @@ def _refuted_ends(
     ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal values
     if number.max() + 1 == n:
         size, tail = np.arange(1.0, n + 1), tails(labels, target)
-        sizes = test_sizes(target, level, n)
+        sizes = rows_to_begin_with(target, level, n)
     else:
         tail, n_groups = group_tails(labels, number, target)
         size = np.maximum.accumulate(n_groups)

@@ -337,7 +337,7 @@ class Assessment:
     level: str  # HIGH, MEDIUM, LOW, VERY_LOW
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
     accepted: bool  # confidence >= the advisory threshold
-    certified: bool  # accepted, and at the certified threshold if there is one
+    certified: bool  # accepted, at the certified threshold, and like the labelled questions
     reasons: tuple[str, ...]  # what moved the confidence, in words
     features: Floats  # (d,) of the ranking, which the confidence was computed from
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold

@@ -23,7 +23,7 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.config import Config
 from rerank.data.build.recipes import build_pydata
@@ -154,7 +154,9 @@ def run(small: LabelledSet, index: Index, work: Path) -> Iterator[Run]:
 @pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
-    return IndexPipeline(index, CONFIG, cache=ScoreCache(Workspace(work).scores))
+    return IndexPipeline(
+        index, CONFIG, models=Models.open(CONFIG, cache=ScoreCache(Workspace(work).scores))
+    )
 
 
 @pytest.fixture(scope="session")

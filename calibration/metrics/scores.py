@@ -1,7 +1,7 @@
 """How reliable and how useful probabilities are: pure functions of labels y and probabilities p.
 
-y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function checks this by `check_y_p` and
-returns one float unless it says otherwise. It knows nothing of who made p.
+y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; every function but `row_losses` checks this by
+`check_y_p`, and returns one float unless it says otherwise. It knows nothing of who made p.
 """
 
 from __future__ import annotations

@@ -61,6 +61,11 @@ class Wealth:
         return math.exp(min(float(now), 700.0))
 
     @property
+    def highest(self) -> float:
+        """The highest wealth so far, at most e^700."""
+        return math.exp(min(self.peak, 700.0))
+
+    @property
     def p_value(self) -> float:
         """1 / the highest wealth so far: a valid p-value however often it is looked at."""
         return math.exp(-self.peak)

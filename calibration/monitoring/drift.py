@@ -126,6 +126,8 @@ class Sketch:
             )
         if not isinstance(self.n, int) or self.n < LEAST_ROWS:
             raise ValueError(f"expected at least {LEAST_ROWS} independent rows, got {self.n!r}")
+        if type(self.rows) is not int or self.rows < 0:
+            raise ValueError(f"expected a number of rows, got {self.rows!r:.80}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sketch as plain JSON values, with `"kind": "drift-sketch"`."""

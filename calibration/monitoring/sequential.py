@@ -264,7 +264,7 @@ def _upper(hits: int, n: int, level: float) -> float:
 
 
 def _evidence(wealth: Wealth) -> str:
-    return f"e-value {wealth.e_value:.3g}, highest {1 / wealth.p_value:.3g}"
+    return f"e-value {wealth.e_value:.3g}, highest {wealth.highest:.3g}"
 
 
 def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:

@@ -29,6 +29,7 @@ from calibration.plots.style import (
     caption,
     heading,
     legend_below,
+    literal,
     tidy,
 )
 
@@ -104,9 +105,8 @@ def feature_effects(
 
 def _wrapped(label: str) -> str:
     """A label broken into lines short enough to stand beside the rows."""
-    return "\n".join(
-        wrapped for line in label.split("\n") for wrapped in textwrap.wrap(line, LONGEST)
-    )
+    lines = (part for line in label.split("\n") for part in textwrap.wrap(line, LONGEST))
+    return literal("\n".join(lines))
 
 
 def _chances(axes: Axes, low: float, high: float) -> None:
@@ -158,7 +158,7 @@ def feature_groups(
         axes.plot([low, high], [i, i], color=INK, lw=1.4, zorder=3)
     axes.axvline(0, color=SOFT, lw=1.0, zorder=4)
     beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
-    axes.set_yticks(range(len(names)), beside)
+    axes.set_yticks(range(len(names)), [literal(label) for label in beside])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
     axes.set_xlabel("log loss saved against the base rate, nats a query", color=INK)

@@ -56,14 +56,19 @@ def heading(figure: Figure, title: str, below: str) -> None:
     first.set_gid("title")
     second = figure.text(LEFT, 1 - 0.62 / height, below, fontsize=9.5, color=SOFT)
     for text in (first, second):
-        text.set_parse_math(False)  # a name with dollar signs is no formula
+        text.set_parse_math(False)
+
+
+def literal(text: str) -> str:
+    """The text as Matplotlib shows it unchanged: a name with dollar signs is no formula."""
+    return text.replace("$", r"\$")
 
 
 def legend_below(
     figure: Figure, handles: Sequence[Artist], foot: float, *, ncols: int, columnspacing: float
 ) -> None:
     """Write the legend under the axes, which begin `foot` inches above the bottom."""
-    figure.legend(
+    legend = figure.legend(
         handles=handles,
         loc="upper left",
         bbox_to_anchor=(0.095, (foot - 0.52) / figure.get_size_inches()[1]),
@@ -72,6 +77,8 @@ def legend_below(
         borderaxespad=0.0,
         **LEGEND,
     )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def caption(figure: Figure, text: str) -> None:

@@ -38,7 +38,9 @@ class FittedMaps:
     `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
     labels of this corpus were among those fitted on; if not, the probabilities only order queries
     and passages. `list_kind`: the kind of the lists that came with their scores; None if our own
-    stages score them. `metadata`: the features of the passages' metadata.
+    stages score them. `metadata`: the features of the passages' metadata. `feature_range`: the
+    lowest and the highest value of each feature of the labelled rankings, (d,) each; None if it was
+    not kept.
     """
 
     policy: ReadPolicy
@@ -53,6 +55,7 @@ class FittedMaps:
     calibrated: bool = True
     list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
+    feature_range: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     @property
     def features(self) -> Features:
@@ -86,6 +89,7 @@ class FittedMaps:
             "context": self.context.to_dict() if self.context else None,
             "stopping_threshold": self.stopping_threshold,
             "calibrated": self.calibrated,
+            "feature_range": self.feature_range and list(map(list, self.feature_range)),
         }
 
     @classmethod
@@ -102,7 +106,7 @@ class FittedMaps:
         list_kind = _list_kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
         _check_names(values, features_of(list_kind, metadata))
-        stop = values.get("stopping_threshold")
+        stop, labelled_range = values.get("stopping_threshold"), values.get("feature_range")
         try:
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
             fitted = cls(
@@ -118,11 +122,16 @@ class FittedMaps:
                 calibrated=values.get("calibrated", True) is not False,
                 list_kind=list_kind,
                 metadata=metadata,
+                feature_range=None if labelled_range is None else _range(*labelled_range),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         _check_types(fitted)
         return fitted
+
+
+def _range(low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return tuple(map(float, low)), tuple(map(float, high))
 
 
 def _list_kind(values: Any) -> ListKind | None:
@@ -166,6 +175,9 @@ def _check_types(fitted: FittedMaps) -> None:
             raise InputError(
                 f"the {name} map has {len(one_map.coef)} weights, expected {len(inputs)}"
             )
+    for values in fitted.feature_range or ():
+        if len(values) != len(fitted.features.ranking) or not np.isfinite(values).all():
+            raise InputError("the feature range should have two finite numbers for each feature")
     stop = fitted.stopping_threshold or 0.0
     for name, share in (("cutoff", fitted.policy.cutoff), ("stopping threshold", stop)):
         if not 0 <= share <= 1:

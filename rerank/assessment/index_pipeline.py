@@ -11,8 +11,6 @@ from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
 from rerank.data.equal_passages import distinct, highest_of_equal
-from rerank.inference.model_files import ModelPair
-from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.caller_passages import rank_passages
 from rerank.retrieval.dense import Vectors, cosines
 from rerank.retrieval.fusion import fused_without
@@ -23,7 +21,7 @@ from rerank.types import Candidates, Floats, Passage, Query
 class IndexPipeline(Pipeline):
     """A `Pipeline` over an index, or any `Retriever`.
 
-    `models` are the files of the encoder and of the reranker, if the caller has looked them up.
+    `models` are those that the configuration names, if the caller has opened them.
 
     Raises:
         InputError: the index was made for another encoder or configuration.
@@ -34,11 +32,10 @@ class IndexPipeline(Pipeline):
         index: Retriever,
         config: Config,
         *,
-        cache: ScoreCache | None = None,
-        models: ModelPair | None = None,
+        models: Models | None = None,
         metadata: tuple[MetadataFeature, ...] = (),
     ) -> None:
-        super().__init__(index, config, Models.open(config, models, cache), metadata)
+        super().__init__(index, config, models or Models.open(config), metadata)
         index.refuse_mismatch(config, self.encoder)
 
     def texts_of(self, query: Query) -> list[str]:

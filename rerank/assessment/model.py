@@ -29,7 +29,7 @@ from rerank.assessment.model_folder import (
     models_of,
     open_folder,
 )
-from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.assessment.predictions import predict
@@ -37,7 +37,7 @@ from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
 from rerank.data.checks import is_encodable
 from rerank.errors import InputError, MissingExtraError, RetrieverError
-from rerank.inference.model_files import ModelPair, resolve
+from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.retrieval.no_index import NoIndex
@@ -135,7 +135,8 @@ class CalibratedReranker:
         pooled = pooled_for(*models, config)
         if pooled is None:
             raise InputError(f"there are no pooled maps of {config.reranker} here; {MADE_BY}")
-        pipeline = IndexPipeline(NoIndex(config.language), config, cache=cache, models=models)
+        opened = Models.open(config, models, cache)
+        pipeline = IndexPipeline(NoIndex(config.language), config, models=opened)
         manifest = {
             "config": config.to_dict(),
             "fingerprints": fingerprints(*models, config),
@@ -155,13 +156,13 @@ class CalibratedReranker:
         kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
         if kind and maps.main == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
-        models = models_of(files, config, download=allow_download)
+        models = Models.open(config, models_of(files, config, download=allow_download), cache)
         if kind:
-            return cls(files, maps, _open_retriever(files, maps, config, cache, models))
+            return cls(files, maps, _open_retriever(files, maps, config, models))
         try:
             index = Index(path / INDEX)
             index.check()
-            pipeline = IndexPipeline(index, config, cache=cache, models=models, metadata=metadata)
+            pipeline = IndexPipeline(index, config, models=models, metadata=metadata)
         except MissingExtraError:
             raise
         except Exception as error:  # broken arrays fail in many ways
@@ -317,18 +318,14 @@ class CalibratedReranker:
 
 
 def _open_retriever(
-    files: ModelFolder,
-    maps: MapsByMode,
-    config: Config,
-    cache: ScoreCache | None,
-    models: ModelPair,
+    files: ModelFolder, maps: MapsByMode, config: Config, models: Models
 ) -> RetrieverPipeline:
     """The pipeline of the search system that a folder names; its stages must match the maps."""
     kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
     assert kind is not None
     try:
         system = connect_of_model(files.manifest.get(RETRIEVER))
-        pipeline = RetrieverPipeline(system, config, cache=cache, models=models, metadata=metadata)
+        pipeline = RetrieverPipeline(system, config, models=models, metadata=metadata)
     except InputError as error:
         raise InputError(f"{files.path}: its {RETRIEVER}: {error}") from None
     if pipeline.kind != kind:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from calibration.maps import LogisticMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
@@ -17,9 +16,9 @@ from rerank.types import Assessment, Bools, Floats, Mode
 ABOVE_LOW = ("HIGH", "MEDIUM")
 UNLIKE = "not certified: the question is unlike those that were labelled"
 OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
-LEAST_LABELS = 20  # from which maps shrunk towards pooled ones can be trusted
+CALIBRATED_FROM = 20  # from which maps shrunk towards pooled ones can be trusted
 LABEL_FIRST = (  # what to do if the confidence is not calibrated
-    f"label at least {LEAST_LABELS} queries of this corpus, some of them unanswerable, and run "
+    f"label at least {CALIBRATED_FROM} queries of this corpus, some of them unanswerable, and run "
     "`rerank calibrate SET --out MODEL`"
 )
 REASONS = 3  # features named with a confidence
@@ -43,18 +42,32 @@ def accepted(confidence: float, t: Thresholds) -> bool:
     return confidence >= t.medium
 
 
-def unlike_fitted(features: Floats, fitted: LogisticMap) -> Bools:
-    """Whether `OUTLYING_FEATURES` or more of a question's features lie outside the range fitted on.
+def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
+    """Whether `OUTLYING_FEATURES` or more of a question's features are out of range.
 
-    `features` is (n, d); the result is (n,). A certificate is about questions like the labelled
-    ones, so such a question is never certified. It looks at no label, so it does not favour right
-    answers.
+    `features` is (n, d); the result is (n,). In range is what a labelled question had, and what the
+    confidence map does not clip. A certificate is about questions like the labelled ones, so an
+    unlike one is never certified. No label is looked at, so right answers are not favoured.
     """
-    if not fitted.low:
+    first = maps.confidence.first
+    if not first.low:
         return np.zeros(len(features), dtype=np.bool_)
-    low, high = np.array(fitted.low), np.array(fitted.high)
+    low, high = np.array(first.low), np.array(first.high)
+    if maps.feature_range:
+        low = np.minimum(low, maps.feature_range[0])
+        high = np.maximum(high, maps.feature_range[1])
     outside: Bools = ((features < low) | (features > high)).sum(axis=1) >= OUTLYING_FEATURES
     return outside
+
+
+def certified(confidence: Floats, features: Floats, maps: FittedMaps, t: Thresholds) -> Bools:
+    """Whether each answer is certified, (n,), by its confidence (n,) and its features (n, d).
+
+    It is, if it is accepted, its confidence reaches the certified threshold, and the question is
+    not `unlike_labelled`.
+    """
+    reached = [accepted(p, t) and maps.certificate.promises(p) for p in confidence.tolist()]
+    return np.array(reached, dtype=np.bool_) & ~unlike_labelled(features, maps)
 
 
 def reasons(
@@ -71,11 +84,16 @@ def reasons(
     """
     order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
     return tuple(
-        f"{'for' if contributions[i] > 0 else 'against'}: {meaning(names[i], table).lower()} "
+        f"{'for' if contributions[i] > 0 else 'against'}: {_in_sentence(meaning(names[i], table))} "
         f"{values[i]:.2f}, usually {usual[i]:.2f} ({contributions[i]:+.2f} log-odds)"
         for i in order
         if abs(contributions[i]) >= SLIGHT
     )
+
+
+def _in_sentence(meaning: str) -> str:
+    """The meaning without its capital, unless it begins with a name such as BM25."""
+    return meaning if meaning[1:2].isupper() else meaning[:1].lower() + meaning[1:]
 
 
 def decide(
@@ -87,7 +105,8 @@ def decide(
     t, k = config.thresholds, config.sufficiency_k
     moves = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
-    unlike = unlike_fitted(predicted.features, first)
+    unlike = unlike_labelled(predicted.features, maps)
+    promised = certified(predicted.confidence, predicted.features, maps, t)
     names = list(table)
     assessments = []
     for i, ranking in enumerate(predicted.rankings):
@@ -109,7 +128,7 @@ def decide(
                 level=level(confidence, t),
                 verdict=verdict(sufficiency, t),
                 accepted=is_accepted,
-                certified=is_accepted and not is_unlike and maps.certificate.promises(confidence),
+                certified=bool(promised[i]),
                 context_certified=sufficiency >= t.sufficient
                 and not is_unlike
                 and maps.context is not None

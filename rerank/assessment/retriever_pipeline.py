@@ -18,8 +18,6 @@ from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Models, Pipeline, Selection
 from rerank.config import Config
-from rerank.inference.model_files import ModelPair
-from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.no_index import NoIndex
 from rerank.retrieval.systems.system import SearchSystem, fetch_candidates
@@ -41,12 +39,10 @@ class RetrieverPipeline(Pipeline):
         system: SearchSystem,
         config: Config,
         *,
-        cache: ScoreCache | None = None,
-        models: ModelPair | None = None,
+        models: Models,
         metadata: tuple[MetadataFeature, ...] = (),
     ) -> None:
-        opened = Models.open(config, models, cache)
-        super().__init__(NoIndex(config.language), config, opened, metadata)
+        super().__init__(NoIndex(config.language), config, models, metadata)
         self.system = system
         self.kind = ListKind((*system.settings.stages, RERANKER), texts=True)
         self.list_pipeline = ListPipeline(self.kind, config, metadata)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rerank.assessment.model import CalibratedReranker, check_not_empty
+from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
 from rerank.inference.cross_encoder import Pair
@@ -67,8 +67,7 @@ def steps(
     Raises:
         InputError: the query or a passage is empty, or not text.
     """
-    check_not_empty(query)
-    mode = model.mode_of(query)
+    mode = model.check(query)
     pipeline, maps = model.pipeline, model.maps[mode]
     texts = list(dict.fromkeys(model.pipeline.texts_of(query)))
     length = pipeline.config.encoder_max_length

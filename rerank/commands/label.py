@@ -202,7 +202,7 @@ def _show_question(session: Session, task: Task) -> None:
 
 def _finish(session: Session, o: argparse.Namespace) -> None:
     """Write the set; print what the labels show, who agrees, and what to do next."""
-    from rerank.assessment.policy import LEAST_LABELS
+    from rerank.assessment.policy import CALIBRATED_FROM
     from rerank.labelling.progress import agreement_sentence, agreements
 
     count = session.write()
@@ -219,7 +219,7 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
     model, out = shlex.quote(str(o.model)), shlex.quote(str(o.out))
     if session.model.calibrated:
         print(f"Next: rerank evaluate {model} {out}")
-    elif count >= LEAST_LABELS:
+    elif count >= CALIBRATED_FROM:
         print(f"Next: rerank calibrate {out} --out work/calibrated")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from calibration.selection import enough_rows
 from rerank.assessment.features import Features
 from rerank.data.labels import Labels
 from rerank.types import Floats
+
+if TYPE_CHECKING:
+    from calibration.fitting import Penalty
 
 BUDGETS = (50, 100, 200, 500, 1000)  # labelled queries
 SUBSETS = 7  # drawn for each budget
@@ -60,7 +63,7 @@ class Step:
 
     `saved` is the log loss of the base rate minus that of the step, in nats per query; `gain` is
     what the step saves more than the step before it, paired by query (NaN for the first);
-    `penalties` are the C that was chosen for it in each trial.
+    `penalties` are those that were chosen for it in each trial.
     """
 
     name: str
@@ -72,7 +75,7 @@ class Step:
     saved_interval: Interval
     gain: float
     gain_interval: Interval
-    penalties: tuple[float, ...]
+    penalties: tuple[Penalty, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +164,15 @@ def by_labels(
     trials: Sequence[Trial],
     *,
     threshold: float,
-    penalties: Sequence[float],
+    penalties: Sequence[Penalty],
     folds: int = 5,
     random_state: int = 0,
 ) -> Budgets:
     """The confidence fitted on fewer labels: on each of `BUDGETS` below the total, and on all.
 
     Subsets are drawn by group, the last one cut; a larger subset contains the smaller ones of its
-    draw. `penalties` are the C chosen on all labels of each trial: choosing it again for each
-    subset takes seven times as long, and medians stay within 0.015. `second_stage` is replaced by a
+    draw. `penalties` are those chosen on all labels of each trial: choosing again for each subset
+    takes seven times as long, and medians stay within 0.015. `second_stage` is replaced by a
     logistic second stage if the labels are too few for it. Segments get no corrections.
     """
     y, _ = _measured_rows(trials)
@@ -224,7 +227,7 @@ def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]
 
 
 def _fit_subset(
-    trial: Trial, rows: NDArray[np.int64], penalty: float, *, folds: int, random_state: int
+    trial: Trial, rows: NDArray[np.int64], penalty: Penalty, *, folds: int, random_state: int
 ) -> Any:
     """The confidence fitted on some rows of a trial."""
     from calibration.fitting import fit_two_stage

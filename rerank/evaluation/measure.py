@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from calibration.metrics.intervals import paired_bootstrap
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.policy import certified
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import limit_scored, rank, reorder
 from rerank.assessment.relevance import DEPTH
@@ -23,6 +24,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
 from rerank.evaluation.ranking_metrics import order_quality
+from rerank.evaluation.weighted import WeightedAccuracy
 from rerank.types import Bools, Floats, Ints, Ranking, Scored
 
 OURS = "calibrated"  # name of this model's own confidence
@@ -31,7 +33,7 @@ RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose releva
 RELEVANCE = "relevance: passage at rank {}"
 ORDERS = ("fused", "logit", "relevance")
 SHOWN_K = (3, 5, 10)  # the k that a text table shows; all are measured
-SHARES = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
+MEASURED = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,14 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
-    certified: Bools  # (n,) whether our confidence is at the certified threshold, if there is one
-    events: dict[str, dict[str, float]]  # sufficiency at each k, relevance at each rank -> `SHARES`
+    certified: Bools  # (n,) see `rerank.assessment.policy.certified`
+    events: dict[str, dict[str, float]]  # sufficiency, relevance -> `MEASURED`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
     notes: tuple[str, ...] = ()  # what makes the figures too good
     folds: tuple[FittedMaps, ...] = ()  # that measured a part each; empty if one model did all
     fold: Ints | None = None  # (n,) which of these measured a query
+    weighted: WeightedAccuracy | None = None  # if the queries have weights
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -75,6 +78,7 @@ class Evaluation:
             "events": plain(self.events),
             "orders": plain(self.orders),
             "passages_scored": self.passages_scored,
+            **({"weighted": plain(asdict(self.weighted))} if self.weighted else {}),
         }
 
     def curves(self) -> Curves:
@@ -209,12 +213,11 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
         name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
     }
     confidences[OURS] = predictions.confidence
-    certified = [maps.certificate.promises(p) for p in predictions.confidence.tolist()]
     return _PredictedPart(
         predictions=predictions,
         orders=orders,
         confidences=confidences,
-        certified=np.array(certified, dtype=np.bool_),
+        certified=certified(predictions.confidence, predictions.features, maps, config.thresholds),
         passages_scored=[len(s.logits) for s in limited],
     )
 
@@ -246,7 +249,7 @@ def _events(
 def _event(y: Labels, p: Floats) -> dict[str, float]:
     """How well probabilities p (n,) predict an event y (n,); undefined values are NaN."""
     if not len(y):
-        return dict.fromkeys(SHARES, float("nan"))
+        return dict.fromkeys(MEASURED, float("nan"))
     base = float(y.mean())
     return {
         "base_rate": base,

@@ -165,6 +165,7 @@ def fit(
             stopping_threshold=stopping_threshold,
             list_kind=context.list_kind,
             metadata=context.metadata,
+            feature_range=_range_of(features[rows]),
         ),
         calibrator=confidence.calibrator,
         reason=f"{confidence.reason} {SHRUNK if context.pooled else NOT_SHRUNK}",
@@ -186,6 +187,11 @@ def rows_to_fit(right: Labels, filled: Bools) -> Bools:
     """
     both = len(set(right[filled].tolist())) == 2
     return filled if both else np.ones(len(filled), dtype=np.bool_)
+
+
+def _range_of(features: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The lowest and the highest value of each feature (n, d)."""
+    return tuple(features.min(axis=0).tolist()), tuple(features.max(axis=0).tolist())
 
 
 class _ReferenceMaps(NamedTuple):

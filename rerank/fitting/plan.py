@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calibration.monitoring.drift import LEAST_ROWS
-from rerank.assessment.policy import LEAST_LABELS
+from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.data.canonical import query_hash
 from rerank.data.grouping import choose_grouping, groupings
 from rerank.data.labelled_set import Grouping, LabelledSet
@@ -21,7 +21,6 @@ from rerank.types import Query
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
 LEAST_GROUPS_TO_FIT = LEAST_ROWS  # for the drift alarm; cross-fitting in folds needs three
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
-LEAST_QUERIES = LEAST_LABELS  # to fit on; with fewer, no map is useful
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +97,8 @@ def plan(
     Raises:
         InputError: too few queries, or groups of them, are left to fit or to report on.
     """
-    if max_queries is not None and max_queries < LEAST_QUERIES:
-        raise InputError(f"at most {max_queries} queries: expected at least {LEAST_QUERIES}")
+    if max_queries is not None and max_queries < CALIBRATED_FROM:
+        raise InputError(f"at most {max_queries} queries: expected at least {CALIBRATED_FROM}")
     all_ids = [i for ids in labelled.splits.values() for i in ids]
     untrained = frozenset(unseen(labelled, all_ids, trained_on))
     division = _divide(labelled, untrained)
@@ -107,13 +106,13 @@ def plan(
         _limit_by_group(ids, labelled.question_group, max_queries, seed)
         for ids in (division.fit, division.report)
     )
-    if len(fit) < LEAST_QUERIES or not report:
+    if len(fit) < CALIBRATED_FROM or not report:
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
             f"{len(all_ids)} ({division.seen} left out because a model was trained on "
             f"them, {division.asked_twice} because a reported query has the same words or group); "
-            f"expected at least {LEAST_QUERIES} to fit on; label more queries, or group them more "
-            "finely"
+            f"expected at least {CALIBRATED_FROM} to fit on; label more queries, or group them "
+            "more finely"
         )
     possible = list(groupings(labelled, all_ids))
     grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=LEAST_GROUPS_TO_FIT)
@@ -169,7 +168,7 @@ def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
     held_out = next((s for s in to_report if s in untouched), next(iter(to_report), None))
     others = [split for split in untrained_ids if split != held_out]
     to_fit = [split for split in others if split in untouched]
-    if sum(len(untrained_ids[split]) for split in to_fit) < LEAST_QUERIES:
+    if sum(len(untrained_ids[split]) for split in to_fit) < CALIBRATED_FROM:
         to_fit = others
     fit = [i for split in to_fit for i in untrained_ids[split]]
     total = sum(map(len, labelled.splits.values()))

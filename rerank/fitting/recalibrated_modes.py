@@ -18,7 +18,7 @@ from calibration.segments import Segments
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import LEAST_LABELS as CALIBRATED_FROM
+from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
@@ -35,7 +35,7 @@ from rerank.fitting.plan import LEAST_GROUPS_TO_FIT
 from rerank.fitting.rankings import as_from_caller
 from rerank.types import Mode, Query, Scored
 
-LEAST_LABELS = 10
+LEAST_QUESTIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def recalibrate_modes(
         groups = {m: len({f.group for f in feedback if maps.mode_of(f.query) == m}) for m in maps}
         got = ", ".join(f"{count} for the mode {mode}" for mode, count in groups.items())
         raise InputError(
-            f"expected labels of at least {LEAST_LABELS} different queries of one mode, got {got}, "
-            + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
+            f"expected labels of at least {LEAST_QUESTIONS} different queries of one mode, got "
+            f"{got}, " + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
         )
     return recalibrated
 
@@ -133,7 +133,7 @@ def _search_as_from_callers(
 
 
 def _has_least_labels(labels: Sequence[Feedback]) -> bool:
-    return len({f.group for f in labels}) >= LEAST_LABELS
+    return len({f.group for f in labels}) >= LEAST_QUESTIONS
 
 
 def _update(

@@ -123,12 +123,19 @@ def _shape(files: ModelFiles) -> dict[str, Any]:
         settings = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{files.name}: config.json cannot be read ({error})") from None
+    if not isinstance(settings, dict):
+        raise InputError(f"{files.name}: config.json cannot be read (it holds no object)")
     return {key: settings.get(key) for key in SHAPE}
 
 
 def _vocabulary(files: ModelFiles) -> dict[str, Any]:
     """How the tokenizer cuts a text; who wrote its file, and how, does not matter."""
-    tokenizer = json.loads(tokenizer_json(files))
+    try:
+        tokenizer = json.loads(tokenizer_json(files))
+    except InputError:
+        raise
+    except Exception as error:  # of the tokenizers, which have no other
+        raise InputError(f"{files.name}: its tokenizer cannot be read ({error})") from None
     return {part: tokenizer.get(part) for part in ("model", "normalizer", "pre_tokenizer")}
 
 

@@ -232,11 +232,11 @@ def _fit_and_measure(
 
 def _fit_modes(ranked: Mapping[Mode, PlannedRankings], config: Config) -> dict[Mode, Fitted]:
     """The fit of each mode; only the main mode, the first, has a certificate."""
+    main, *others = ranked
     fits = {
-        mode: fit(rankings.fit, rankings.policy, config, rankings.context, to_keep=True)
+        mode: fit(rankings.fit, rankings.policy, config, rankings.context, to_keep=mode == main)
         for mode, rankings in ranked.items()
     }
-    main, *others = fits
     return {main: fits[main]} | {m: _without_certificates(fits[m], NO_LISTS) for m in others}
 
 

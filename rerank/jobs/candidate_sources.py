@@ -15,6 +15,7 @@ from rerank.assessment.features import features_of
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import choose_metadata_features
 from rerank.assessment.model_folder import RETRIEVER, WriteExported, fingerprints
+from rerank.assessment.pipeline import Models
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
@@ -131,10 +132,8 @@ class OtherSystem(CandidateSource):
         labelled, self.notes = with_held_passages(labelled, system)
         super().__init__(labelled, config)
         self.models = models
-        cache = ScoreCache(workspace.scores)
-        self.pipeline = RetrieverPipeline(
-            system, config, cache=cache, models=models, metadata=self.metadata
-        )
+        opened = Models.open(config, models, ScoreCache(workspace.scores))
+        self.pipeline = RetrieverPipeline(system, config, models=opened, metadata=self.metadata)
         kind = self.pipeline.kind
         self.made_from = {
             "fingerprints": fingerprints(*models, config),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from calibration.label_selection import weighted_mean
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
@@ -19,6 +17,7 @@ from rerank.data.weights import drawn_at_random, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
+from rerank.evaluation.weighted import weighted_accuracy
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
@@ -35,10 +34,10 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model on a split, on the set's own corpus.
 
-    If that is not the model's corpus, it is indexed under `work`. Queries that the cross-encoder
-    was trained on are left out. `notes` of the result say what makes the figures too good. If
-    queries have weights (`rerank.jobs.label_next`), they also give the estimate for all queries
-    that were sampled from.
+    If that is not the model's corpus, it is indexed under `work`. Queries that its models were
+    trained on are left out. `notes` of the result say what makes the figures too good. If queries
+    have weights (`rerank.jobs.label_next`), `weighted` is the estimate for all queries that they
+    were drawn from; all else is of these alone.
 
     Raises:
         InputError: no such split, no query left in it, or only some of them have a weight; or
@@ -64,8 +63,7 @@ def evaluate(
         notes.append(
             f"warning: the model was fitted on {fitted_here} of these; it will look better."
         )
-    weights = weights_of(queries.items)
-    if not weights and not drawn_at_random(queries.items):
+    if not drawn_at_random(queries.items):
         notes.append("warning: these queries were drawn by their confidence: no random sample.")
     maps = model.maps[labelled.mode]
     no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)
@@ -73,26 +71,14 @@ def evaluate(
     baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
     evaluation = measure([part], pipeline.config, notes=notes)
+    weights = weights_of(queries.items)
     if not weights:
         return evaluation
-    return replace(evaluation, notes=(*evaluation.notes, weighted_note(evaluation, weights)))
-
-
-def weighted_note(measured: Evaluation, weights: Mapping[str, float]) -> str:
-    """The accuracy of accepted answers, estimated for all queries that were sampled from."""
-    threshold = measured.table[OURS].threshold
-    accepted = measured.confidences[OURS] >= threshold
-    weight = np.array([weights[i] for i in measured.query_ids])
-    if not accepted.any():
-        return f"weighted: none of the {weight.sum():.0f} queries sampled reaches {threshold:g}."
-    estimate = weighted_mean(measured.right[accepted], weight[accepted])
-    interval = (
-        f"between {estimate.low:.1%} and {estimate.high:.1%} with 95% confidence"
-        if np.isfinite(estimate.low)
-        else "too few for an interval"
+    weighted = weighted_accuracy(
+        evaluation.confidences[OURS],
+        evaluation.right,
+        np.array([weights[i] for i in evaluation.query_ids]),
+        evaluation.labelled.groups.tolist(),
+        evaluation.table[OURS].threshold,
     )
-    return (
-        f"weighted: of the {weight.sum():.0f} queries that these were drawn from, about "
-        f"{weight[accepted].sum():.0f} reach {threshold:g}, and {estimate.mean:.1%} of these are "
-        f"right ({interval})."
-    )
+    return replace(evaluation, weighted=weighted)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, fingerprints, write_model
-from rerank.assessment.policy import LEAST_LABELS
+from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.config import Config
 from rerank.data.beir import CORPUS, corpus_file, read_corpus
@@ -24,8 +24,8 @@ from rerank.workspace import Workspace
 
 NOT_CALIBRATED = (
     "This model has seen no labels of its corpus: it ranks passages, but its confidence is not "
-    f"calibrated, and no answer is accepted. Label at least {LEAST_LABELS} queries, some of them "
-    "unanswerable, and run `rerank calibrate`."
+    f"calibrated, and no answer is accepted. Label at least {CALIBRATED_FROM} queries, some of "
+    "them unanswerable, and run `rerank calibrate`."
 )
 
 

@@ -11,7 +11,7 @@ from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import WriteExported
-from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
@@ -54,15 +54,13 @@ def open_pipeline(
     Raises:
         InputError: `index` is of another corpus, encoder or configuration.
     """
-    models = models or (resolve(config.encoder), resolve(config.reranker))
-    encoder = Encoder.from_config(models[0], config)
-    opened = (
-        open_index(labelled, config, work, encoder)
+    opened = Models.open(config, models, ScoreCache(work.scores))
+    found = (
+        open_index(labelled, config, work, opened.encoder)
         if index is None
-        else existing_index(index, labelled.corpus_digest(), encoder, config)
+        else existing_index(index, labelled.corpus_digest(), opened.encoder, config)
     )
-    cache = ScoreCache(work.scores)
-    return IndexPipeline(opened, config, cache=cache, models=models, metadata=metadata)
+    return IndexPipeline(found, config, models=opened, metadata=metadata)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:

@@ -19,10 +19,10 @@ import numpy as np
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.metrics.intervals import Difference
 from calibration.non_inferiority import paired_difference, surely_better
-from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, maps_from_dict
+from calibration.thresholds import Certificate, percent
+from rerank.assessment.fitted_maps import MapsByMode, maps_from_dict
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import CALIBRATORS, RETRIEVER, ModelFolder, open_folder
-from rerank.assessment.policy import unlike_fitted
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
@@ -202,20 +202,17 @@ def own_checks(
             + queries_needed(len(measured.right), smece, low, high, limit=gate.most_smece),
             bool(high <= gate.most_smece),
         ),
-        certified_check(model.maps[labelled.mode], measured, gate),
+        certified_check(model.maps[labelled.mode].certificate, measured, gate),
     ]
 
 
-def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate) -> Check:
+def certified_check(certificate: Certificate, measured: Evaluation, gate: PromotionGate) -> Check:
     """Check that enough queries are certified, and that these new labels confirm the certificate.
 
     They confirm it if the lower bound of the share that is right, by group, reaches the target. If
     nothing is certified, there is nothing to confirm.
     """
-    certificate, confidences = maps.certificate, measured.confidences[OURS]
-    reached = np.array([certificate.promises(c) for c in confidences], dtype=np.bool_)
-    reached &= confidences >= certificate.target  # older certificates could begin below it
-    promised = reached & ~unlike_fitted(measured.features, maps.confidence.first)
+    promised = measured.certified
     right, groups = measured.right[promised], measured.labelled.groups[promised]
     share, target, n = float(promised.mean()), certificate.target, len(right)
     outcome, confirmed = f"{share:.1%} are certified", True
@@ -228,8 +225,8 @@ def certified_check(maps: FittedMaps, measured: Evaluation, gate: PromotionGate)
         outcome += f"; calibrated on about {more:,} more labelled queries, some would be"
     return Check(
         "certified",
-        f"{gate.least_certified:.0%} of the queries or more are certified, and at least "
-        f"{target:.0%} of these are right, confirmed on these labels by group",
+        f"{percent(gate.least_certified)} of the queries or more are certified, and at least "
+        f"{percent(target)} of these are right, confirmed on these labels by group",
         outcome,
         bool(share >= gate.least_certified and confirmed),
     )

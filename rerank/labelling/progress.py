@@ -12,8 +12,8 @@ import numpy as np
 
 from calibration.agreement import Agreement, cohens_kappa
 from calibration.label_selection import weighted_mean
-from calibration.thresholds import certify
-from rerank.assessment.policy import LEAST_LABELS
+from calibration.thresholds import certify, percent
+from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.labelling.beir_export import right_of
 from rerank.labelling.state import Question, chosen_without_weights, drawn_evenly, weights
 
@@ -56,7 +56,7 @@ def progress_sentences(
 
 def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
     """What is still missing for the first calibration."""
-    missing = LEAST_LABELS - len(y)
+    missing = CALIBRATED_FROM - len(y)
     if missing > 0:
         return f"{missing} more are needed to calibrate, some of them with no answer."
     if all(y) or not any(y):
@@ -70,7 +70,7 @@ def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
 def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     """What a certificate would need, if accuracy stays as on these labels."""
     found = certify(y, p, target=target)
-    promise = f"a threshold with at least {target:.0%} right"
+    promise = f"a threshold with at least {percent(target)} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, if they are a uniform sample."
     if found.labels_missing is None:

@@ -14,7 +14,7 @@ import numpy as np
 from calibration.arrays import log_odds, sigmoid
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.policy import LABEL_FIRST, unlike_fitted
+from rerank.assessment.policy import LABEL_FIRST, unlike_labelled
 from rerank.data.equal_passages import distinct
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats
@@ -200,7 +200,7 @@ def _recommendations(
             f"{cut} of the first passages are longer than the model's max_length, so only a part "
             "of each was read: split documents into shorter passages."
         )
-    if unlike_fitted(assessment.features[np.newaxis], maps.confidence.first).any():
+    if unlike_labelled(assessment.features[np.newaxis], maps).any():
         found.append(
             "The model was never fitted on a question of this kind: label some, and recalibrate."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calibration.thresholds import percent
 from rerank.config import Config
 
 
@@ -13,13 +14,13 @@ def glossary(config: Config | None = None) -> dict[str, dict[str, str]]:
         "Act on": {
             "accepted": f"confidence is {t.medium:g} or more (--medium): show the answer; else it "
             "is advisory",
-            "certified": f"accepted, and of all such {t.medium:.0%} or more are right, with 95% "
-            "confidence",
+            "certified": f"accepted, and of all such {percent(t.medium)} or more are right, with "
+            "95% confidence",
             "calibrated": "false before the first label of the corpus: then nothing is accepted",
             "verdict": f"whether the first {k} passages hold an answer: SUFFICIENT, PARTIAL, "
             "INSUFFICIENT",
-            "context_certified": f"SUFFICIENT, and of all such {t.sufficient:.0%} or more hold an "
-            "answer, with 95% confidence",
+            "context_certified": f"SUFFICIENT, and of all such {percent(t.sufficient)} or more "
+            "hold an answer, with 95% confidence",
         },
         "Made from": {
             "confidence": "probability that the top passage is right",

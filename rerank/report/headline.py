@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibration.thresholds import Certificate
+from calibration.thresholds import Certificate, percent
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.types import Mode
 
@@ -18,7 +18,9 @@ def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
 
 
 def accepted_sentence(evaluation: Evaluation) -> str:
-    """How accurate the accepted answers are on the measured queries."""
+    """How accurate the accepted answers are; of all queries, if the measured ones have weights."""
+    if evaluation.weighted:
+        return evaluation.weighted.sentence
     ours = evaluation.table[OURS]
     if ours.accuracy_accepted is None or ours.accuracy_accepted_lower95 is None:
         return f"At {ours.threshold:g}: none of {ours.n:,} measured queries is accepted."
@@ -41,9 +43,10 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
     measured += ", each by the threshold of its fold" if evaluation.folds else ""
+    target, level = percent(certificate.target), percent(certificate.level)
     return (
-        f"Certified: at least {certificate.target:.0%} of the answers with a confidence of "
-        f"{certificate.threshold:.3f} or more are right, at {certificate.level:.0%} confidence "
+        f"Certified: at least {target} of the answers with a confidence of "
+        f"{certificate.threshold:.3f} or more are right, at {level} confidence "
         f"(measured: {measured})."
     )
 
@@ -58,13 +61,12 @@ def after_calibration(
     """
     if certificate.threshold is None:
         search, missing = NEXT[mode], certificate.labels_missing
-        if certificate.refused or missing:
-            count = f"about {missing:,} " if missing else ""
-            step = f"label {count}more queries and calibrate again"
-            if unused:
-                step = f"calibrate on more of the {unused:,} labelled queries that were not used"
-            return f"{step}; to try the model: {search}"
-        return search
+        if certificate.refused or not missing:  # the reason says what to do, if anything
+            return search
+        step = f"label about {missing:,} more queries and calibrate again"
+        if unused:
+            step = f"calibrate on more of the {unused:,} labelled queries that were not used"
+        return f"{step}; to try the model: {search}"
     if promotable:
         return "rerank promote {model} {dataset}"
     return "rerank serve {model}"
@@ -73,6 +75,9 @@ def after_calibration(
 def after_evaluation(evaluation: Evaluation) -> str:
     """The next step: recalibrate if accepted answers are right less often than promised."""
     ours = evaluation.table[OURS]
-    if ours.accuracy_accepted is not None and ours.accuracy_accepted < ours.threshold:
+    accuracy, weighted = ours.accuracy_accepted, evaluation.weighted
+    if weighted:
+        accuracy = weighted.right.mean if weighted.right else None
+    if accuracy is not None and accuracy < ours.threshold:
         return "rerank recalibrate {model} --labels labels.jsonl --out NEW"
     return "rerank rescore {model} queries.jsonl --out predictions.jsonl"

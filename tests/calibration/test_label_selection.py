@@ -73,6 +73,16 @@ def test_equal_weights_give_the_usual_interval() -> None:
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.006)
 
 
+def test_rephrasings_count_as_one_question() -> None:
+    """Of 20 groups of five equal labels, 95% of the intervals hold the truth."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(200):
+        y = np.repeat(rng.random(20) < 0.7, 5)
+        found = weighted_mean(y, np.ones(100), np.repeat(np.arange(20), 5))
+        covered += found.low <= 0.7 <= found.high
+    assert covered >= 184  # without groups: about 130
+
+
 def test_the_mean_of_nothing_has_no_interval() -> None:
     """As with too few groups."""
     assert np.isnan(mean_interval([])).all()

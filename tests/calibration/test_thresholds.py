@@ -122,14 +122,14 @@ def test_sizes_are_what_their_accuracies_need() -> None:
     """With that many rows, and not with one less, such an accuracy refutes 70% four times in
     five; the gaps are halved until there are no more rows.
     """
-    sizes = sequence_tests.test_sizes(0.7, 0.95, 16_000)
+    sizes = sequence_tests.rows_to_begin_with(0.7, 0.95, 16_000)
     assert sizes[:4] == (19, 49, 219, 900)
     assert len(sizes) == 6
     for gap, n in zip((0.75, 0.5, 0.25, 0.125, 0.0625, 0.03125), sizes, strict=True):
         for m, enough in ((n, True), (n - 1, False)):
             least = binom.isf(0.05, m, 0.7) + 1
             assert (binom.sf(least - 1, m, 0.7 + 0.3 * gap) >= 0.8) == enough
-    assert sequence_tests.test_sizes(0.7, 0.95, 18) == (18,)
+    assert sequence_tests.rows_to_begin_with(0.7, 0.95, 18) == (18,)
 
 
 def test_tails_are_the_binomials() -> None:

@@ -14,7 +14,7 @@ from worlds import TARGET, WORLDS, Featured, population
 
 from calibration.fitting import fit_logistic
 from calibration.monitoring.sequential import CalibrationMonitor
-from calibration.sequence_tests import test_sizes
+from calibration.sequence_tests import rows_to_begin_with
 from calibration.thresholds import certify
 
 CLUSTERED = "50 groups right together, 68%"
@@ -60,7 +60,7 @@ def without_a_test(rng: Generator) -> tuple[float]:
     order = np.argsort(-p)
     share = np.cumsum(y[order]) / np.arange(1, len(y) + 1)
     enough = np.flatnonzero(share >= TARGET)
-    enough = enough[enough + 1 >= test_sizes(TARGET, 0.95, len(y))[1]]
+    enough = enough[enough + 1 >= rows_to_begin_with(TARGET, 0.95, len(y))[1]]
     if not len(enough):
         return (float("nan"),)
     return (float(population(STRONG, p[order][enough[-1]])[1] < TARGET),)

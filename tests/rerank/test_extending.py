@@ -17,7 +17,7 @@ from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
-from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.policy import decide
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
@@ -148,11 +148,13 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     passages = [index.passage(row) for row in range(len(index))]
     vectors = np.stack([index.vectors.of(row)[0] for row in range(len(index))])
     retriever = SharedWords(passages, vectors)
-    pipeline = IndexPipeline(retriever, config, cache=ScoreCache(Workspace(run.work).scores))
+    pipeline = IndexPipeline(
+        retriever, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
+    )
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched.fit, searched.policy, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)
-    (answer,) = decide(predict(scored, maps, config), maps, config)
+    (answer,) = decide(predict(scored, maps, config), maps, config, "search")
     assert len(answer.passages) == config.candidates
     assert all(float(p.bm25).is_integer() for p in answer.passages)  # counts of shared words
     assert 0 < answer.confidence < 1

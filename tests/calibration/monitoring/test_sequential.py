@@ -247,7 +247,9 @@ def test_the_impossible_is_strong_evidence_and_finite() -> None:
     """A miss at confidence 1 multiplies the boldest bet by e^2 and breaks nothing."""
     once = CalibrationMonitor.start().update(0, 1.0)
     assert 1 < once.e_value < np.exp(2)
-    assert np.isfinite(CalibrationMonitor.start().update(np.zeros(5000), np.ones(5000)).e_value)
+    worst = CalibrationMonitor.start().update(np.zeros(5000), np.ones(5000))
+    assert np.isfinite(worst.e_value)
+    assert "highest 1.01e+304" in worst.sentence
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 40), (20, 40), (350, 500), (40, 40)])

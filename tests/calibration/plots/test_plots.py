@@ -222,7 +222,15 @@ def test_a_drawn_picture_comes_with_and_without_its_caption() -> None:
 
 def test_a_name_with_dollar_signs_is_no_formula() -> None:
     """A data set's name is shown as it is, whatever it looks like."""
-    assert draw(diagram(Y, P, title=r"$\frac$ set")).title == r"$\frac$ set"
+    name = r"$\frac$ 5_$"
+    assert draw(diagram(Y, P, title=f"{name} set")).title == f"{name} set"
+    numbers = {name: np.ones((1, 3))}
+    for figure in (
+        feature_effects([name], [1.0], base=0.0, confidence=0.5),
+        feature_groups([name], [0.1], [(0.0, 0.2)]),
+        label_budget([50], numbers, {"accepted": np.ones((1, 3))}),
+    ):
+        figure.draw_without_rendering()
 
 
 def test_bins_keep_ties_together() -> None:

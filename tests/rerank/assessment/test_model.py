@@ -22,7 +22,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import decide, unlike_fitted
+from rerank.assessment.policy import decide, unlike_labelled
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
@@ -401,10 +401,10 @@ def test_the_certified_threshold_decides(
     """
     rewrite_calibrators(copied, lambda k: k["certificate"].update(threshold=threshold))
     model = CalibratedReranker.load(copied, cache=ScoreCache(Workspace(run.work).scores))
-    fitted = model.maps["search"].confidence.first
+    maps = model.maps["search"]
     for found in model.assess(queries):
         reached = threshold is not None and found.confidence >= max(0.7, threshold)
-        unlike = unlike_fitted(found.features[np.newaxis], fitted).any()
+        unlike = unlike_labelled(found.features[np.newaxis], maps).any()
         assert found.certified == (reached and not unlike)
         assert found.accepted or not found.certified
 

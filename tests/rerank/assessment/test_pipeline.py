@@ -14,7 +14,7 @@ from hand_made import make_scored
 from calibration.maps import LogisticMap
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, PASSAGE_FEATURES
-from rerank.assessment.pipeline import CHUNK, Pipeline, ReadPolicy
+from rerank.assessment.pipeline import CHUNK, Models, Pipeline, ReadPolicy
 from rerank.assessment.ranking import limit_scored, rank, scored_features, unscored_features
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -211,7 +211,11 @@ def test_scores_of_other_pairs_are_not_taken(
     def scored_anew(query: Query, options: Config) -> int:
         """How many pairs had to be scored."""
         counted.clear()
-        made = IndexPipeline(index, options, cache=ScoreCache(Workspace(tmp_path).scores))
+        made = IndexPipeline(
+            index,
+            options,
+            models=Models.open(options, cache=ScoreCache(Workspace(tmp_path).scores)),
+        )
         made.models = replace(made.models, encoder=pipeline.encoder)  # open already
         made.run([query], FUSED)
         return sum(counted)

@@ -100,7 +100,7 @@ def test_a_certified_context_is_sufficient(
         told = replace(maps, context=context)
         answers = policy.decide(predict(to_report.items, told, config), told, config, "search")
         features = np.stack([a.features for a in answers])
-        unlike = policy.unlike_fitted(features, maps.confidence.first)
+        unlike = policy.unlike_labelled(features, maps)
         sufficient = [
             a.verdict == "SUFFICIENT" and expected and not strange
             for a, strange in zip(answers, unlike, strict=True)
@@ -115,7 +115,7 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
 ) -> None:
     """Few held-out questions are unlike; with three features out of range none is certified."""
     predicted, first = predict(to_report.items, maps, config), maps.confidence.first
-    assert policy.unlike_fitted(predicted.features, first).mean() < 0.5
+    assert policy.unlike_labelled(predicted.features, maps).mean() < 0.5
     all_certified = Certificate(0.0, 0.7, 0.95, 100, 100, 90, None)
     told = replace(maps, certificate=all_certified, context=all_certified)
     features = predicted.features.copy()
@@ -127,4 +127,8 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
     assert not any(a.certified or a.context_certified for a in unlike)
     assert [a.accepted for a in unlike] == [a.accepted for a in usual]
     assert all((policy.UNLIKE in a.reasons) == a.accepted for a in unlike)
-    assert not policy.unlike_fitted(features, replace(first, low=(), high=())).any()
+    flat = replace(maps.confidence, first=replace(first, low=(), high=()))
+    assert not policy.unlike_labelled(features, replace(maps, confidence=flat)).any()
+    labelled = features.min(axis=0), features.max(axis=0)
+    as_labelled = replace(maps, feature_range=tuple(tuple(x.tolist()) for x in labelled))
+    assert not policy.unlike_labelled(features, as_labelled).any()

@@ -91,7 +91,7 @@ def test_a_list_that_could_not_be_read_again_is_refused(files: Path) -> None:
     with pytest.raises(InputError, match="got 9 runs, at most 8"):
         list(import_trec({str(i): files / "bm25.run" for i in range(9)}, files / "q", depth=9))
     (files / "bm25.run").write_text("1 Q0 d1 1 1e200 tag\n")
-    with pytest.raises(InputError, match=r"query '1': .*1e\+?200"):
+    with pytest.raises(InputError, match=r"query '1': .*up to 1e"):
         list(import_trec(runs(files), files / "qrels.txt", depth=9, unjudged="unanswerable"))
 
 

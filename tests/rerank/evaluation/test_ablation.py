@@ -9,7 +9,7 @@ import pytest
 
 from calibration import metrics
 from calibration.arrays import sigmoid
-from calibration.fitting import fit_logistic, fit_two_stage
+from calibration.fitting import Penalty, fit_logistic, fit_two_stage
 from calibration.maps import LogisticMap
 from rerank.assessment.features import features_of
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
@@ -24,6 +24,7 @@ from rerank.evaluation.ablation import (
     columns_by_step,
 )
 
+ONE = Penalty(1.0)
 COLUMNS = {"noise": [0], "+ signal": [0, 1], "+ more noise": [0, 1, 2]}
 
 
@@ -80,6 +81,9 @@ def test_the_last_step_is_the_models_own_confidence(reference: LogisticMap | Non
     assert last.log_loss == metrics.log_loss(MEASURED.right, p)
     assert last.auroc == metrics.auroc(MEASURED.right, p)
     assert last.penalties == (penalty,)
+    trial = replace(TRIAL, reference=reference)
+    (all_labels,) = by_labels([trial], threshold=0.7, penalties=[penalty]).log_loss[-1:, 0]
+    assert all_labels == last.log_loss  # the last dot is the model, signs included
     base = np.full(len(p), MEASURED.right.mean())
     assert last.saved == pytest.approx(metrics.log_loss(MEASURED.right, base) - last.log_loss)
 
@@ -89,7 +93,7 @@ def test_a_query_without_passages_has_confidence_0() -> None:
     empty = replace(MEASURED, features=np.zeros((400, 3)), right=np.zeros(400, dtype=np.int64))
     (step,) = by_features([Trial(FITTED, empty)], columns={"signal": [1]})
     assert step.log_loss < 1e-5
-    found = by_labels([Trial(FITTED, empty)], threshold=0.1, penalties=[1.0])
+    found = by_labels([Trial(FITTED, empty)], threshold=0.1, penalties=[ONE])
     assert not found.accepted.any()
     assert np.isnan(found.accepted_right).all()
 
@@ -97,7 +101,7 @@ def test_a_query_without_passages_has_confidence_0() -> None:
 @pytest.fixture(scope="module")
 def budgets() -> Budgets:
     """What fewer labels give in the world above."""
-    return by_labels([TRIAL], threshold=0.7, penalties=[1.0])
+    return by_labels([TRIAL], threshold=0.7, penalties=[ONE])
 
 
 def test_budgets_end_with_all_labels(budgets: Budgets) -> None:
@@ -121,7 +125,7 @@ def test_more_labels_are_worth_more(budgets: Budgets) -> None:
 def test_few_labels_are_shrunk_towards_pooled_maps_as_the_model_is(budgets: Budgets) -> None:
     """Fitted without them, few labels would look worse than they are."""
     trial = replace(TRIAL, reference=POOLED)
-    reference = by_labels([trial], threshold=0.7, penalties=[0.2])
+    reference = by_labels([trial], threshold=0.7, penalties=[Penalty(0.2, keep_signs=True)])
     good = metrics.log_loss(MEASURED.right, POOLED.predict(MEASURED.features))
     assert np.median(reference.log_loss[0]) < good + 0.01 < np.median(budgets.log_loss[0])
 
@@ -129,20 +133,20 @@ def test_few_labels_are_shrunk_towards_pooled_maps_as_the_model_is(budgets: Budg
 def test_subsets_hold_whole_groups() -> None:
     """Rows of a group come together, so that few labels of large groups are few groups."""
     twins = replace(FITTED, groups=tuple("ab"[i % 2] for i in range(240)))
-    found = by_labels([Trial(twins, MEASURED)], threshold=0.7, penalties=[1.0])
+    found = by_labels([Trial(twins, MEASURED)], threshold=0.7, penalties=[ONE])
     # 50 and 100 labels are all of one group, with which nothing can be cross-fitted: a constant
     assert set(found.accepted[:2].ravel()) <= {0.0, 1.0}
 
 
 def test_few_labels_fall_back_to_the_simple_second_stage(budgets: Budgets) -> None:
     """Isotonic from 1,000 labels up only, as in the choice of the calibrator itself."""
-    bent = by_labels([replace(TRIAL, second_stage="isotonic")], threshold=0.7, penalties=[1.0])
+    bent = by_labels([replace(TRIAL, second_stage="isotonic")], threshold=0.7, penalties=[ONE])
     np.testing.assert_array_equal(budgets.log_loss, bent.log_loss)
 
 
 def test_another_seed_draws_other_subsets(budgets: Budgets) -> None:
     """All labels stay all labels; only the folds of the fit differ."""
-    other = by_labels([TRIAL], threshold=0.7, penalties=[1.0], random_state=1)
+    other = by_labels([TRIAL], threshold=0.7, penalties=[ONE], random_state=1)
     assert (budgets.log_loss[:-1] != other.log_loss[:-1]).any()
     np.testing.assert_allclose(budgets.log_loss[-1], other.log_loss[-1], rtol=0.01)
 
@@ -154,5 +158,5 @@ def test_rows_measured_in_folds_are_measured_once_each() -> None:
     alone = [by_features([trial], columns={"signal": [1]})[0] for trial in halves]
     assert both.log_loss == pytest.approx(np.mean([step.log_loss for step in alone]))
     assert both.penalties == alone[0].penalties + alone[1].penalties
-    found = by_labels(halves, threshold=0.7, penalties=[1.0, 1.0])
+    found = by_labels(halves, threshold=0.7, penalties=[ONE, ONE])
     assert found.labels == (50, 100, 200, 240)

@@ -13,7 +13,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.plan import LEAST_QUERIES, Plan, plan
+from rerank.fitting.plan import CALIBRATED_FROM, Plan, plan
 from rerank.types import Passage, Query
 
 NONE: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ def test_fit_and_report_share_no_group(
     fit, report = (part.groups.tolist() for part in (found.fit, found.report))
     assert (found.report is found.fit) == found.cross_fitted
     assert found.cross_fitted or not set(fit) & set(report)
-    assert len(fit) >= LEAST_QUERIES
+    assert len(fit) >= CALIBRATED_FROM
     assert report
     assert len(set(ids(found.fit))) == len(found.fit)
     if limit is not None:
@@ -279,7 +279,7 @@ def test_too_few_queries_are_refused() -> None:
         plan(labelled, trained_on=hashes, max_queries=None, seed=0)
 
 
-@pytest.mark.parametrize("bound", [-1, 0, LEAST_QUERIES - 1])
+@pytest.mark.parametrize("bound", [-1, 0, CALIBRATED_FROM - 1])
 def test_a_bound_below_the_least_is_refused(bound: int) -> None:
     """`max_queries` below what fitting needs is bad input, a negative one above all."""
     labelled = set_of({"train": [*range(60)], "test": [*range(60, 80)]})

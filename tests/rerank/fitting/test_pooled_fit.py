@@ -53,7 +53,7 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
     """No level above LOW, nothing accepted or certified, and the reason names the way out."""
     assert not pooled.calibrated
     assert pooled.certificate.threshold is None
-    found = decide(predict(searched.report.items, pooled, config), pooled, config)
+    found = decide(predict(searched.report.items, pooled, config), pooled, config, "search")
     assert {one.level for one in found} <= {"LOW", "VERY_LOW"}
     assert {one.verdict for one in found} <= {"PARTIAL", "INSUFFICIENT"}
     assert not any(one.accepted or one.certified or one.calibrated for one in found)

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calibration.label_selection import Estimate
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import feedback_from, read_feedback
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import FolderError, InputError
-from rerank.evaluation.measure import OURS
-from rerank.jobs.evaluate import evaluate, weighted_note
+from rerank.evaluation.weighted import weighted_accuracy
+from rerank.jobs.evaluate import evaluate
 from rerank.jobs.label_next import label_next
+from rerank.report.headline import after_evaluation, headline
 from rerank.types import Passage, Query
 
 Run = Any  # the session's run, see conftest
@@ -65,21 +67,36 @@ def test_weights_are_those_of_all_queries_or_of_none() -> None:
 
 
 def test_the_weights_say_what_all_queries_would(run: Run, small: LabelledSet) -> None:
-    """Right ones that stand for three, wrong ones for one."""
-    measured = evaluate(CalibratedReranker.load(run.folder), small, "test", work=run.work)
-    n = len(measured.right)
-    sure = replace(
-        measured,
-        confidences={**measured.confidences, OURS: np.full(n, 0.9)},
-        right=np.arange(n) % 2,
-    )
-    weights = {i: 3.0 if k % 2 else 1.0 for k, i in enumerate(sure.query_ids)}
-    assert "and 75." in weighted_note(sure, weights) or "and 74." in weighted_note(sure, weights)
-    never = replace(measured, confidences={**measured.confidences, OURS: np.zeros(n)})
-    assert "none of the" in weighted_note(never, weights)
-    few = replace(measured, confidences={OURS: np.where(np.arange(n) < 3, 0.9, 0.0)})
-    different = {i: k + 1.0 for k, i in enumerate(sure.query_ids)}
-    assert "of these are right (too few for an interval)" in weighted_note(few, different)
+    """In the headline, and in what to do next; the table is of the measured queries."""
+    ids = small.splits["test"]
+    heavy = {i: replace(small.queries[i], metadata={"weight": 2.0}) for i in ids}
+    weighted = replace(small, queries={**small.queries, **heavy})
+    model = CalibratedReranker.load(run.folder)
+    measured = evaluate(model, weighted, "test", work=run.work)
+    assert any("no random sample" in note for note in measured.notes)
+    assert measured.weighted is not None
+    assert measured.weighted.queries == 2 * len(ids)
+    assert headline(measured, model.maps["search"].certificate)[0] == measured.weighted.sentence
+    poor = replace(measured.weighted, right=Estimate(0.1, 0.05, 0.2))
+    assert after_evaluation(replace(measured, weighted=poor)).startswith("rerank recalibrate")
+    good = replace(measured.weighted, right=Estimate(0.9, 0.8, 0.95))
+    assert after_evaluation(replace(measured, weighted=good)).startswith("rerank rescore")
+
+
+def test_right_ones_that_stand_for_three() -> None:
+    """And wrong ones for one: three quarters of all are right."""
+    right, sure = np.arange(60) % 2, np.full(60, 0.9)
+    groups = [str(i) for i in range(60)]
+    weights = np.where(right, 3.0, 1.0)
+    found = weighted_accuracy(sure, right, weights, groups, 0.7)
+    assert (found.queries, found.accepted) == (120, 120)
+    assert found.right is not None
+    assert found.right.mean == 0.75
+    assert "about 120 are accepted (100%), and 75.0% of these are right (between" in found.sentence
+    never = weighted_accuracy(np.zeros(60), right, weights, groups, 0.7)
+    assert "none of the 120 queries" in never.sentence
+    few = weighted_accuracy(sure[:3], right[:3], np.arange(3) + 1.0, groups[:3], 0.7)
+    assert "of these are right (too few for an interval)" in few.sentence
 
 
 def test_passages_that_a_query_brought_stay_in_its_line(run: Run, tmp_path: Path) -> None:

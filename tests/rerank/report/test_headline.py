@@ -19,7 +19,7 @@ TRY = f"queries and calibrate again; to try the model: {SEARCH}"
     ("certificate", "promotable", "expected"),
     [
         (NOTHING, True, f"label about 140 more {TRY}"),
-        (replace(NOTHING, labels_needed=None, refused="No doubt."), True, f"label more {TRY}"),
+        (replace(NOTHING, labels_needed=None, refused="No doubt."), True, SEARCH),
         (replace(NOTHING, labels_needed=None), True, SEARCH),
         (CERTIFIED, True, "rerank promote {model} {dataset}"),
         (CERTIFIED, False, "rerank serve {model}"),
