@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from calibration.arrays import plain
 
 if TYPE_CHECKING:
-    from rerank.tracking.runs import TrackedRun
+    from rerank.tracking.records import TrackedRun
     from rerank.types import RankedPassage
 
 

@@ -83,9 +83,9 @@ def _check_journal(settings: Settings, out: Path) -> None:
     """Refuse a journal that cannot be written; it may lie in `out`, which is made for it.
 
     Raises:
-        InputError, JournalError, MissingExtraError: as `rerank.serving.journaling.check_journal`.
+        InputError, JournalError, MissingExtraError: as `check_journal`.
     """
-    from rerank.serving.journaling import check_journal
+    from rerank.serving.server_journal import check_journal
 
     out.mkdir(parents=True, exist_ok=True)
     check_journal(settings)

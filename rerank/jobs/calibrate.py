@@ -47,7 +47,7 @@ from rerank.types import Mode, Scored, metadata_name
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
-    from rerank.tracking.runs import TrackedRun
+    from rerank.tracking.records import TrackedRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from rerank.types import Mode
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
-    from rerank.tracking.runs import TrackedRun
+    from rerank.tracking.records import TrackedRun
 
 NO_LABELS_OF: dict[Mode, str] = {
     "search": "the labels say nothing of searches: that mode stays as it was.",

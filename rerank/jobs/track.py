@@ -22,8 +22,9 @@ from rerank.assessment.model_folder import (
 from rerank.config import Config
 from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
+from rerank.tracking.records import DataUsed, Flavour, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
-from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, if_installed, track
+from rerank.tracking.runs import if_installed, track
 from rerank.types import LISTS, Mode
 from rerank.workspace import Workspace
 

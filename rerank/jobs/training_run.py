@@ -20,8 +20,9 @@ from rerank.inference.tokenizer import positions
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, is_made_from, write_folder
 from rerank.storage.locks import output_folder
+from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
-from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, if_installed, track
+from rerank.tracking.runs import if_installed, track
 from rerank.training.mining import TrainingSet
 from rerank.workspace import Workspace
 

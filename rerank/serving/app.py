@@ -19,32 +19,21 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.document_route import document_route
-from rerank.serving.journaling import (
-    Access,
-    JournalRecorder,
-    ServerJournal,
-    journal_routes,
-    open_journal,
-)
+from rerank.serving.journaling import Access, JournalRecorder, journal_routes
 from rerank.serving.labelling import Labels, label_routes
 from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
 from rerank.serving.rag_routes import rag_routes
-from rerank.serving.schemas import (
-    SHOWN,
-    AssessRequest,
-    ErrorResponse,
-    QueryRequest,
-    Refusal,
-    RerankRequest,
+from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
+from rerank.serving.requests import AssessRequest, QueryRequest, RerankRequest, SearchRequest
+from rerank.serving.responses import (
     RerankResponse,
-    SearchRequest,
     SearchResponse,
     rerank_response,
     search_response,
-    sentence_of,
 )
+from rerank.serving.server_journal import ServerJournal, open_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 from rerank.serving.worker import Worker

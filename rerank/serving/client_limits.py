@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rerank.serving.schemas import Refusal
+from rerank.serving.refusals import Refusal
 
 AHEAD = 2**16  # bytes that a client may send while the answer to its last request is made
 SMALL_CHUNK = re.compile(rb"\r\n[0-9A-Fa-f]{1,2}\r\n")  # the size of a chunk below 256 bytes

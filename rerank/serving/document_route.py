@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from rerank.rag.in_document import MOST_BYTES, in_document
 from rerank.rag.places import place_of
 from rerank.retrieval.index import Index
-from rerank.serving.schemas import Refusal
+from rerank.serving.refusals import Refusal
 from rerank.types import Passage, RankedPassage
 
 if TYPE_CHECKING:

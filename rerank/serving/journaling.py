@@ -1,4 +1,4 @@
-"""The server's journal: it records every assessed question, and takes feedback over HTTP.
+"""The journal over HTTP: every assessed question is recorded, feedback is taken, a page reads it.
 
 A failing journal never stops an answer. It knows nothing of how an answer is made.
 """
@@ -10,29 +10,26 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerank.assessment.ranking_features import meaning
 from rerank.data.canonical import to_json
-from rerank.errors import JournalError, optional
-from rerank.serving.schemas import KnownFields, Refusal
-from rerank.serving.settings import Settings
-from rerank.serving.telemetry import Metrics, event
+from rerank.errors import JournalError
+from rerank.serving.refusals import Refusal
+from rerank.serving.requests import KnownFields
+from rerank.serving.server_journal import ServerJournal
+from rerank.serving.telemetry import event
 
 if TYPE_CHECKING:
-    from rerank.journal.journal import Journal
     from rerank.serving.model_source import ServedModel
 
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which feedback may be sent again
 THREADS = 4  # that wait for the database
 WAITING = 32  # requests that may wait for the database at once
-MOVES = 10  # features of the drift alarm that are shown
 LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels without a text
 NOT_JUDGED = "nobody has judged a first passage of the served model yet"
 NO_TEXT = (
@@ -42,137 +39,6 @@ NO_TEXT = (
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
 Made = TypeVar("Made")
-
-
-class ServerJournal:
-    """The journal and its metrics."""
-
-    def __init__(self, journal: Journal, metrics: Metrics, settings: Settings) -> None:
-        from rerank.journal.writer import OUTCOMES
-
-        self._journal = journal
-        self._settings = settings
-        for outcome in OUTCOMES:
-            metrics.journal.labels(outcome)
-        metrics.journal_waiting.set_function(lambda: journal.waiting)
-
-    def record(self, state: dict[str, Any], seconds: float) -> None:
-        """Queue the journal entry of a request, from its state; never blocks, never fails."""
-        self._journal.record(
-            state["found"],
-            model=state["served"].version,
-            latency=seconds,
-            answer=state.get("made"),
-            answer_id=state["request_id"],
-        )
-
-    def judge(self, answer_id: str, right: bool, comment: str) -> bool:
-        """Record feedback; False if the journal has no such answer.
-
-        Raises:
-            InputError: the comment is not text.
-            JournalError: the database cannot be used.
-        """
-        return self._journal.judge(answer_id, right, comment)
-
-    def watched(self, days: float, served: ServedModel) -> dict[str, Any]:
-        """The data of the Watch page for the last `days`; `served` is the current model.
-
-        Raises:
-            JournalError: the database cannot be used.
-        """
-        from rerank.journal.report import report
-        from rerank.journal.watch_page import by_day, waiting
-
-        self._journal.flush()
-        store = self._journal.store
-        medium = served.model.pipeline.config.thresholds.medium
-        target = min(max(medium, 0.01), 0.99)  # a test needs a share above 0 and below 1
-        page = report(store, days=days, target=target).to_dict()
-        del page["journal"]  # do not reveal the database's address
-        return {
-            **page,
-            "calibrated": served.model.calibrated,
-            "by_day": [asdict(day) for day in by_day(store, days=days)],
-            "drift": self._drift(days, served),
-            "waiting": waiting(store, model=served.version),
-        }
-
-    def _drift(self, days: float, served: ServedModel) -> dict[str, Any] | None:
-        """The newest answers of the current model beside those fitted on; None without either."""
-        from rerank.journal.drift import journal_drift
-
-        if served.sketch is None:
-            return None
-        maps = served.model.maps
-        found = journal_drift(
-            self._journal.store,
-            served.sketch,
-            model=served.version,
-            mode=maps.main,
-            days=days,
-            newest=self._settings.drift_window,
-            level=self._settings.drift_level,
-        )
-        if found is None:
-            return None
-        table = maps[maps.main].features.ranking
-        moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
-        return {**found.to_dict(), "moves": moves[:MOVES]}
-
-    def labels(self, model: str) -> tuple[list[dict[str, Any]], int]:
-        """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
-
-        Also how many are left out, because the journal has no text of their questions.
-
-        Raises:
-            JournalError: the database cannot be used.
-        """
-        from rerank.journal.labels import label_of, newest_labels, one_per_question
-
-        rows = one_per_question(newest_labels(self._journal.store, model=model))
-        found = [label_of(row) for row in rows if row["asked"]]
-        return found, len(rows) - len(found)
-
-    def close(self) -> None:
-        """Write the waiting entries and stop."""
-        self._journal.close()
-
-
-def check_journal(settings: Settings) -> None:
-    """Refuse a journal that cannot be written; create it if there is none.
-
-    Raises:
-        InputError: the URL is not that of a journal, or its schema is of a newer version.
-        JournalError: the database cannot be used.
-        MissingExtraError: the extra is not installed.
-    """
-    if settings.journal:
-        with optional():
-            from rerank.journal.store import JournalStore
-
-            JournalStore(settings.journal, create=True).close()
-
-
-def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
-    """The journal of the settings; None if they name none.
-
-    Raises:
-        RerankError: as `check_journal`.
-    """
-    if not settings.journal:
-        return None
-    with optional():
-        from rerank.journal.journal import Journal
-
-        journal = Journal(
-            settings.journal,
-            days=settings.journal_days,
-            rows=settings.journal_rows,
-            without_text=settings.journal_without_text,
-            count=metrics.count_journal,
-        )
-    return ServerJournal(journal, metrics, settings)
 
 
 class JournalRecorder:

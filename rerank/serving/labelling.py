@@ -17,7 +17,8 @@ from pydantic import Field
 
 from rerank.config import LabelConfig
 from rerank.rag.places import place_of
-from rerank.serving.schemas import KnownFields, Refusal
+from rerank.serving.refusals import Refusal
+from rerank.serving.requests import KnownFields
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker

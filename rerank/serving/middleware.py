@@ -20,7 +20,7 @@ import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.serving.pages import PAGES
-from rerank.serving.schemas import Refusal
+from rerank.serving.refusals import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 

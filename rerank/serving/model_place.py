@@ -13,8 +13,9 @@ from rerank.errors import RerankError
 from rerank.serving.telemetry import event
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST
+from rerank.tracking.records import TrackedRun
 from rerank.tracking.registry import folder_at, is_uri, locate, run_of
-from rerank.tracking.runs import TrackedRun, read_note
+from rerank.tracking.runs import read_note
 from rerank.workspace import Workspace
 
 

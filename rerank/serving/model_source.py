@@ -45,7 +45,7 @@ from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, read_manifest
-from rerank.tracking.runs import TrackedRun
+from rerank.tracking.records import TrackedRun
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
 

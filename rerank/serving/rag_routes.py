@@ -19,7 +19,7 @@ from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.serving.document_route import shown_passage
 from rerank.serving.model_source import ServedModel
-from rerank.serving.schemas import QueryRequest
+from rerank.serving.requests import QueryRequest
 from rerank.types import Assessment, RankedPassage
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import uvicorn
 from rerank.errors import InputError
 from rerank.serving.app import create_app
 from rerank.serving.client_limits import client_limits
-from rerank.serving.journaling import check_journal
 from rerank.serving.labelling import Labels
 from rerank.serving.middleware import Keys
 from rerank.serving.model_place import ModelPlace
 from rerank.serving.model_source import ModelHolder
+from rerank.serving.server_journal import check_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 

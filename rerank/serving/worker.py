@@ -25,7 +25,7 @@ from rerank.errors import InputError, RetrieverError
 from rerank.serving.admission import Busy, Schedule, Task, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
-from rerank.serving.schemas import Refusal
+from rerank.serving.refusals import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query

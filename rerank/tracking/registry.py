@@ -16,15 +16,7 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from rerank.errors import InputError, RerankError, TrackingError
-from rerank.tracking.runs import (
-    FOLDER,
-    INNER,
-    KEY,
-    TrackedRun,
-    client_module,
-    described,
-    reason,
-)
+from rerank.tracking.records import FOLDER, INNER, KEY, TrackedRun, client_module, described, reason
 from rerank.tracking.secrets import without_secrets
 from rerank.workspace import Workspace
 

@@ -31,7 +31,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import Pair
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.serving.model_source import ModelHolder
-from rerank.serving.schemas import SearchRequest, search_response
+from rerank.serving.requests import SearchRequest
+from rerank.serving.responses import search_response
 from rerank.serving.server import listen, make_server
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics

@@ -25,7 +25,7 @@ from rerank.data.beir import read_queries
 from rerank.data.feedback import read_feedback
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.serving.schemas import AssessRequest, RerankRequest, SearchRequest
+from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest
 from rerank.serving.settings import Settings
 
 READS = Callable[[Path, bytes], object]

@@ -35,7 +35,7 @@ from rerank.evaluation.measure import OURS, Part, measure
 from rerank.fitting.fit import Fitted, fit
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
-from rerank.tracking.runs import FOLDER, INNER
+from rerank.tracking.records import FOLDER, INNER
 from rerank.types import Floats, Scored
 
 Run = Any  # the session's run, see conftest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rerank.serving.app import REFUSALS
-from rerank.serving.schemas import HOSTED
+from rerank.serving.requests import HOSTED
 from rerank.serving.telemetry import Metrics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")

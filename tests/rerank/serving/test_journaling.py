@@ -20,7 +20,8 @@ from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
-from rerank.serving.journaling import LEFT_OUT, WAITING, check_journal
+from rerank.serving.journaling import LEFT_OUT, WAITING
+from rerank.serving.server_journal import check_journal
 from rerank.serving.settings import Settings
 from rerank.types import Query
 

@@ -18,7 +18,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Speed
 from rerank.errors import InputError
 from rerank.serving.model_source import ModelHolder
-from rerank.serving.schemas import Refusal
+from rerank.serving.refusals import Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics
 from rerank.serving.worker import Worker

@@ -19,7 +19,8 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.tracking.client import store
-from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, log_run
+from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
+from rerank.tracking.runs import log_run
 
 Log = Callable[..., TrackedRun]
 

@@ -1,11 +1,10 @@
-"""The schemas of the HTTP API: requests, answers and refusals.
+"""The schemas of requests with a query, and what is refused in them.
 
 It knows nothing of sockets and models. The limits come from the settings.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
@@ -27,10 +26,11 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from rerank.data.canonical import to_json
-from rerank.data.checks import as_text, is_encodable, json_type
+from rerank.data.checks import as_text, is_encodable
 from rerank.errors import InputError, nearest
+from rerank.serving.refusals import SHAPES, SHOWN
 from rerank.serving.settings import Settings
-from rerank.types import Assessment, Passage, Query
+from rerank.types import Passage, Query
 
 HOSTED = {
     "model": "the server answers with the one model that it holds",
@@ -45,94 +45,10 @@ HOSTED = {
 """Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
 
 LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
-SHAPES = ("one per document", "by stage")  # of scores
-# parts of an error's location that tell the client nothing
-IN_PASSING = ("body", "str", "Document", *SHAPES)
-EXPECTED = {  # by pydantic's type of an error
-    "string_type": "text",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    "list_type": "a list",
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
-    "finite_number": "a finite number",
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "less_than": "below {lt:g}",
-    "less_than_equal": "{le:g} or less",
-    "string_too_short": "a text of {min_length} or more characters",
-    "string_too_long": "a text of {max_length} characters or fewer",
-}
-NUMBERS = ("finite_number", "greater_than", "greater_than_equal", "less_than", "less_than_equal")
-"""Types of errors whose message shows the number that came; no text is shown."""
-NO_OBJECT = ("missing", "model_attributes_type", "model_type")  # of the body: none, or no object
-SHOWN = 50  # characters of an unknown field's name
 TEXTS = [
     "The median is the middle value of a sorted sample.",
     "numpy.nanmedian computes the median along an axis, ignoring NaNs.",
 ]
-
-
-class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
-    """An answer other than 200: the status, the sentence, and headers."""
-
-    def __init__(
-        self, status: int, sentence: str, *, reason: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.sentence = sentence
-        self.reason = reason
-        self.headers = dict(headers or {})
-
-    def body(self) -> bytes:
-        """Its JSON: `message`, as Cohere's clients read it, and `detail`, as Jina's do."""
-        return json.dumps({"message": self.sentence, "detail": self.sentence}).encode()
-
-
-def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
-    """The validation errors as one sentence, without any text that was given."""
-    found: list[str] = []
-    expected: dict[tuple[str, str], list[str]] = {}  # (field, what came) -> what may stand there
-    for error in errors[:3]:
-        if error["type"] == "json_invalid":
-            return f"the body is not JSON: it breaks at character {error['loc'][-1]}"
-        kind, place = error["type"], _place(error["loc"])
-        if not place and kind in NO_OBJECT:
-            came = "nothing" if kind == "missing" else json_type(error["input"])
-            return f"the body should be a JSON object, got {came}; its fields are at /openapi.json"
-        if kind == "missing":
-            found.append(f"{place} is missing; all fields are at /openapi.json")
-        elif place and kind in EXPECTED:
-            wanted = EXPECTED[kind].format(**error.get("ctx", {}))
-            expected.setdefault((place, _came(error)), []).append(wanted)
-        else:
-            found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
-    for (place, came), kinds in expected.items():
-        found.append(f"{place} should be {' or '.join(dict.fromkeys(kinds))}, got {came}")
-    if len(errors) > 3:
-        found.append(f"and {len(errors) - 3} more")
-    return "; ".join(dict.fromkeys(found))
-
-
-def _place(loc: Sequence[str | int]) -> str:
-    """The field of the body that an error is about, or the parameter of the address; "" if none."""
-    in_address = len(loc) > 1 and loc[0] == "query"
-    parts = [str(p)[:SHOWN] for p in (loc[1:] if in_address else loc) if p not in IN_PASSING]
-    place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
-    return f"the parameter `{place}`" if in_address else place
-
-
-def _came(error: Mapping[str, Any]) -> str:
-    """What came: the number, the length of a text, or the type."""
-    if error["type"] in NUMBERS:
-        return str(error["input"])[:SHOWN]
-    if error["type"] in ("string_too_short", "string_too_long"):
-        return f"{len(error['input'])}"
-    return json_type(error["input"])
-
-
-# --- requests ---------------------------------------------------------------------------------
 
 
 def _config(*, example: dict[str, Any], **extra: Any) -> ConfigDict:
@@ -353,112 +269,3 @@ class AssessRequest(DocumentsRequest):
                 for stage, scores in self.scores.items()
             },
         )
-
-
-# --- answers ----------------------------------------------------------------------------------
-
-
-class AssessmentResponse(BaseModel):
-    """How far to trust an answer. Probabilities are calibrated."""
-
-    id: str = Field(description="of the request, as in the header X-Request-ID and in the log")
-    model: str = Field(description="version of the model that has answered, as at /v1/model")
-    confidence: float = Field(description="P(the first passage is right)")
-    sufficiency: float = Field(description="P(one of the first few is right)")
-    sufficiency_at: list[float] = Field(description="the same for the first 1 to 10")
-    level: str = Field(description="HIGH, MEDIUM, LOW or VERY_LOW confidence")
-    verdict: str = Field(description="SUFFICIENT, PARTIAL or INSUFFICIENT context")
-    accepted: bool = Field(description="confidence reaches the advisory threshold")
-    certified: bool = Field(
-        description="accepted, and the confidence reaches the certified threshold"
-    )
-    context_certified: bool = Field(
-        description="SUFFICIENT, and the sufficiency reaches its certified threshold"
-    )
-    calibrated: bool = Field(
-        description="false: no label of this corpus was fitted on; the numbers order, and no more"
-    )
-    reasons: list[str]
-
-
-class SearchResult(BaseModel):
-    """A passage of the index, or of an external search system; only the latter has `scores`."""
-
-    doc_id: str
-    relevance: float = Field(description="P(this passage is right)")
-    logit: float | None = Field(None, description="of the cross-encoder, where it scored it")
-    bm25: float | None = None
-    dense: float | None = None
-    scores: dict[str, float | None] | None = Field(
-        None, description="by stage, of another search system's passage"
-    )
-    title: str | None = None
-    text: str | None = None
-
-
-class SearchResponse(AssessmentResponse):
-    """The passages found, best first."""
-
-    ranking: list[SearchResult]
-
-
-class RerankResult(BaseModel):
-    """One of the documents of the request."""
-
-    index: int = Field(description="its place in the request, from 0")
-    relevance_score: float = Field(description="P(this document is right)")
-    document: Document | None = None
-
-
-class RerankResponse(AssessmentResponse):
-    """Results, best first, in the format of hosted rerank APIs, and how far to trust them."""
-
-    results: list[RerankResult]
-    meta: dict[str, Any] = Field(description="as Cohere's clients read it")
-    usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
-
-
-class ErrorResponse(BaseModel):
-    """Why there is no answer, in a sentence; `detail` repeats it for clients that read it there."""
-
-    message: str
-    detail: str
-
-
-def search_response(
-    assessment: Assessment, body: SearchRequest, *, model: str, request_id: str
-) -> SearchResponse:
-    """The answer to a search, by the model of that version."""
-    ranking = [
-        SearchResult(
-            **passage.to_dict(),
-            title=passage.title if body.return_documents else None,
-            text=passage.text if body.return_documents else None,
-        )
-        for passage in assessment.first(body.top_n)
-    ]
-    return SearchResponse(
-        **{**assessment.to_dict(top=0), "id": request_id, "model": model, "ranking": ranking}
-    )
-
-
-def rerank_response(
-    assessment: Assessment, body: DocumentsRequest, *, model: str, request_id: str
-) -> RerankResponse:
-    """The answer to documents that came with the request, by the model of that version."""
-    results = [
-        RerankResult(
-            index=passage.row,
-            relevance_score=passage.relevance,
-            document=as_document(body.documents[passage.row])
-            if body.return_documents and body.documents
-            else None,
-        )
-        for passage in assessment.first(body.top_n or len(assessment.ranking))
-    ]
-    return RerankResponse(
-        **{**assessment.to_dict(top=0), "id": request_id, "model": model},
-        results=results,
-        meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
-        usage={"total_tokens": 0, "prompt_tokens": 0},
-    )

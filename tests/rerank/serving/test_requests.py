@@ -8,13 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from rerank.errors import InputError
-from rerank.serving.schemas import (
+from rerank.serving.refusals import sentence_of
+from rerank.serving.requests import (
     HOSTED,
     AssessRequest,
     QueryRequest,
     RerankRequest,
     SearchRequest,
-    sentence_of,
 )
 from rerank.serving.settings import Settings
 
