@@ -19,7 +19,7 @@ from typing import Any
 
 from rerank.errors import InputError, optional
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
-from rerank.storage.files import clear_away, sha256_file
+from rerank.storage.files import clear_away, file_state, sha256_file
 from rerank.storage.folder import read_verified
 
 logger = logging.getLogger(__name__)
@@ -188,12 +188,8 @@ def _package_folder(name: str) -> Path:
 
 
 def _sha256(path: Path) -> str:
-    """The file's sha256, computed once per process unless the file changes.
-
-    A change that sets the file's modification time back shows in the inode's change time.
-    """
-    state = path.stat()
-    return _hashed(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+    """The file's sha256, computed once per process unless the file changes."""
+    return _hashed(path, *file_state(path))
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import corpus_digest
 from rerank.retrieval.corpus import Corpus
+from rerank.storage.files import file_state
 
 _of_index: WeakKeyDictionary[Corpus, str] = WeakKeyDictionary()
 
@@ -27,10 +28,7 @@ def digest_of_file(path: Path) -> str:
     Raises:
         InputError: a line is not a passage.
     """
-    state = path.stat()
-    return _of_file(
-        path.resolve(), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
-    )
+    return _of_file(path.resolve(), *file_state(path))
 
 
 @lru_cache(maxsize=4)

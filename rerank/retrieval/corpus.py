@@ -22,7 +22,7 @@ LONGEST_KEPT = 16_384  # bytes of such a passage, so that all of them have 128 M
 
 
 class Corpus:
-    """The passages that `write_corpus` wrote into a folder. Safe to read from many threads."""
+    """The passages that `write_passages` wrote into a folder. Safe to read from many threads."""
 
     def __init__(self, folder: Path) -> None:
         # where each passage begins, and the end of the last one, shape (n + 1,)
@@ -67,7 +67,7 @@ class Corpus:
             raise InputError(f"row {row} of the index is not a passage: {error!r}") from None
 
 
-def write_corpus(passages: Iterable[Passage], folder: Path) -> int:
+def write_passages(passages: Iterable[Passage], folder: Path) -> int:
     """Write passages into `folder`, one at a time; returns how many."""
     offsets = [0]
     with (folder / LINES).open("wb") as out:

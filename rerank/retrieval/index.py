@@ -20,7 +20,7 @@ from rerank.progress import progress
 from rerank.retrieval.approximate import library, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.checks import check_index
-from rerank.retrieval.corpus import Corpus, write_corpus
+from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.retrieval.known_vectors import KnownVectors
@@ -147,7 +147,7 @@ def build_index(
     """
 
     def fill(new: Path) -> Mapping[str, Any]:
-        if not write_corpus(corpus, new):
+        if not write_passages(corpus, new):
             raise InputError("the corpus holds no passage; an index needs at least one")
         written = Corpus(new)
         BM25.build(_words(written, language)).save(new)

@@ -24,6 +24,15 @@ LARGEST_JSON = 32 * 2**20
 """Most bytes of a JSON file that is read; a larger one is refused unread."""
 
 
+def file_state(path: Path) -> tuple[int, ...]:
+    """Numbers that change when the file does: to cache what was read from it.
+
+    A change that sets the modification time back shows in the inode's change time.
+    """
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+
+
 def sha256_file(path: str | Path) -> str:
     """Return the sha256 of a regular file's bytes as 64 hexadecimal digits.
 

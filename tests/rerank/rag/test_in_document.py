@@ -12,13 +12,13 @@ from rerank.config import IngestConfig
 from rerank.data.beir import read_corpus
 from rerank.ingest.ingest import ingest
 from rerank.rag.in_document import in_document
-from rerank.retrieval.corpus import LINES, Corpus, write_corpus
+from rerank.retrieval.corpus import LINES, Corpus, write_passages
 from rerank.types import Passage
 
 
 def corpus_of(folder: Path, *passages: Passage) -> Corpus:
     """A corpus of passages, on disk as an index holds it."""
-    write_corpus(passages, folder)
+    write_passages(passages, folder)
     return Corpus(folder)
 
 
