@@ -1,9 +1,9 @@
 """Access to MLflow: one store at a time, quietly, and with short timeouts.
 
 This is the only module that imports MLflow when it is imported: see
-`rerank.tracking.records.client_module`. It leaves no global state: no tracking URI, no logging level,
-no environment variable. These are set only while a store is in use, so only one thread of a process
-uses a store at a time.
+`rerank.tracking.records.client_module`. It leaves no global state: no tracking URI, no logging
+level, no environment variable. These are set only while a store is in use, so only one thread of a
+process uses a store at a time.
 """
 
 from __future__ import annotations
