@@ -61,9 +61,9 @@ class Evaluation:
     events: dict[str, dict[str, float]]  # sufficiency, relevance -> `MEASURED`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
+    folds: tuple[FittedMaps, ...]  # that measured a part each; one if one model did all
+    fold: Ints  # (n,) which of these measured a query
     notes: tuple[str, ...] = ()  # what makes the figures too good
-    folds: tuple[FittedMaps, ...] = ()  # that measured a part each; empty if one model did all
-    fold: Ints | None = None  # (n,) which of these measured a query
     weighted: WeightedAccuracy | None = None  # if the queries have weights
 
     @property
@@ -170,7 +170,6 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
     counts = [count for part in predicted for count in part.passages_scored]
     hit = hits(labelled, depth=DEPTH)
     fold_sizes = [len(part.scored) for part in parts]
-    several = len(parts) > 1
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),
@@ -187,9 +186,9 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
         orders=_orders(orders, labelled, random_state=config.seed),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
+        folds=tuple(part.maps for part in parts),
+        fold=np.repeat(np.arange(len(parts)), fold_sizes),
         notes=tuple(notes),
-        folds=tuple(part.maps for part in parts) if several else (),
-        fold=np.repeat(np.arange(len(parts)), fold_sizes) if several else None,
     )
 
 

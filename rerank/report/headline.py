@@ -42,7 +42,7 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         return f"Certified: nothing yet; it takes {missing}."
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
-    measured += ", each by the threshold of its fold" if evaluation.folds else ""
+    measured += ", each by the threshold of its fold" if len(evaluation.folds) > 1 else ""
     target, level = percent(certificate.target), percent(certificate.level)
     return (
         f"Certified: at least {target} of the answers with a confidence of "

@@ -15,7 +15,6 @@ import numpy as np
 from calibration.arrays import log_odds, logit, plain
 from calibration.curves import Curves
 from calibration.maps import LogisticMap, TwoStageMap
-from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import found_any, segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
@@ -116,7 +115,7 @@ def make_report(
         random_state=config.seed,
     )
     explained = tuple(
-        _explain(file, title, _maps_of(row, fitted, evaluation), evaluation, config, row)
+        _explain(file, title, evaluation, config, row)
         for file, title, row in _extreme_examples(evaluation)
     )
     return Report(
@@ -136,18 +135,13 @@ def make_report(
 def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
     """What each fit was fitted on, and what it measured."""
     for k, fitted in enumerate(fits):
-        rows = slice(None) if evaluation.fold is None else evaluation.fold == k
+        rows = evaluation.fold == k
         measured_on = Examples(
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
         used = rows_to_fit(fitted.right, fitted.filled)
         fitted_on = Examples(fitted.features[used], fitted.right[used], fitted.groups[used])
         yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.reference)
-
-
-def _maps_of(row: int, fitted: Fitted, evaluation: Evaluation) -> FittedMaps:
-    """The maps that measured a row."""
-    return fitted.maps if evaluation.fold is None else evaluation.folds[evaluation.fold[row]]
 
 
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -166,9 +160,9 @@ def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
         )
 
 
-def _explain(
-    file: str, title: str, maps: FittedMaps, evaluation: Evaluation, config: Config, row: int
-) -> Explained:
+def _explain(file: str, title: str, evaluation: Evaluation, config: Config, row: int) -> Explained:
+    """A measured row, explained by the maps that measured it."""
+    maps = evaluation.folds[evaluation.fold[row]]
     ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
     values, usual = evaluation.features[row], maps.confidence.first.mean
     table = maps.features.ranking
