@@ -174,6 +174,11 @@ class _Draft(NamedTuple):
     calls: int  # of a language model, for both tries
     cut_off: bool = False
 
+    @property
+    def covered(self) -> float:
+        """The share of its sentences that have support; 0 for a refusal."""
+        return attribution_coverage(self.checked or [])
+
 
 def _answer_of(
     draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer, *, low: bool, level: str
@@ -217,34 +222,33 @@ def _generate(
     note: str,
     judge: Judge | None,
 ) -> _Draft:
-    """The better one of at most two answers; a second one that fails costs nothing of the first.
+    """The better one of at most two drafts; a second one that fails costs nothing of the first."""
 
-    Its sentences are None if the answerer says that the sources do not hold the answer. Beside a
-    supported sentence, that statement is left out.
-    """
-    checked: list[Checked] = []
-    calls, cut_off = 0, False
-    for strict in (False, True):
-        try:
-            made = answerer.generate(question, sources, note=note, strict=strict)
-        except EndpointError as error:
-            if any(c.supported for c in checked):
-                calls += error.calls
-                break
-            error.calls += calls
-            raise
-        calls += made.calls
+    def one_try(*, strict: bool) -> _Draft:
+        made = answerer.generate(question, sources, note=note, strict=strict)
         found = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
-        again = [c for c in found if c.supported or not _is_refusal(c.sentence)]
-        if len(again) < len(found) and not any(c.supported for c in again):
-            if any(c.supported for c in checked):
-                break
-            return _Draft(None, calls)
-        if not checked or attribution_coverage(again) >= attribution_coverage(checked):
-            checked, cut_off = again, made.cut_off
-        if attribution_coverage(checked) >= config.coverage or not made.calls:
-            break
-    return _Draft(checked, calls, cut_off)
+        return _Draft(_without_refusal(found), made.calls, made.cut_off)
+
+    first = one_try(strict=False)
+    if first.checked is None or first.covered >= config.coverage or not first.calls:
+        return first
+    try:
+        second = one_try(strict=True)
+    except EndpointError as error:
+        if not first.covered:
+            error.calls += first.calls
+            raise
+        return first._replace(calls=first.calls + error.calls)
+    second_counts = second.covered >= first.covered if second.checked else not first.covered
+    better = second if second_counts else first
+    return better._replace(calls=first.calls + second.calls)
+
+
+def _without_refusal(found: list[Checked]) -> list[Checked] | None:
+    """The sentences without one that refuses; None if no other sentence has support."""
+    others = [one for one in found if one.supported or not _is_refusal(one.sentence)]
+    refused = len(others) < len(found) and not any(one.supported for one in others)
+    return None if refused else others
 
 
 def _is_refusal(sentence: Sentence) -> bool:
