@@ -32,6 +32,9 @@ ABOUT = "new questions like these"
 RIGHT = "right"
 """What is promised of an accepted row, by default."""
 
+FEW = 50
+"""Independent labels below which their accuracy says too little of how many more are needed."""
+
 MAX_TIMES = 40
 """More labels are advised only up to this many times as many as there are."""
 
@@ -138,6 +141,11 @@ class Certificate:
                 f"Certified from {self.threshold:.3f} up: {promise}, of {self.about}. Here "
                 f"{counts}, which is {self.accepted / self.queries:.0%} of {self._rests_on}."
             )
+        if self.too_few:
+            return (
+                f"No threshold is certified ({promise}) from {self._rests_on}, which are too few "
+                "to tell how many it takes."
+            )
         if self.labels_needed is None:
             return (
                 f"No threshold is certified ({promise}) from {self._rests_on}, nor "
@@ -148,6 +156,13 @@ class Certificate:
             f"No threshold is certified ({promise}) from {self._rests_on}; about "
             f"{self.labels_missing:,} more{others} would suffice at the same accuracy."
         )
+
+    @property
+    def too_few(self) -> bool:
+        """Whether nothing is promised, of labels too few to tell how many it would take."""
+        independent = self.queries if self.groups is None else self.groups
+        undecided = self.threshold is None and self.labels_needed is None and not self.refused
+        return undecided and independent < FEW
 
     @property
     def labels_missing(self) -> int | None:

@@ -340,9 +340,9 @@ class Assessment:
     certified: bool  # accepted, at the certified threshold, and like the labelled questions
     reasons: tuple[str, ...]  # what moved the confidence, in words
     features: Floats  # (d,) of the ranking, which the confidence was computed from
+    mode: Mode  # of the query as it came, even if another system has found its passages
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
     calibrated: bool = True  # False: no label of this corpus; the numbers rank, and promise nothing
-    mode: Mode = "search"  # in which the model answered, see `CalibratedReranker.mode_of`
 
     @property
     def passages(self) -> Sequence[RankedPassage]:

@@ -17,8 +17,9 @@ from rerank.assessment.metadata_features import MetadataFeature, metadata_from_d
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
-from rerank.types import LISTS, MODES, ListKind, Mode, Query
+from rerank.types import LISTS, MODES, Floats, ListKind, Mode, Query
 
+FeatureRange = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest values, (d,) each
 # keys of a mode's maps on disk; `another` is the hazard after a hit
 MAPS = ("prior", "score", "confidence", "hazard", "another")
 
@@ -55,7 +56,7 @@ class FittedMaps:
     calibrated: bool = True
     list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
-    feature_range: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    feature_range: FeatureRange | None = None
 
     @property
     def features(self) -> Features:
@@ -124,13 +125,18 @@ class FittedMaps:
                 metadata=metadata,
                 feature_range=None if labelled_range is None else _range(*labelled_range),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         _check_types(fitted)
         return fitted
 
 
-def _range(low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def range_of(features: Floats) -> FeatureRange:
+    """The lowest and the highest value of each feature (n, d), n >= 1."""
+    return tuple(features.min(axis=0).tolist()), tuple(features.max(axis=0).tolist())
+
+
+def _range(low: Any, high: Any) -> FeatureRange:
     return tuple(map(float, low)), tuple(map(float, high))
 
 

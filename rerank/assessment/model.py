@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,10 @@ class CalibratedReranker:
             policy = self.maps[mode].policy
             scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
             assessments |= zip(rows, self.assess_scored(scored, mode), strict=True)
-        return [assessments[i] for i in range(len(queries))]
+        return [
+            replace(assessments[i], mode=query.mode)  # lists may be judged as results of a search
+            for i, query in enumerate(queries)
+        ]
 
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""

@@ -59,7 +59,7 @@ def _run(o: argparse.Namespace) -> bool:
     if o.journal is not None:
         from rerank.jobs.journal import journal_queries
 
-        asked = journal_queries(o.journal, newest=o.newest or NEWEST)
+        asked = journal_queries(model, o.journal, newest=o.newest or NEWEST)
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
         labelled = read_set(o.queries, "leave-out", corpus_elsewhere=model.searches_elsewhere)

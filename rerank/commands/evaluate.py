@@ -42,7 +42,7 @@ def _run(o: argparse.Namespace) -> None:
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    command = after_evaluation(evaluation).format(model=shlex.quote(str(o.model)))
+    command = after_evaluation(evaluation, labelled.mode).format(model=shlex.quote(str(o.model)))
     print_headline(headline(evaluation, model.maps[labelled.mode].certificate), command)
     if o.verbose:
         print()

@@ -63,7 +63,7 @@ def _read_qrels(
     judged: dict[str, set[str]] = {}
     for where, line in lines(path):
         cells = tuple(c.strip() for c in line.split("\t"))
-        if cells == QRELS_HEADER and not places:
+        if not places and _is_header(cells, queries):
             continue
         if len(cells) != 3:
             trec = len(line.split()) == 4  # query, 0, passage, grade
@@ -88,6 +88,13 @@ def _read_qrels(
         elif grade > 0:
             qrels.setdefault(query_id, {})[doc_id] = grade
     return qrels, places
+
+
+def _is_header(cells: tuple[str, ...], queries: Mapping[str, Any]) -> bool:
+    """Whether these cells, the first ones, are names: BEIR's own, or other ones."""
+    if cells == QRELS_HEADER:
+        return True
+    return len(cells) == 3 and cells[0] not in queries and cells[2].isalpha()
 
 
 def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> dict[str, str]:

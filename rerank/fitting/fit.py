@@ -19,10 +19,10 @@ from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.monitoring.drift import LEAST_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
-from calibration.selection import choose, enough_rows
+from calibration.selection import MINIMUM_ROWS, choose, enough_rows
 from calibration.thresholds import ABOUT, Certificate, certify
 from rerank.assessment.features import features_of
-from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.fitted_maps import FittedMaps, range_of
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.predictions import found_any, segments_of
@@ -165,7 +165,7 @@ def fit(
             stopping_threshold=stopping_threshold,
             list_kind=context.list_kind,
             metadata=context.metadata,
-            feature_range=_range_of(features[rows]),
+            feature_range=range_of(features[rows]),
         ),
         calibrator=confidence.calibrator,
         reason=f"{confidence.reason} {SHRUNK if context.pooled else NOT_SHRUNK}",
@@ -187,11 +187,6 @@ def rows_to_fit(right: Labels, filled: Bools) -> Bools:
     """
     both = len(set(right[filled].tolist())) == 2
     return filled if both else np.ones(len(filled), dtype=np.bool_)
-
-
-def _range_of(features: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The lowest and the highest value of each feature (n, d)."""
-    return tuple(features.min(axis=0).tolist()), tuple(features.max(axis=0).tolist())
 
 
 class _ReferenceMaps(NamedTuple):
@@ -281,7 +276,14 @@ def _fit_confidence(
         random_state=config.seed,
         reference=reference,
     )
-    reason = choice.reason if automatic else "As asked for."
+    reason = choice.reason
+    if not automatic:
+        reason = "As asked for."
+        if not enough_rows(choice.name, n_effective):
+            reason += (
+                f" It may be too sure at both ends: it takes {MINIMUM_ROWS[choice.name]:,} "
+                f"independent labels, and these are worth {n_effective:.0f}."
+            )
     segments, corrected = _fit_segments(out_of_fold[choice.name], ordered, right, config)
     return _Confidence(fitted, segments, corrected, choice.name, reason)
 

@@ -107,12 +107,14 @@ def plan(
         for ids in (division.fit, division.report)
     )
     if len(fit) < CALIBRATED_FROM or not report:
+        remedy = "label more queries, or group them more finely"
+        if 2 * division.seen > len(all_ids):
+            remedy = "use queries that no model was trained on, or another --reranker"
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
             f"{len(all_ids)} ({division.seen} left out because a model was trained on "
             f"them, {division.asked_twice} because a reported query has the same words or group); "
-            f"expected at least {CALIBRATED_FROM} to fit on; label more queries, or group them "
-            "more finely"
+            f"expected at least {CALIBRATED_FROM} to fit on; {remedy}"
         )
     possible = list(groupings(labelled, all_ids))
     grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=LEAST_GROUPS_TO_FIT)

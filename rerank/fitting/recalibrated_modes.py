@@ -15,11 +15,11 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.segments import Segments
-from rerank.assessment.fitted_maps import FittedMaps, MapsByMode
+from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.policy import CALIBRATED_FROM
-from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.predictions import Predictions, found_any, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
@@ -33,7 +33,7 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import LEAST_GROUPS_TO_FIT
 from rerank.fitting.rankings import as_from_caller
-from rerank.types import Mode, Query, Scored
+from rerank.types import Floats, Mode, Query, Scored
 
 LEAST_QUESTIONS = 10
 
@@ -169,5 +169,16 @@ def _update(
         context=None,  # the sufficiency has changed, and these labels are of the top passage
         stopping_threshold=None,
         calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,
+        feature_range=_widened(old, predicted.features[found_any(predicted.rankings)]),
     )
     return recalibration, new
+
+
+def _widened(old: FittedMaps, features: Floats) -> FeatureRange | None:
+    """The range of the labelled rankings, with the new ones, whose features are (n, d)."""
+    if not len(features):
+        return old.feature_range
+    low, high = range_of(features)
+    if old.feature_range is None:
+        return low, high
+    return tuple(map(min, low, old.feature_range[0])), tuple(map(max, high, old.feature_range[1]))

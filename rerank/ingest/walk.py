@@ -67,6 +67,6 @@ def walk(folder: Path, *, leave_out: Path) -> Found:
 def _is_written_by_us(folder: Path) -> bool:
     try:
         read_manifest(folder)
-    except FolderError:
+    except (FolderError, OSError):  # an unreadable folder is skipped later, with its reason
         return False
     return True

@@ -64,7 +64,10 @@ def evaluate(
             f"warning: the model was fitted on {fitted_here} of these; it will look better."
         )
     if not drawn_at_random(queries.items):
-        notes.append("warning: these queries were drawn by their confidence: no random sample.")
+        notes.append(
+            "warning: these queries were drawn by their confidence: no random sample. All figures "
+            "are of these alone; only `weighted`, the first sentence, is of all."
+        )
     maps = model.maps[labelled.mode]
     no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, no_cutoff, label="scoring candidates")

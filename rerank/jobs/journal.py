@@ -57,7 +57,8 @@ def journal_labels(
     notes = tuple(f"left out: {n} labels, because {why}." for why, n in left_out.items())
     if not labels:
         raise InputError(
-            " ".join([f"the journal {name} has no label that can be used,", *notes]).rstrip(",")
+            " ".join([f"the journal {name} has no label of searches that can be used,", *notes])
+            + " Labels of generated answers are for --answers."
         )
     return labels, notes
 
@@ -68,15 +69,27 @@ def _label(row: Row, model: CalibratedReranker) -> Feedback:
     Raises:
         InputError: it cannot be used; the message says why.
     """
-    if row["mode"] not in model.maps:
-        raise InputError(OTHER_KIND)
     if row["asked"] is None:
         raise InputError(NO_TEXT)
-    return feedback_from(label_of(row))
+    label = feedback_from(label_of(row))
+    if not _is_for(model, label.query):
+        raise InputError(OTHER_KIND)
+    return label
 
 
-def journal_queries(journal: str, *, newest: int) -> list[Query]:
+def _is_for(model: CalibratedReranker, query: Query) -> bool:
+    """Whether the model answers such queries: it has their mode, and knows their stages."""
+    mode = model.mode_of(query)
+    if mode not in model.maps or query.scores is None:
+        return mode in model.maps
+    kind = model.maps[mode].list_kind
+    return kind is not None and set(kind.stages) == set(query.scores)
+
+
+def journal_queries(model: CalibratedReranker, journal: str, *, newest: int) -> list[Query]:
     """The newest searches of a journal, oldest first, without those that a file could not hold.
+
+    Those of a model of another kind are left out too.
 
     Raises:
         InputError: no journal, or no search with its text.
@@ -88,6 +101,7 @@ def journal_queries(journal: str, *, newest: int) -> list[Query]:
     for row in rows:
         with suppress(InputError):  # such as a longer query, which a server may be set to take
             queries.append(read_query({**json.loads(row["asked"]), "_id": row["entry_id"]}))
+    queries = [query for query in queries if _is_for(model, query)]
     if not queries:
         raise InputError(
             f"the journal {name} has no search with its text; expected some to compare"

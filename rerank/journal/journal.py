@@ -10,6 +10,7 @@ import secrets
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self
 
 from rerank.errors import JournalError
@@ -51,7 +52,7 @@ class Journal:
         count: Callable[[str, int], None] = lambda outcome, n: None,
     ) -> None:
         self.store = JournalStore(url, create=True)
-        self._without_text = without_text
+        self._without_text, self._refused = without_text, ""
         self._count, self._outcomes = count, Counter[str]()
         self._writer = JournalWriter(self.store, days=days, rows=rows, count=self._counted)
 
@@ -96,8 +97,10 @@ class Journal:
                 without_text=self._without_text,
             )
         except Exception as error:  # such as metadata that is not JSON
-            logger.error("not written to the journal: %s", error, exc_info=error)
-            self._counted("rejected", 1)
+            self._refused = f"an entry could not be made ({type(error).__name__})"
+            logger.error("not written to the journal: %s", self._refused)
+            with suppress(Exception):
+                self._counted("rejected", 1)
         else:
             self._writer.offer(entry)
         return answer_id
@@ -133,7 +136,7 @@ class Journal:
         missing = sum(self._outcomes[outcome] for outcome in OUTCOMES if outcome != "written")
         if not missing:
             return ""
-        why = self._writer.failure or f"{self.store.name} did not take them"
+        why = self._writer.failure or self._refused or f"{self.store.name} did not take them"
         return f"not written to the journal: {missing} answered questions ({why})"
 
     def _counted(self, outcome: str, count: int) -> None:

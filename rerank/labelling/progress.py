@@ -73,6 +73,8 @@ def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
     promise = f"a threshold with at least {percent(target)} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, if they are a uniform sample."
+    if found.too_few:
+        return f"These are too few to tell how many would certify {promise}."
     if found.labels_missing is None:
         return f"More labels like these would not certify {promise}: better scores are needed."
     return f"About {found.labels_missing:,} more labels would certify {promise}."

@@ -194,7 +194,7 @@ class Session:
         self._append(task, "skip")
 
     def undo(self) -> bool:
-        """Take back this person's latest action that can be; return whether there was one."""
+        """Take back this person's latest action; return whether there was one that can be."""
         if to_undo(without_undone(self.file.read()), self.annotator) is None:
             return False
         self.file.append([{"do": "undo", "by": self.annotator}])

@@ -2,7 +2,7 @@
 
 Events are `draw` (a question, its weight and the model's answer), and those of a person by name:
 `accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
-`undo`, which takes back that person's latest event that can be. `gone` names passages of a
+`undo`, which takes back that person's latest event, if it can be. `gone` names passages of a
 question that the corpus does not have any more: they are judged by nobody.
 """
 
@@ -135,12 +135,13 @@ def without_undone(events: Sequence[Event]) -> list[Event]:
 
 
 def to_undo(events: Sequence[Event | None], name: str) -> int | None:
-    """The position of a person's latest event that can be taken back; None if there is none.
+    """The position of a person's latest event, if it can be taken back; else None.
 
     Accepted words that others have judged cannot.
     """
     rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
-    return next((row for row in rows if not _others_judged(events, row)), None)
+    row = next(rows, None)
+    return None if row is None or _others_judged(events, row) else row
 
 
 def _others_judged(events: Sequence[Event | None], row: int) -> bool:

@@ -78,7 +78,7 @@ def guaranteed(maps: FittedMaps) -> Strategy:
     """The strategy with which a calibrated model loses at most one answer in twenty questions.
 
     It takes as few of ten passages as the model's labels allow, whatever their similarity. `maps`
-    are those of the assessment's mode: `model.maps[assessment.mode]`.
+    are those of the query's mode: `model.maps[model.mode_of(query)]`.
 
     Raises:
         InputError: the model has no such guarantee.

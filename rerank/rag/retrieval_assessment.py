@@ -104,8 +104,8 @@ def assess_retrieval(
 ) -> RetrievalAssessment:
     """The signals of an assessment made with `maps`, and recommendations.
 
-    `maps` are those of its mode: `model.maps[assessment.mode]`. Below `threshold`, or if the model
-    is not calibrated, the answer is flagged for review.
+    `maps` are those of the query's mode: `model.maps[model.mode_of(query)]`. Below `threshold`, or
+    if the model is not calibrated, the answer is flagged for review.
     """
     first, _ = distinct(assessment.ranking.passages)  # equal passages count as one
     ranking, relevance = assessment.ranking.take(first), assessment.relevance[first]
@@ -150,7 +150,7 @@ def assess_retrieval(
 
 def assess_with(model: CalibratedReranker, assessment: Assessment) -> RetrievalAssessment:
     """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
-    maps = model.maps[assessment.mode]
+    maps = model.maps[model.mode_of(assessment.ranking.query)]
     threshold = model.pipeline.config.thresholds.medium
     return assess_retrieval(assessment, maps, threshold=threshold)
 

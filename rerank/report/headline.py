@@ -39,6 +39,8 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
     if certificate.threshold is None:
         more = certificate.labels_missing
         missing = f"about {more:,} more labelled queries" if more else "better scores"
+        if certificate.too_few:
+            missing = "more labelled queries; these are too few to tell how many"
         return f"Certified: nothing yet; it takes {missing}."
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
@@ -61,9 +63,10 @@ def after_calibration(
     """
     if certificate.threshold is None:
         search, missing = NEXT[mode], certificate.labels_missing
-        if certificate.refused or not missing:  # the reason says what to do, if anything
-            return search
-        step = f"label about {missing:,} more queries and calibrate again"
+        if certificate.refused or not (missing or certificate.too_few):
+            return search  # the reason says what to do, if anything
+        count = f"about {missing:,} " if missing else ""
+        step = f"label {count}more queries and calibrate again"
         if unused:
             step = f"calibrate on more of the {unused:,} labelled queries that were not used"
         return f"{step}; to try the model: {search}"
@@ -72,12 +75,16 @@ def after_calibration(
     return "rerank serve {model}"
 
 
-def after_evaluation(evaluation: Evaluation) -> str:
-    """The next step: recalibrate if accepted answers are right less often than promised."""
+def after_evaluation(evaluation: Evaluation, mode: Mode = "search") -> str:
+    """The next step: recalibrate if accepted answers are right less often than promised.
+
+    mode: that of the labelled queries.
+    """
     ours = evaluation.table[OURS]
     accuracy, weighted = ours.accuracy_accepted, evaluation.weighted
     if weighted:
         accuracy = weighted.right.mean if weighted.right else None
     if accuracy is not None and accuracy < ours.threshold:
         return "rerank recalibrate {model} --labels labels.jsonl --out NEW"
-    return "rerank rescore {model} queries.jsonl --out predictions.jsonl"
+    queries = "lists" if mode == "lists" else "queries"
+    return f"rerank rescore {{model}} {queries}.jsonl --out predictions.jsonl"

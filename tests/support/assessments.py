@@ -43,4 +43,5 @@ def make_assessment(
         certified=False,
         reasons=(),
         features=ranking_features([ranking])[0],
+        mode="search",
     )

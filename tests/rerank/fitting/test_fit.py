@@ -233,7 +233,7 @@ def test_the_named_calibrator_is_taken(
     assert "isotonic not considered" in fitted.reason
     named = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
     assert named.calibrator == "isotonic"
-    assert named.reason.startswith("As asked for. No maps of other sets are known")
+    assert named.reason.startswith("As asked for. It may be too sure at both ends: it takes 1,000")
     assert isinstance(named.maps.confidence.second, IsotonicMap)
 
 

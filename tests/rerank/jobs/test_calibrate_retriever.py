@@ -159,7 +159,7 @@ def test_its_journal_is_one_of_searches(model: CalibratedReranker, tmp_path: Pat
         assert journal.judge(given, right=True)
     labels, notes = journal_labels(model, url)
     assert ([label.query.text for label in labels], notes) == ([ASKED], ())
-    (kept,) = journal_queries(url, newest=5)
+    (kept,) = journal_queries(model, url, newest=5)
     assert model.assess([kept])[0].confidence == pytest.approx(found.confidence)
 
 

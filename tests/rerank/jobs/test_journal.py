@@ -64,8 +64,8 @@ def test_labels_come_back_with_their_queries(
     assert [f.right for f in labels] == [True, False, True]
     newest, _ = journal_labels(model, url, newest=1)
     assert [f.query for f in newest] == queries[2:]
-    assert [(q.text, q.metadata) for q in journal_queries(url, newest=1)] == [(texts[1], {})]
-    assert [q.text for q in journal_queries(url, newest=9)] == texts
+    assert [(q.text, q.metadata) for q in journal_queries(model, url, newest=1)] == [(texts[1], {})]
+    assert [q.text for q in journal_queries(model, url, newest=9)] == texts
 
 
 def test_a_label_of_another_top_passage_is_left_out(
@@ -75,7 +75,8 @@ def test_a_label_of_another_top_passage_is_left_out(
     query = next(iter(small.queries.values()))
     url = written([Query(query.text)], top_doc_id="another")
     with pytest.raises(
-        InputError, match="no label that can be used, left out: 1 labels, because the model"
+        InputError,
+        match="no label of searches that can be used, left out: 1 labels, because the model",
     ):
         journal_labels(model, url)
 
@@ -141,7 +142,7 @@ def test_hashes_cannot_be_asked_again(
     with pytest.raises(InputError, match="1 labels, because the journal holds no text"):
         journal_labels(model, url)
     with pytest.raises(InputError, match="no search with its text"):
-        journal_queries(url, newest=10)
+        journal_queries(model, url, newest=10)
 
 
 def test_labels_of_another_kind_of_model_are_left_out(
@@ -149,10 +150,15 @@ def test_labels_of_another_kind_of_model_are_left_out(
 ) -> None:
     """A journal may be that of several servers."""
     query = next(iter(small.queries.values()))
-    with pytest.raises(
-        InputError, match="1 labels, because they are of answers of another kind of model"
-    ):
-        journal_labels(model, written([Query(query.text)], mode="lists"))
+    url = written([Query(query.text)])
+    listed = '{"query": "x", "passages": [{"_id": "a", "text": "b", "scores": {"bm25": 1}}]}'
+    with JournalStore(url) as store:  # as a model over another search system keeps its searches
+        store.add([make_entry("other", mode="search", asked=listed, top_doc_id="a")])
+        assert store.judge("other", True)
+    labels, notes = journal_labels(model, url)
+    assert [f.query.text for f in labels] == [query.text]
+    assert "1 labels, because they are of answers of another kind of model" in notes[0]
+    assert [q.text for q in journal_queries(model, url, newest=9)] == [query.text]
 
 
 def test_a_query_that_cannot_be_read_is_left_out_alone(
@@ -175,7 +181,7 @@ def test_a_journal_without_labels_is_told(model: CalibratedReranker, tmp_path: P
         journal_labels(model, sqlite_url(tmp_path))
     with JournalStore(sqlite_url(tmp_path), create=True) as store:
         store.add([make_entry()])
-    with pytest.raises(InputError, match=r"has no label that can be used$"):
+    with pytest.raises(InputError, match=r"has no label of searches that can be used"):
         journal_labels(model, sqlite_url(tmp_path))
 
 
@@ -188,4 +194,4 @@ def test_a_search_that_no_file_could_hold_is_passed_over(
     longer = json.dumps({"query": "x" * 10_001})
     with JournalStore(sqlite_url(tmp_path), create=True) as store:
         store.add([entry, replace(entry, entry_id="1", answer_id="1", asked=longer)])
-    assert [q.text for q in journal_queries(sqlite_url(tmp_path), newest=9)] == [text]
+    assert [q.text for q in journal_queries(model, sqlite_url(tmp_path), newest=9)] == [text]

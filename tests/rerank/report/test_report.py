@@ -17,6 +17,7 @@ from calibration.arrays import sigmoid
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.plots.picture import Picture
 from calibration.score_maps import IsotonicMap
+from calibration.thresholds import FEW
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
@@ -223,7 +224,9 @@ def test_what_is_certified(report: Report) -> None:
     assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
     assert few == "Certified: nothing yet; it takes about 240 more labelled queries."
-    assert said(labels_needed=None) == "Certified: nothing yet; it takes better scores."
+    poor = said(labels_needed=None, groups=FEW)
+    assert poor == "Certified: nothing yet; it takes better scores."
+    assert said(labels_needed=None, groups=FEW - 1).endswith("these are too few to tell how many.")
     assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
 
 
