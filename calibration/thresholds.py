@@ -68,7 +68,7 @@ def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
 
 def percent(share: float) -> str:
     """A promised share as it was given, not rounded: 87.5%."""
-    return f"{100 * share:g}%"
+    return f"{100 * share:.10g}%"
 
 
 @dataclass(frozen=True, slots=True)

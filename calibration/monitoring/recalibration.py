@@ -61,7 +61,7 @@ class Recalibration:
         return [
             *([WORSE] if self.worse else []),
             f"{before.n} labels, worth {self.effective:.0f} independent ones: "
-            f"{before.base_accuracy:.1%} of the top passages are right.",
+            f"{before.base_accuracy:.1%} of the labelled top passages are right.",
             f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self._gain_in_words()}, "
             "cross-fitted.",
             self.monitor.sentence,

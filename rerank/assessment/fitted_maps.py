@@ -184,6 +184,9 @@ def _check_types(fitted: FittedMaps) -> None:
     for values in fitted.feature_range or ():
         if len(values) != len(fitted.features.ranking) or not np.isfinite(values).all():
             raise InputError("the feature range should have two finite numbers for each feature")
+    low, high = fitted.feature_range or ((), ())
+    if any(a > b for a, b in zip(low, high, strict=True)):
+        raise InputError("the feature range should begin below its end for each feature")
     stop = fitted.stopping_threshold or 0.0
     for name, share in (("cutoff", fitted.policy.cutoff), ("stopping threshold", stop)):
         if not 0 <= share <= 1:

@@ -76,7 +76,8 @@ def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> Rej
     """The row as a rejected one, if the row is the cause, not the machine or the model."""
     if isinstance(error, (OSError, MemoryError, RetrieverError)):
         raise error
-    model.assess([probe for probe in model.probes() if probe.mode == row.query.mode])
+    mode = model.mode_of(row.query)
+    model.assess([probe for probe in model.probes() if model.mode_of(probe) == mode])
     kind = "" if isinstance(error, RerankError) else f"{type(error).__name__}: "
     reason = f"cannot be scored ({kind}{str(error)[:200]})"
     return RejectedRow(row.line, reason, row.query.query_id)

@@ -28,7 +28,7 @@ def add_segment(p: argparse.ArgumentParser) -> None:
 def typed_queries(
     model: CalibratedReranker, texts: Sequence[str], segment: str | None
 ) -> list[Query]:
-    """The queries, with ids from 1 up; a note says if nothing was fitted for the segment.
+    """The queries, with ids from 1 up; a note says if no segment was given or fitted.
 
     Raises:
         InputError: the model has no segments.
@@ -43,6 +43,8 @@ def typed_queries(
             f"nothing was fitted for {model.segment_by} {segment!r}, so the confidence is that of "
             f"all queries{nearest(segment, known)}"
         )
+    if model.segment_by and not segment:
+        note(f"no {model.segment_by} with --segment, so the confidence is that of all queries")
     metadata = {model.segment_by: segment} if segment else {}
     return [Query(text, str(i), metadata) for i, text in enumerate(texts, start=1)]
 

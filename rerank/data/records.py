@@ -230,7 +230,7 @@ def _scores(row: Mapping[str, Any]) -> Scores | None:
     if scores is None:
         return None
     if not isinstance(scores, Mapping) or not scores:
-        came = json_type(scores) if scores else "nothing in it"
+        came = json_type(scores) if scores else "an empty object"
         raise InputError(f"'scores' should be an object, a number by stage, got {came}")
     if row.get("logit") is not None or row.get("score") is not None:
         raise InputError("has both 'scores' and a logit; expected one of them")

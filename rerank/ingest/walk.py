@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank.data.checks import is_encodable
-from rerank.errors import FolderError
-from rerank.storage.folder import read_manifest
+from rerank.storage.folder import is_ours
 
 GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
 """Names of what Sphinx writes beside the pages: copies and lists of links."""
@@ -66,7 +65,6 @@ def walk(folder: Path, *, leave_out: Path) -> Found:
 
 def _is_written_by_us(folder: Path) -> bool:
     try:
-        read_manifest(folder)
-    except (FolderError, OSError):  # an unreadable folder is skipped later, with its reason
+        return is_ours(folder)
+    except OSError:  # an unreadable folder is skipped later, with its reason
         return False
-    return True

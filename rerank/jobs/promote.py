@@ -192,7 +192,7 @@ def own_checks(
         Check(
             "unseen",
             "none of the queries, nor of their groups, was fitted on",
-            f"{seen} were",
+            f"{seen} were" if seen else "none was",
             not seen,
         ),
         Check(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -53,7 +54,7 @@ class Journal:
     ) -> None:
         self.store = JournalStore(url, create=True)
         self._without_text, self._refused = without_text, ""
-        self._count, self._outcomes = count, Counter[str]()
+        self._count, self._outcomes, self._counting = count, Counter[str](), threading.Lock()
         self._writer = JournalWriter(self.store, days=days, rows=rows, count=self._counted)
 
     def __enter__(self) -> Self:
@@ -140,5 +141,6 @@ class Journal:
         return f"not written to the journal: {missing} answered questions ({why})"
 
     def _counted(self, outcome: str, count: int) -> None:
-        self._outcomes[outcome] += count
+        with self._counting:  # by the writer, and by threads that record
+            self._outcomes[outcome] += count
         self._count(outcome, count)

@@ -195,10 +195,11 @@ class Session:
 
     def undo(self) -> bool:
         """Take back this person's latest action; return whether there was one that can be."""
-        if to_undo(without_undone(self.file.read()), self.annotator) is None:
-            return False
-        self.file.append([{"do": "undo", "by": self.annotator}])
-        return True
+        with self.file.locked() as handle:
+            if to_undo(without_undone(self.file.read()), self.annotator) is None:
+                return False
+            self.file.append_locked(handle, [{"do": "undo", "by": self.annotator}])
+            return True
 
     def write(self) -> int:
         """Write the labelled set, unless nothing was ever labelled; return how many questions."""

@@ -38,10 +38,13 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
         more = certificate.labels_missing
-        missing = f"about {more:,} more labelled queries" if more else "better scores"
+        missing = f"it takes about {more:,} more" if more else "it takes better scores"
         if certificate.too_few:
-            missing = "more labelled queries; these are too few to tell how many"
-        return f"Certified: nothing yet; it takes {missing}."
+            missing = "they are too few to tell how many it takes"
+        return (
+            f"Certified: nothing yet. {certificate.queries:,} labelled queries that the maps were "
+            f"not fitted on do not prove {percent(certificate.target)}; {missing}."
+        )
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
     measured += ", each by the threshold of its fold" if len(evaluation.folds) > 1 else ""

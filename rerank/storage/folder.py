@@ -99,6 +99,22 @@ def _fill(new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
     return manifest
 
 
+def is_ours(path: str | Path) -> bool:
+    """Whether a folder's manifest is one of this project: of any version, checked or not.
+
+    Raises:
+        OSError: the manifest is there and cannot be read.
+    """
+    file = Path(path) / MANIFEST
+    if file.is_symlink() or not file.is_file():
+        return False
+    try:
+        manifest = parse_json(read_bytes(file, LARGEST_JSON, follow=False), str(file))
+    except FolderError:
+        return False
+    return isinstance(manifest, dict) and {"format_version", "files"} <= manifest.keys()
+
+
 def read_manifest(path: str | Path) -> dict[str, Any]:
     """Return the checked manifest of a folder, without checking its files (see `verify_folder`).
 

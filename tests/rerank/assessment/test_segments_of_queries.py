@@ -109,7 +109,9 @@ def test_the_command_takes_a_segment(
     found = []
     for given in (["--segment", "faq"], []):
         assert main(["search", str(folder), QUESTION, "--json", *given]) == 0
-        found.append(json.loads(capsys.readouterr().out)["confidence"])
+        printed = capsys.readouterr()
+        found.append(json.loads(printed.out)["confidence"])
+        assert ("no source with --segment" in printed.err) == (not given)
     assert moves(found) == [1.0, 0.0]
     assert main(["search", str(run.folder), QUESTION, "--segment", "faq"]) == 2
     assert "has no segments" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from rerank.ingest.document import Document, ReaderEndedError
 from rerank.ingest.ingest import DUPLICATES, SKIPPED, ingest
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.state import STATE
-from rerank.storage.folder import write_folder
+from rerank.storage.folder import MANIFEST, write_folder
 from rerank.storage.locks import reserved
 
 LONG = "The reader takes one file after the other and keeps what it has made of each of them. "
@@ -241,6 +241,8 @@ def test_a_model_within_the_folder_is_not_read(docs: Path, tmp_path: Path) -> No
     second = ingest(docs, tmp_path / "corpus")
     assert second.passages == first.passages
     assert second.skipped == {**first.skipped, "model": "a model or an index, not documents"}
+    (docs / "model" / MANIFEST).write_text('{"format_version": 99, "files": []}')
+    assert ingest(docs, tmp_path / "corpus") == second  # also of a newer version
 
 
 def test_a_run_that_ends_before_its_corpus_is_resumed(

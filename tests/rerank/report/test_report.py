@@ -223,10 +223,14 @@ def test_what_is_certified(report: Report) -> None:
     )
     assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
-    assert few == "Certified: nothing yet; it takes about 240 more labelled queries."
+    assert few == (
+        "Certified: nothing yet. 64 labelled queries that the maps were not fitted on do not prove "
+        "70%; it takes about 240 more."
+    )
     poor = said(labels_needed=None, groups=FEW)
-    assert poor == "Certified: nothing yet; it takes better scores."
-    assert said(labels_needed=None, groups=FEW - 1).endswith("these are too few to tell how many.")
+    assert poor.endswith("do not prove 70%; it takes better scores.")
+    few = said(labels_needed=None, groups=FEW - 1)
+    assert few.endswith("; they are too few to tell how many it takes.")
     assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
 
 
