@@ -14,8 +14,8 @@ def glossary(config: Config | None = None) -> dict[str, dict[str, str]]:
         "Act on": {
             "accepted": f"confidence is {t.medium:g} or more (--medium): show the answer; else it "
             "is advisory",
-            "certified": f"accepted, and of all such {percent(t.medium)} or more are right, with "
-            "95% confidence",
+            "certified": f"accepted, like labelled ones; of such {percent(t.medium)} or more are "
+            "right, with 95% confidence",
             "calibrated": "false before the first label of the corpus: then nothing is accepted",
             "verdict": f"whether the first {k} passages hold an answer: SUFFICIENT, PARTIAL, "
             "INSUFFICIENT",

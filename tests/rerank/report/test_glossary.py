@@ -23,7 +23,7 @@ def test_it_is_about_the_model_that_it_comes_with() -> None:
     """Of another threshold and another k it says so."""
     said = glossary(Config(sufficiency_k=3, thresholds=Thresholds(medium=0.8)))
     assert said["Act on"]["accepted"].startswith("confidence is 0.8 or more")
-    assert "of all such 80% or more" in said["Act on"]["certified"]
+    assert "of such 80% or more" in said["Act on"]["certified"]
     assert "the first 3 passages" in said["Act on"]["verdict"]
 
 
