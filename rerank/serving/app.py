@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -18,15 +18,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
+from rerank.serving.assessed import Assessed, assessed_by
 from rerank.serving.document_route import document_route
 from rerank.serving.journaling import Access, JournalRecorder, journal_routes
 from rerank.serving.labelling import Labels, label_routes
-from rerank.serving.middleware import Keys, RequestGuard, RequestLog, while_connected
+from rerank.serving.middleware import Keys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
 from rerank.serving.rag_routes import rag_routes
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
-from rerank.serving.requests import AssessRequest, QueryRequest, RerankRequest, SearchRequest
+from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest
 from rerank.serving.responses import (
     RerankResponse,
     SearchResponse,
@@ -37,7 +38,6 @@ from rerank.serving.server_journal import ServerJournal, open_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 from rerank.serving.worker import Worker
-from rerank.types import Assessment
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text}
@@ -81,7 +81,7 @@ def create_app(
         responses=REFUSALS,
         dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
     )
-    assessed = _assessed_by(worker, settings)
+    assessed = assessed_by(worker, settings)
     routers = (
         _answers(assessed),
         rag_routes(assessed, feedback=journal is not None),
@@ -151,35 +151,7 @@ def _add_refusals(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
 
 
-class _Assessed(Protocol):
-    """Assess the query of a request: the assessment, the model's version and the request's id."""
-
-    def __call__(
-        self, request: Request, body: QueryRequest, reranker: str | None = None
-    ) -> Awaitable[tuple[Assessment, dict[str, str]]]:
-        """`reranker` is the fingerprint of the cross-encoder that gave the request's logits."""
-
-
-def _assessed_by(worker: Worker, settings: Settings) -> _Assessed:
-    """The function with which every route gets its assessment; it adds to the request's log."""
-
-    async def assessed(
-        request: Request, body: QueryRequest, reranker: str | None = None
-    ) -> tuple[Assessment, dict[str, str]]:
-        query = body.to_query(settings)
-        log = request.state.log
-        log.update(mode=query.mode, documents=len(query.passages or ()))
-        if settings.log_text:
-            log["text"] = query.text
-        found, served = await while_connected(request.receive, worker.assess(query, reranker))
-        request.state.served, request.state.found = served, found
-        log.update(confidence=found.confidence, level=found.level, model=served.version)
-        return found, {"model": served.version, "request_id": request.state.request_id}
-
-    return assessed
-
-
-def _answers(assessed: _Assessed) -> APIRouter:
+def _answers(assessed: Assessed) -> APIRouter:
     """The routes that return an assessment as it is: search, rerank, assess."""
     router = APIRouter(tags=["answers"])
 

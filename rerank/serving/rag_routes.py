@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +16,7 @@ from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
+from rerank.serving.assessed import Assessed
 from rerank.serving.document_route import shown_passage
 from rerank.serving.model_source import ServedModel
 from rerank.serving.requests import QueryRequest
@@ -25,7 +25,6 @@ from rerank.types import Assessment, RankedPassage
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
-Assessed = Callable[[Request, QueryRequest], Awaitable[tuple[Assessment, dict[str, str]]]]
 SHOWN = 10  # passages that a page lists
 EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rerank.data.words import words
 from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.attribution import Lexicon
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.prompt_injection import without_orders
 from rerank.rag.answer.sentences import CITATION, split
@@ -18,12 +19,11 @@ LONGEST = 400  # characters of a quotation
 class ExtractiveAnswerer:
     """Quotes the sentences that share the rarest words with the question.
 
-    `weight` returns a word's idf, `language` is that of the stems; both are those of the index.
+    `lexicon` is that of the index.
     """
 
-    def __init__(self, weight: Callable[[str], float], language: str) -> None:
-        self.weight = weight
-        self.language = language
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
 
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
@@ -42,8 +42,9 @@ class ExtractiveAnswerer:
 
     def _shared(self, question: str, sentence: str) -> float:
         """The summed idf of the question's words that occur in the sentence."""
-        asked = set(words(question, language=self.language))
-        return sum(self.weight(w) for w in asked & set(words(sentence, language=self.language)))
+        weight, language = self.lexicon.weight, self.lexicon.language
+        asked = set(words(question, language=language))
+        return sum(weight(w) for w in asked & set(words(sentence, language=language)))
 
 
 def _sentences(text: str) -> list[str]:

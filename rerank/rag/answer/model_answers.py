@@ -35,8 +35,7 @@ def lexicon_of(model: CalibratedReranker) -> Lexicon:
 
 def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:
     """The answerer that needs no language model."""
-    lexicon = lexicon_of(model)
-    return ExtractiveAnswerer(lexicon.weight, lexicon.language)
+    return ExtractiveAnswerer(lexicon_of(model))
 
 
 def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answerer:

@@ -92,7 +92,7 @@ def test_a_sentence_of_two_sources_is_quoted_once(lexicon: Lexicon) -> None:
         texts=[GOOD.replace(" [S1]", ""), "A median. " + GOOD.replace(" [S1]", "")],
         relevance=[0.8, 0.7],
     )
-    found = bounded_answer(twice, ExtractiveAnswerer(lexicon.weight, lexicon.language), lexicon)
+    found = bounded_answer(twice, ExtractiveAnswerer(lexicon), lexicon)
     assert found.answer.count("middle value") == 1
     assert [s.id for s in found.sources] == ["S1"]
 
@@ -104,7 +104,7 @@ def test_a_title_hides_no_sentence(title: str, lexicon: Lexicon) -> None:
     found = make_assessment(
         query="How many days are files kept?", texts=[text], titles=[title], relevance=[0.9]
     )
-    answerer = ExtractiveAnswerer(lexicon.weight, lexicon.language)
+    answerer = ExtractiveAnswerer(lexicon)
     made = answerer.generate(found.ranking.query.text, sources_of(found.first(1)))
     assert made.text == '"Files are kept for 30 days" [S1].'
 
@@ -212,7 +212,7 @@ def test_a_quoted_refusal_is_a_quotation(words: str, lexicon: Lexicon) -> None:
 
 def test_quotations_are_fully_attributed(assessment: Assessment, lexicon: Lexicon) -> None:
     """The answerer without a model quotes facts, no orders, and calls nothing."""
-    answerer = ExtractiveAnswerer(lexicon.weight, lexicon.language)
+    answerer = ExtractiveAnswerer(lexicon)
     found = bounded_answer(assessment, answerer, lexicon, AnswerConfig(min_score=0.1))
     assert '"The median is the middle value of a sorted sample" [S1].' in found.answer
     assert (found.attribution_coverage, found.model_calls) == (1.0, 0)
