@@ -45,7 +45,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--answers",
         action="store_true",
         help="with --journal: fit the confidence of generated answers, on what people said of "
-        "them, and leave the rest of the model as it is",
+        "them, refusals aside, and leave the rest of the model as it is",
     )
     add_out(p, "model")
     add_split(p, "train", "split of a BEIR folder")

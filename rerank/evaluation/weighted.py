@@ -17,23 +17,23 @@ class WeightedAccuracy:
     """How many of all queries are accepted, and what share of these is right, estimated."""
 
     threshold: float
-    queries: float  # that were drawn from
+    queries: float  # that the measured ones stand for: the sum of their weights
     accepted: float  # of these
     right: Estimate | None  # of the accepted; None if there are none
 
     @property
     def sentence(self) -> str:
         """The estimate in words."""
-        drawn_from = f"the {self.queries:.0f} queries that these were drawn from"
+        stood_for = f"the {self.queries:.0f} queries that these stand for"
         if self.right is None:
-            return f"At {self.threshold:g}: none of {drawn_from} is accepted, as far as these say."
+            return f"At {self.threshold:g}: none of {stood_for} is accepted, as far as these say."
         interval = (
             f"between {self.right.low:.1%} and {self.right.high:.1%} with 95% confidence"
             if np.isfinite(self.right.low)
             else "too few for an interval"
         )
         return (
-            f"At {self.threshold:g}: of {drawn_from}, about {self.accepted:.0f} are accepted "
+            f"At {self.threshold:g}: of {stood_for}, about {self.accepted:.0f} are accepted "
             f"({self.accepted / self.queries:.0%}), and {self.right.mean:.1%} of these are right "
             f"({interval})."
         )
