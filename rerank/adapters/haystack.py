@@ -20,7 +20,8 @@ class CalibratedRanker:
 
     `model` is from `rerank.load`, or what `rerank.load` takes: a folder or a URI of MLflow. That
     model is loaded before the first run. `min_relevance` leaves out documents that are likely to be
-    wrong: 0.0 keeps all, up to `top_k`. Documents without a text are left out.
+    wrong: 0.0 keeps all, up to `top_k`. Documents without a text are left out. `segment` is that of
+    all queries, if the model has segments.
 
     The model reads a title before the text, if `meta` has one under `title` or `document_title`.
 
@@ -28,11 +29,14 @@ class CalibratedRanker:
     the folder that `rerank.load` copies it to is removed with the model.
     """
 
-    def __init__(self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0) -> None:
+    def __init__(
+        self, model: Any, *, top_k: int = 10, min_relevance: float = 0.0, segment: str = ""
+    ) -> None:
         check_settings(top_k, min_relevance)
         self.model = model
         self.top_k = top_k
         self.min_relevance = min_relevance
+        self.segment = segment
         self._loaded = None if isinstance(model, (str, Path)) else model
 
     def warm_up(self) -> None:
@@ -48,7 +52,11 @@ class CalibratedRanker:
         """The settings and where the model is, for a saved pipeline."""
         place = self.model if isinstance(self.model, (str, Path)) else self.model.folder
         data: dict[str, Any] = default_to_dict(
-            self, model=str(place), top_k=self.top_k, min_relevance=self.min_relevance
+            self,
+            model=str(place),
+            top_k=self.top_k,
+            min_relevance=self.min_relevance,
+            segment=self.segment,
         )
         return data
 
@@ -70,6 +78,7 @@ class CalibratedRanker:
             [(d.content or "", d.meta) for d in documents],
             count=self.top_k if top_k is None else top_k,
             min_relevance=self.min_relevance,
+            segment=self.segment,
         )
         best = [
             replace(

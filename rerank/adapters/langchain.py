@@ -18,7 +18,8 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     """Orders documents by calibrated relevance, and adds the confidence to their metadata.
 
     `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
-    0.0 keeps all, up to `top_n`. Documents without a text are left out.
+    0.0 keeps all, up to `top_n`. Documents without a text are left out. `segment` is that of all
+    queries, if the model has segments.
 
     The model reads a title before the text, if the metadata has one under `title` or
     `document_title`.
@@ -29,6 +30,7 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     model: Any
     top_n: int = Field(5, ge=1)
     min_relevance: float = Field(0.0, ge=0, le=1)
+    segment: str = ""
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
@@ -40,6 +42,7 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
             [(d.page_content, d.metadata) for d in documents],
             count=self.top_n,
             min_relevance=self.min_relevance,
+            segment=self.segment,
         )
         return [
             documents[place].model_copy(update={"metadata": {**documents[place].metadata, **added}})

@@ -17,7 +17,8 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     """Orders nodes by calibrated relevance, which becomes their score.
 
     `model` is from `rerank.load`. `min_relevance` leaves out nodes that are likely to be wrong: 0.0
-    keeps all, up to `top_n`. Nodes without a text are left out.
+    keeps all, up to `top_n`. Nodes without a text are left out. `segment` is that of all
+    queries, if the model has segments.
 
     The model reads a title before the text, if the metadata has one under `title` or
     `document_title`.
@@ -26,6 +27,7 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     model: Any
     top_n: int = Field(5, ge=1)
     min_relevance: float = Field(0.0, ge=0, le=1)
+    segment: str = ""
 
     @classmethod
     def class_name(cls) -> str:
@@ -51,6 +53,7 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
             [(n.node.get_content(MetadataMode.NONE), n.node.metadata) for n in nodes],
             count=self.top_n,
             min_relevance=self.min_relevance,
+            segment=self.segment,
         )
         best = []
         for place, added in ranked:

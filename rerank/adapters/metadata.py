@@ -20,22 +20,25 @@ def rank_documents(
     *,
     count: int,
     min_relevance: float,
+    segment: str = "",
 ) -> list[tuple[int, dict[str, Any]]]:
     """The places in `documents` of the `count` best, best first, each with the metadata to add.
 
     A document is its text and its metadata, which the model may have features of, and which may
     hold its title (`TITLES`): the model reads that before the text. Documents without a text, such
-    as images, cannot be judged and are left out.
+    as images, cannot be judged and are left out. `segment` is that of the query, if the model has
+    segments.
 
     Raises:
-        InputError: not a loaded model, settings as in `check_settings`, or a query without words.
+        InputError: not a loaded model, settings as in `check_settings`, a query without words, or a
+            segment of a model that has none.
     """
     if not hasattr(model, "rerank"):
         raise InputError(f"`model` should be a model of `rerank.load`, got {model!r:.100}")
     check_settings(count, min_relevance)
     places = [i for i, (text, _) in enumerate(documents) if text.strip()]
     passages = [Passage(str(i), title_of(documents[i][1]), *documents[i]) for i in places]
-    found = model.rerank(query, passages)
+    found = model.rerank(query, passages, metadata=model.of_segment(segment))
     return [
         (places[passage.row], document_metadata(found, passage))
         for passage in found.first(count)

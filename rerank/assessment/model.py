@@ -187,6 +187,19 @@ class CalibratedReranker:
         """The metadata by which queries are divided into segments; "" for none."""
         return self.pipeline.config.segment_by
 
+    def of_segment(self, segment: str) -> dict[str, str]:
+        """The metadata of a query of this segment; {} for none.
+
+        Raises:
+            InputError: the model has no segments.
+        """
+        if segment and not self.segment_by:
+            raise InputError(
+                f"the model has no segments, so none is called {segment!r:.80}; calibrate it with "
+                "--segment-by"
+            )
+        return {self.segment_by: segment} if segment else {}
+
     @property
     def fitted_on(self) -> frozenset[str]:
         """The `query_hash` of every query of the model's corpus that the maps were fitted on.

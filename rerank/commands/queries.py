@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rerank.commands.printing import note
-from rerank.errors import InputError, nearest
+from rerank.errors import nearest
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -35,8 +35,7 @@ def typed_queries(
     """
     from rerank.types import Query
 
-    if segment and not model.segment_by:
-        raise InputError(f"{model.folder} has no segments; calibrate it with --segment-by")
+    metadata = model.of_segment(segment or "")
     known = {name for maps in model.maps.values() for name in maps.segments.updates}
     if segment and segment not in known:
         note(
@@ -45,7 +44,6 @@ def typed_queries(
         )
     if model.segment_by and not segment:
         note(f"no {model.segment_by} with --segment, so the confidence is that of all queries")
-    metadata = {model.segment_by: segment} if segment else {}
     return [Query(text, str(i), metadata) for i, text in enumerate(texts, start=1)]
 
 

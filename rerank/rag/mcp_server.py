@@ -49,9 +49,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
 
     def assessed(query: str, segment: str) -> Assessment:
-        if segment and not model.segment_by:
-            raise InputError(f"this model has no segments, so none is called {segment[:SHOWN]!r}")
-        return model.search(query, metadata={model.segment_by: segment} if segment else None)
+        return model.search(query, metadata=model.of_segment(segment))
 
     def search(query: str, min_k: int = 1, max_k: int = 8, segment: str = "") -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,18 @@ class Model:
 
     folder = Path("work/model")
     given: Sequence[Passage] = ()
+    metadata: Mapping[str, str] = MappingProxyType({})
 
-    def rerank(self, text: str, passages: Sequence[Passage]) -> Assessment:
+    def of_segment(self, segment: str) -> dict[str, str]:
+        """The segments are kinds."""
+        return {"kind": segment} if segment else {}
+
+    def rerank(
+        self, text: str, passages: Sequence[Passage], *, metadata: Mapping[str, str]
+    ) -> Assessment:
         """The likeliest first."""
         assert text == QUERY
-        self.given = passages
+        self.given, self.metadata = passages, metadata
         texts = [passage.text for passage in passages]
         likely = {"the median": 0.8, "a mode": 0.2, "a mean": 0.1}
         order = sorted(range(len(texts)), key=lambda i: -likely[texts[i]])
@@ -76,6 +84,9 @@ def test_langchain() -> None:
     assert [d.metadata["n"] for d in found] == [1, 2]
     assert found[0].metadata == {"n": 1, **BEST}
     assert all(set(d.metadata) == {"n"} for d in given)
+    of_faq = CalibratedCompressor(model=Model(), segment="faq")
+    assert of_faq.compress_documents(given, QUERY)
+    assert of_faq.model.metadata == {"kind": "faq"}
     least = CalibratedCompressor(model=Model(), min_relevance=1.0)
     assert not least.compress_documents(given, QUERY)
     assert not least.compress_documents(given[:2], QUERY)
@@ -90,10 +101,11 @@ def test_llama_index() -> None:
         schema.NodeWithScore(node=schema.TextNode(text=t, metadata={"n": i}), score=0.0)
         for i, t in enumerate(EMPTY + TEXTS, -2)
     ]
-    made = CalibratedPostprocessor(model=Model(), top_n=2)
+    made = CalibratedPostprocessor(model=Model(), top_n=2, segment="faq")
     assert not made.postprocess_nodes(given[:2], query_str=QUERY)
     found = made.postprocess_nodes(given, query_str=QUERY)
     assert [n.node.metadata["n"] for n in found] == [1, 2]
+    assert made.model.metadata == {"kind": "faq"}
     assert [n.score for n in found] == [0.8, 0.2]
     assert found[0].node.metadata == {"n": 1, **BEST}
     assert all(set(n.node.metadata) == {"n"} for n in given)
@@ -131,19 +143,20 @@ def test_a_haystack_pipeline_is_saved_with_the_place_of_its_model(
     places: list[str] = []
     monkeypatch.setattr(adapter, "load", lambda place: places.append(place) or Model())
     ranker = adapter.CalibratedRanker(
-        Model() if loaded else Path("work/model"), top_k=3, min_relevance=0.5
+        Model() if loaded else Path("work/model"), top_k=3, min_relevance=0.5, segment="faq"
     )
     pipeline = haystack.Pipeline()
     pipeline.add_component("ranker", ranker)
     again = haystack.Pipeline.loads(pipeline.dumps(), allowed_modules=["rerank"])
     assert again.get_component("ranker").to_dict()["init_parameters"] == {
-        **{"model": "work/model", "top_k": 3, "min_relevance": 0.5}
+        **{"model": "work/model", "top_k": 3, "min_relevance": 0.5, "segment": "faq"}
     }
     assert not places
     given = [haystack.Document(content=text) for text in TEXTS]
     for _ in range(2):
         found = again.run({"ranker": {"query": QUERY, "documents": given}})
         assert [d.content for d in found["ranker"]["documents"]] == ["the median"]
+    assert again.get_component("ranker")._loaded.metadata == {"kind": "faq"}
     assert places == ["work/model"]
 
 

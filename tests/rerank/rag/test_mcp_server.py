@@ -114,7 +114,7 @@ def test_assessment_gives_what_python_gives(
         ),
         (
             {"query": "x", "segment": "German"},
-            "this model has no segments, so none is called 'German'",
+            "the model has no segments, so none is called 'German'; calibrate it with --segment-by",
         ),
         (
             {"query": "x", "min_k": "many"},
