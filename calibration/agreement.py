@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import grouped_standard_error
+from calibration.effective_sample_size import effective_groups, grouped_standard_error
 from calibration.metrics.intervals import student_point
 
 
@@ -55,7 +55,7 @@ def cohens_kappa(
     influence = (equal - same) / (1 - chance)
     influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
     number = group_codes(groups, n)
-    n_groups, error = int(number.max()) + 1, grouped_standard_error(influence, number)
+    n_groups, error = effective_groups(number), grouped_standard_error(influence, number)
     if n_groups < 2 or error < 1e-12:
         return Agreement(n, same, kappa, nan, nan)
     room = student_point(level, n_groups) * error

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Groups = Sequence[Hashable] | NDArray[Any] | None
 """The group of each row (n,), whose rows may be dependent; None: every row is independent."""
 
@@ -172,7 +173,7 @@ def group_codes(groups: Groups, n: int) -> Ints:
     """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
-        ValueError: groups is not one label per row, or not all are text or all numbers.
+        ValueError: groups is not one label per row, not all are text or all numbers, or one is NaN.
     """
     if groups is None:
         return np.arange(n, dtype=np.int64)
@@ -183,6 +184,8 @@ def group_codes(groups: Groups, n: int) -> Ints:
     if len({issubclass(kind, str) for kind in kinds}) > 1 or type(None) in kinds:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ValueError(f"expected groups that are all text or all numbers, got {names}")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError("expected a group for each row, got NaN")
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 

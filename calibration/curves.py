@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, check_y_p, group_codes
 from calibration.effective_sample_size import effective_n
+from calibration.group_tests import mean_lower_bounds
 from calibration.metrics.binned import bins, consistency_band
 from calibration.thresholds import lower_bound
 
@@ -67,27 +68,29 @@ def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> li
 def at_thresholds(
     y: ArrayLike, p: ArrayLike, thresholds: Iterable[float], *, groups: Groups = None
 ) -> list[Accepted]:
-    """What each threshold accepts of the same rows, with the bound of Clopper and Pearson (1934).
+    """What each threshold accepts of the same rows, with a 95% lower bound of the share right.
 
-    The bound uses the effective sample size of the accepted rows in their groups (n,).
+    It is that of Clopper and Pearson (1934), or, if rows share their group (n,), that of
+    `calibration.group_tests.mean_lower_bound`.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`.
     """
     labels, values = check_y_p(y, p)
-    number = group_codes(groups, len(labels))
+    number, at = group_codes(groups, len(labels)), np.array(list(thresholds), dtype=np.float64)
+    reached = values >= at[:, None]
+    if len(set(number.tolist())) == len(number):
+        bounds = [lower_bound(labels[part].sum(), part.sum()) for part in reached]
+    else:
+        bounds = mean_lower_bounds(labels, reached, number).tolist()
     return [
-        _accepted(labels[reached], number[reached], t)
-        for t in thresholds
-        for reached in [values >= t]
+        _accepted(labels[part], number[part], t, bound)
+        for part, t, bound in zip(reached, at.tolist(), bounds, strict=True)
     ]
 
 
-def _accepted(labels: Floats, groups: Groups, threshold: float) -> Accepted:
+def _accepted(labels: Floats, groups: Groups, threshold: float, bound: float) -> Accepted:
     n, right = len(labels), int(labels.sum())
     if not n:
-        return Accepted(float(threshold), 0, 0, 0.0, 0.0)
-    effective = effective_n(labels - right / n, groups)
-    return Accepted(
-        float(threshold), n, right, effective, lower_bound(right / n * effective, effective)
-    )
+        return Accepted(threshold, 0, 0, 0.0, 0.0)
+    return Accepted(threshold, n, right, effective_n(labels - right / n, groups), bound)

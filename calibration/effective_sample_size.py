@@ -38,6 +38,17 @@ def kish(groups: ArrayLike) -> float:
     return float((sizes**2).sum() / len(labels))
 
 
+def effective_groups(groups: ArrayLike) -> float:
+    """Return how many groups of equal size vary as much as groups (n,) of these sizes: n / `kish`.
+
+    It is n^2 / sum of sizes^2, from 1 to the number of groups. A few large groups decide a mean, so
+    its spread is known no better than from that many groups (Satterthwaite 1946, for groups whose
+    sums vary with their sizes).
+    """
+    labels = np.asarray(groups)
+    return len(labels) / kish(labels)
+
+
 def effective_n(residuals: ArrayLike, groups: Groups) -> float:
     """Return the effective sample size of the rows: n / `design_effect`."""
     return len(np.asarray(residuals)) / design_effect(residuals, groups)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, check_share, group_codes
+from calibration.arrays import Bools, Floats, Groups, Ints, check_share, group_codes
 
 DRAWS = 2000
 """Random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%."""
@@ -92,26 +92,48 @@ def mean_lower_bound(
     Raises:
         ValueError: a value outside [0, 1], or a level outside (0, 1).
     """
+    every = np.ones((1, len(np.asarray(values))), dtype=np.bool_)
+    (bound,) = mean_lower_bounds(values, every, groups, level=level, random_state=random_state)
+    return float(bound)
+
+
+def mean_lower_bounds(
+    values: ArrayLike,
+    parts: Bools,
+    groups: Groups = None,
+    *,
+    level: float = 0.95,
+    random_state: int = 0,
+) -> Floats:
+    """Return the `mean_lower_bound` of each of several parts (m, n) of the same rows, (m,).
+
+    Raises:
+        ValueError: as `mean_lower_bound`.
+    """
     v = np.asarray(values, dtype=np.float64)
     check_share("level", level)
     if not len(v):
-        return 0.0
+        return np.zeros(len(parts))
     if not ((v >= 0) & (v <= 1)).all():
         raise ValueError("values must lie in [0, 1]")
     number = group_codes(groups, len(v))
-    weight = row_weights(number)
-    sizes, sums = np.bincount(number, weight), np.bincount(number, weight * v)
+    n_groups = int(number.max()) + 1
+    weight = np.zeros(parts.shape)
+    for row, part in zip(weight, parts, strict=True):
+        if part.any():
+            row[part] = row_weights(group_codes(number[part], int(part.sum())))
+    sizes = np.stack([np.bincount(number, row, n_groups) for row in weight], axis=1)
+    sums = np.stack([np.bincount(number, row * v, n_groups) for row in weight], axis=1)
+    heaviest = np.maximum(sizes.max(axis=0), np.finfo(np.float64).tiny)  # a part may have no row
     rng, means, draws_left = np.random.default_rng(random_state), [], BOUND_DRAWS
     while draws_left:
-        draws = min(draws_left, max(1, CELLS // len(sizes)))
-        weights, extra = (
-            rng.standard_exponential((draws, len(sizes))),
-            rng.standard_exponential(draws),
-        )
-        means.append(weights @ sums / (weights @ sizes + extra * sizes.max()))
+        draws = min(draws_left, max(1, CELLS // n_groups))
+        weights = rng.standard_exponential((draws, n_groups))
+        extra = rng.standard_exponential((draws, 1))
+        means.append(weights @ sums / (weights @ sizes + extra * heaviest))
         draws_left -= draws
     refuting = int((1 - level) * (BOUND_DRAWS + 1)) - 1  # draws that may fail
-    return float(np.sort(np.concatenate(means))[max(0, refuting)])
+    return np.asarray(np.sort(np.concatenate(means), axis=0)[max(0, refuting)])
 
 
 def mean_upper_bound(

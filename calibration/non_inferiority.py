@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Groups, group_codes
-from calibration.effective_sample_size import grouped_standard_error
+from calibration.effective_sample_size import effective_groups, grouped_standard_error
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, Difference, student_point
 
 
@@ -24,7 +24,11 @@ def paired_difference(
 ) -> Difference:
     """Return how much larger losses (n,) are than `others` (n,) on the same rows, all in [0, 1].
 
-    The true difference is beyond each bound with probability at most 1 - `level`.
+    The true difference is beyond each bound with probability at most about 1 - `level`, if it is
+    spread over many groups. If one group in twenty differs wholly and the others not at all, 40 to
+    100 groups often hold too few of these to show it: at a level of 95% the true difference is
+    above `high` in 11% to 35% of such samples. No bound can be narrow for small differences and
+    hold there too.
 
     `high` below a margin is the test of non-inferiority (Blackwelder 1982) at level 1 - `level`.
     These are Student's bounds of the mean difference, by group (n,), with the variance of one more
@@ -44,7 +48,7 @@ def paired_difference(
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("losses must lie in [0, 1]")
     worse, number = ours - theirs, group_codes(groups, len(ours))
-    n_groups, mean = int(number.max()) + 1, float(worse.mean())
+    n_groups, mean = effective_groups(number), float(worse.mean())
     if n_groups < LEAST_GROUPS:
         return Difference(mean, *UNKNOWN)
     error = np.hypot(grouped_standard_error(worse, number), 1 / len(worse))
@@ -53,5 +57,9 @@ def paired_difference(
 
 
 def surely_better(differences: Sequence[Difference]) -> bool:
-    """Whether a model is significantly better by some measure, and on average worse by none."""
+    """Whether a model is significantly better by some measure, and on average worse by none.
+
+    Each difference is tested at the level of its bounds, so with two of them an equal model is
+    called better more often than at one level: in 6.8% of the cases instead of 5%.
+    """
     return all(d.mean <= 0 for d in differences) and any(d.high < 0 for d in differences)

@@ -21,7 +21,7 @@ from calibration.metrics.scores import row_losses
 MINIMUM_ROWS: Mapping[str, int] = MappingProxyType(
     {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
 )
-"""Labelled rows below which a candidate is not considered: it would overfit them."""
+"""A candidate is considered only with at least this many labelled rows; fewer it would overfit."""
 
 
 class Predicts(Protocol):

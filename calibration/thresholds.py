@@ -228,9 +228,12 @@ def certify(
     the safe side (measured by `make promise`).
 
     Raises:
-        ValueError: as `calibration.arrays.check_y_p`; `target` or `level` not within (0, 1).
+        ValueError: as `calibration.arrays.check_y_p`; `target` or `level` not within (0, 1); or
+            `floor` below 0 or NaN.
     """
     labels, values = check_y_p(y, p)
+    if not floor >= 0:
+        raise ValueError(f"floor should be at least 0, got {floor}")
     for name, share in (("target", target), ("level", level)):
         check_share(name, share)
     order = np.argsort(-values, kind="stable")
@@ -241,8 +244,9 @@ def certify(
     ends = _refuted_ends(labels, values, number, target, level)
     last = int(ends[values[ends] >= floor].max(initial=-1))
     needed = None
-    if last < 0:  # with more labels some rows reach the floor, if none does yet
-        reach = int((values >= floor).sum()) or n
+    reach = int((values >= floor).sum())
+    if last < 0 and (reach or n_groups < FEW):  # with more labels, some rows may reach the floor
+        reach = reach or n
         needed = (
             _needed(labels, values, reach, target, level)
             if in_groups is None

@@ -225,10 +225,13 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Candidates, most likely first, of which the cross-encoder has scored the first m of n."""
+    """Candidates, of which the cross-encoder has scored the first m of n.
+
+    The most likely ones come first; of lists, those with a score.
+    """
 
     candidates: Candidates
-    prior: Floats  # (n,) score by the first stage only, which chose what to score; falls in [:m]
+    prior: Floats  # (n,) score by the first stage only, which chose what to score
     logits: Floats  # (m,)
     truncated: Bools  # (m,) the cross-encoder did not see all of this passage
 

@@ -13,16 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, check_y_p, group_codes, logit, sigmoid
-from calibration.effective_sample_size import grouped_standard_error
+from calibration.effective_sample_size import effective_groups, grouped_standard_error
 
 LEAST_GROUPS = 10
-"""With fewer groups of rows, the spread is unknown and there is no interval."""
+"""With fewer `effective_groups` of rows, the spread is unknown and there is no interval."""
 
 UNKNOWN = (float("nan"), float("nan"))
 
 
-def student_point(level: float, groups: int) -> float:
-    """Return the upper (1 - level) / 2 point of Student's t with groups - 1 degrees of freedom."""
+def student_point(level: float, groups: float) -> float:
+    """Return the upper (1 - level) / 2 point of Student's t with groups - 1 degrees of freedom.
+
+    Give the `effective_groups`: with their number, intervals of unequal groups would be too narrow.
+    """
     from scipy.special import stdtrit
 
     return float(stdtrit(groups - 1, (1 + level) / 2))
@@ -50,7 +53,7 @@ def student_interval(
     groups, 2 at least.
     """
     number, mean = group_codes(groups, len(values)), float(values.mean())
-    n_groups = int(number.max()) + 1
+    n_groups = effective_groups(number)
     if n_groups < least_groups:
         return Difference(mean, *UNKNOWN)
     room = student_point(level, n_groups) * grouped_standard_error(values, number)
@@ -63,15 +66,15 @@ def mean_interval(
     """Return (low, high), in [0, 1], of the mean of values (n,) in [0, 1], by group (n,).
 
     This is Student's interval of the log odds of the mean, which is wider on the side of the tail.
-    If no group differs from another, the spread is unknown, except that no differing group was
-    drawn: the share of such groups is below 1 - ((1 - level) / 2)^(1 / groups), and their values
-    may all be 0, or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
+    If all groups have the same mean, the sample shows no spread. It only shows that groups with
+    another mean are rare: fewer than 1 - ((1 - level) / 2)^(1 / groups), whose values may all be 0,
+    or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
     """
     v = np.asarray(values, dtype=np.float64)
     if not len(v):
         return UNKNOWN
     number = group_codes(groups, len(v))
-    n_groups, mean = int(number.max()) + 1, float(v.mean())
+    n_groups, mean = effective_groups(number), float(v.mean())
     if n_groups < LEAST_GROUPS:
         return UNKNOWN
     error = grouped_standard_error(v, number)
@@ -97,9 +100,9 @@ def auroc_interval(
     """
     labels, values = check_y_p(y, p)
     number = group_codes(groups, len(labels))
-    n_groups = int(number.max()) + 1
+    n_groups, known = int(number.max()) + 1, effective_groups(number)
     hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
-    if n_groups < LEAST_GROUPS or not len(hits) or not len(misses):
+    if known < LEAST_GROUPS or not len(hits) or not len(misses):
         return UNKNOWN
     of_hit = _share_below(misses, values[labels == 1])
     area = float(of_hit.mean())
@@ -115,7 +118,7 @@ def auroc_interval(
     expected = variance(area)
     measured = float((np.bincount(number, moves) ** 2).sum()) * n_groups / (n_groups - 1)
     wider = max(1.0, measured / expected) if expected > 0 else len(labels) / n_groups
-    z = student_point(level, n_groups)
+    z = student_point(level, known)
 
     def end(outside: float) -> float:
         inside = area

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, Groups, check_probabilities, check_y_p, group_codes
+from calibration.effective_sample_size import effective_groups
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
 from calibration.metrics.null_labels import sample_null_labels
 
@@ -140,15 +141,16 @@ def smece_interval(
     numbers it is g, with any others less. So g'(s) is below g(s) by more than z standard errors of
     such a sum with a probability of at most (1 - level) / 2, and every s that would need this is
     rejected. The standard error is that of the sums by group of y - p, with one change of sign
-    along p, at the worst of `CUTS`.
+    along p, at the worst of `CUTS`, and with one more group, as large as the largest, whose
+    residuals are all 1: a sample without a miss does not show that there are none.
 
     Both are bounds, so the interval covers more than `level` where chance dominates, and about
     `level` elsewhere. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
     """
     labels, values = check_y_p(y, p)
     number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
-    n_groups = int(number.max()) + 1
-    if n_groups < LEAST_GROUPS:
+    n_groups, known = int(number.max()) + 1, effective_groups(number)
+    if known < LEAST_GROUPS:
         return UNKNOWN
     mesh, residuals = _Mesh(values), values - labels
     waves = mesh.waves(residuals)[None]
@@ -162,7 +164,8 @@ def smece_interval(
         float((np.bincount(number, np.where(values > cut, residuals, -residuals)) ** 2).sum())
         for cut in cuts
     )
-    z = student_point(level, n_groups)
+    squares += float(np.bincount(number).max()) ** 2
+    z = student_point(level, known)
 
     def least(s: Floats) -> Floats:
         return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / n_groups))

@@ -25,7 +25,7 @@ LEAST_ROWS = 4
 """Independent fitted rows below which `ks_bound` is not known to hold."""
 
 FEW = 20
-"""Independent new rows below which no alarm says little."""
+"""With fewer independent new rows, the absence of an alarm says little."""
 
 
 def ks_bound(distance: float, n: int, m: int) -> float:

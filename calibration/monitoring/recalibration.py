@@ -64,7 +64,7 @@ class Recalibration:
             f"{before.base_accuracy:.1%} of the labelled top passages are right.",
             f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self._gain_in_words()}, "
             "cross-fitted.",
-            self.monitor.sentence,
+            f"One label per group, in their order: {self.monitor.sentence}",
             self.certificate.sentence,
         ]
 

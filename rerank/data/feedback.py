@@ -167,7 +167,10 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
     if not isinstance(chosen, bool):
         raise InputError(f"'chosen' should be true or false, got {chosen!r:.80}")
     if (right is None) == (relevant is None):
-        raise InputError(f"expected one of 'right' and 'relevant', got {sorted(row)}")
+        raise InputError(
+            'expected one of "right": true or false, of the top passage, and "relevant": [IDS], '
+            f"for the whole line; got {sorted(row)}"
+        )
     if relevant is not None and not isinstance(relevant, list):
         raise InputError(f"'relevant' should be a list of passage ids, got {json_type(relevant)}")
     ids = [read_id({"relevant": i}, "relevant") for i in relevant or ()]

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.metrics import LEAST_GROUPS
+from rerank.data.canonical import group_hash, query_hash
 from rerank.data.labelled_set import Grouping, LabelledSet, asked_about
 from rerank.data.near_duplicates import near_duplicates
-from rerank.types import Passage, metadata_name
+from rerank.types import Passage, Query, metadata_name
 
 NEW_DOCUMENTS = "questions about new documents"
 THESE_DOCUMENTS = "new questions about these documents"
@@ -68,7 +69,8 @@ def choose_grouping(
     for grouping in larger:
         groups = _merged_groups(labelled, grouping, ids)
         named = [grouping.of[i] for i in ids if i in grouping.of]
-        if len(set(groups.values())) >= least_groups and usable_groups(named, len(ids)):
+        enough = len(set(groups.values())) >= least_groups
+        if enough and all(usable_groups(g, len(ids)) for g in (named, groups.values())):
             return grouping, groups
     return smallest, _merged_groups(labelled, smallest, ids)
 
@@ -78,6 +80,16 @@ def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]
     return connected_groups(
         {i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ()
     )
+
+
+def marks_of(queries: Iterable[Query]) -> frozenset[str]:
+    """`query_hash` of each query, and `group_hash` of each `metadata.group`: what was fitted on."""
+    known: set[str] = set()
+    for query in queries:
+        known.add(query_hash(query.text))
+        if group := metadata_name(query.metadata, "group"):
+            known.add(group_hash(group))
+    return frozenset(known)
 
 
 def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:

@@ -4,7 +4,7 @@ One JSON object per line: `_id`, `query`, and `passages`, each with its `_id`, i
 and, if available, `title`, `text` and `metadata` (see `rerank.data.records.read_query`). `relevant`
 says what is right: ids, or an object of grades by id, for passages in the list or not. Otherwise
 the passages have their own labels, `right` (true or false) or `grade`. A line may have `metadata`,
-whose `group` keeps queries together, and `split`: only those of `test` are reported on.
+whose `group` keeps queries together, and `split`: `test`, or without it `dev`, is reported on.
 """
 
 from __future__ import annotations

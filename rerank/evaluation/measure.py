@@ -63,7 +63,7 @@ class Evaluation:
     passages_scored: float  # by the cross-encoder, mean per query
     folds: tuple[FittedMaps, ...]  # that measured a part each; one if one model did all
     fold: Ints  # (n,) which of these measured a query
-    notes: tuple[str, ...] = ()  # what makes the figures too good
+    notes: tuple[str, ...] = ()  # what was left out, and what makes the figures too good
     weighted: WeightedAccuracy | None = None  # if the queries have weights
 
     @property

@@ -32,6 +32,11 @@ NOT_AT_RANDOM = (
     "people chose which answers to judge. The confidence follows them; a promise takes questions "
     "drawn at random (`rerank label --draw even`)."
 )
+KNOWN_GROUPS = (
+    "Some labels are of groups (`metadata.group`) that the model was fitted on: it looks better "
+    "there than on new ones. The confidence follows the labels; a promise takes labels of other "
+    "groups."
+)
 NO_LISTS = (
     "The labelled lists were cut from our own search: they promise nothing of the lists that "
     "callers bring. Label answers to such lists, and give the labels with their `passages` to "

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.policy import CALIBRATED_FROM
-from rerank.data.canonical import query_hash
-from rerank.data.grouping import choose_grouping, groupings
+from rerank.data.grouping import choose_grouping, groupings, marks_of
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
@@ -53,7 +52,7 @@ class Plan:
                 "fitted on."
             )
         return (
-            f"Measured on the same {len(self.report)} queries by nested cross-fitting: the whole "
+            f"Measured on the same {len(self.report)} queries by nested cross-fitting: the "
             "fit (cutoff, calibrator and certified threshold too) is made again for each fold, "
             "without the groups that it then measures. So no label is held out, and none measures "
             "a fit that has seen it. Name a split `test` to measure on that instead."
@@ -202,12 +201,15 @@ def _cross_fitted(ids: list[str], total: int, *, partly_trained_on: bool) -> _Di
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> list[str]:
-    """The ids whose question a model has not seen; `seen` are the hashes of queries that it has.
+    """The ids whose question a model has not seen, nor one of its group.
+
+    `seen` are the hashes of the queries that it has seen, perhaps with those of their groups
+    (`rerank.data.grouping.marks_of`).
 
     Right passages are not compared: leaving queries out by these would leave too many unanswerable
     ones.
     """
-    seen_ids = [i for i, query in labelled.queries.items() if query_hash(query.text) in seen]
+    seen_ids = [i for i, q in labelled.queries.items() if not seen.isdisjoint(marks_of([q]))]
     return labelled.without_repeats(ids, seen_ids)
 
 

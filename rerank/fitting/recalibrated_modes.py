@@ -26,7 +26,6 @@ from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labe
 from rerank.errors import InputError
 from rerank.fitting.label_checks import (
     NO_LISTS,
-    NOT_AT_RANDOM,
     refused,
     require_both_kinds,
     without_certificates,
@@ -56,26 +55,36 @@ class RecalibratedMode:
         )
 
 
+class TooFewGroupsError(InputError):
+    """The labels of a mode are of too few groups to fit on some and measure on others."""
+
+
 def recalibrate_modes(
     maps: MapsByMode,
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
     notes: Sequence[str],
     *,
-    at_random: bool,
+    refusal: str = "",
 ) -> dict[Mode, RecalibratedMode]:
     """The new maps of each mode that has enough labels; `notes` explain why they may be few.
 
-    Labels that are not of a random sample (`at_random`) certify nothing.
+    With a `refusal`, the reason why they cannot, the labels certify nothing.
 
     Raises:
         InputError: no mode has enough.
     """
-    recalibrated = {
-        mode: new if at_random else new.without_certificates(NOT_AT_RANDOM)
-        for mode in maps
-        if (new := _recalibrated_mode(maps, mode, feedback, pipeline)) is not None
-    }
+    recalibrated, too_few_groups = dict[Mode, RecalibratedMode](), None
+    for mode in maps:
+        try:
+            new = _recalibrated_mode(maps, mode, feedback, pipeline)
+        except TooFewGroupsError as error:
+            too_few_groups = error
+            continue
+        if new is not None:
+            recalibrated[mode] = new.without_certificates(refusal) if refusal else new
+    if not recalibrated and too_few_groups:
+        raise too_few_groups
     if not recalibrated:
         groups = {m: len({f.group for f in feedback if maps.mode_of(f.query) == m}) for m in maps}
         got = ", ".join(f"{count} for the mode {mode}" for mode, count in groups.items())
@@ -111,7 +120,7 @@ def _recalibrated_mode(
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
     if len(set(groups)) < LEAST_GROUPS_TO_FIT:
-        raise InputError(
+        raise TooFewGroupsError(
             f"expected labels of at least {LEAST_GROUPS_TO_FIT} groups, because a correction is "
             f"measured on other groups than it is fitted on; the {len(labels)} labels are of "
             f"{len(set(groups))}: label questions of other groups, too"

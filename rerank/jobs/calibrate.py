@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
 from rerank.config import Config, Thresholds
-from rerank.data.canonical import query_hash
+from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.weights import drawn_at_random
@@ -225,7 +225,7 @@ def _fit_and_measure(
         report=text,
         page=page,
         pictures={name: picture.captioned for name, picture in pictures.items()},
-        fitted_on=(query_hash(query.text) for query in planned.fit.items),
+        fitted_on=marks_of(planned.fit.items),
         index=index,
     )
 

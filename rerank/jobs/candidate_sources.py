@@ -47,6 +47,11 @@ from rerank.retrieval.systems.settings import read_settings
 from rerank.types import LISTS, ListKind, Mode, Precision
 from rerank.workspace import Workspace
 
+POOLED_OVER_IT = (
+    "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, what is "
+    "certified rests a little on labels that the maps have seen; see docs/without-labels.md"
+)
+
 RankedModes = tuple[Mapping[Mode, PlannedRankings], Path | None]
 
 
@@ -95,6 +100,8 @@ class OwnStages(CandidateSource):
         self.workspace = workspace
         self.index = index
         self.pooled = pooled_for(*models, config)
+        if self.pooled and labelled.name in self.pooled.described()["sets"]:
+            self.notes = (POOLED_OVER_IT.format(name=labelled.name),)
         self.made_from = {
             "fingerprints": fingerprints(*models, config),
             "fitted_around": self.pooled.described() if self.pooled else None,

@@ -63,10 +63,12 @@ def evaluate(
         notes.append(
             f"warning: the model was fitted on {fitted_here} of these; it will look better."
         )
+    weights = weights_of(queries.items)
     if not drawn_at_random(queries.items):
+        of_all = "; only `weighted`, the first sentence, is of all" if weights else ""
         notes.append(
             "warning: these queries were drawn by their confidence: no random sample. All figures "
-            "are of these alone; only `weighted`, the first sentence, is of all."
+            f"are of these alone{of_all}."
         )
     maps = model.maps[labelled.mode]
     no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)
@@ -74,7 +76,6 @@ def evaluate(
     baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
     evaluation = measure([part], pipeline.config, notes=notes)
-    weights = weights_of(queries.items)
     if not weights:
         return evaluation
     weighted = weighted_accuracy(

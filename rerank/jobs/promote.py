@@ -67,8 +67,9 @@ class Promotion:
             if self.best != self.version:
                 sentence += f"; the best so far, which new ones are compared with, is {self.best}"
             return sentence
-        stays = f"version {self.before} stays the champion" if self.before else "it has no champion"
-        return f"not promoted; {stays}: {self.name}"
+        if self.before is None:
+            return f"not promoted; {self.name} has no champion yet"
+        return f"not promoted; version {self.before} stays the champion: {self.name}"
 
     def table(self) -> str:
         """A plain text table of the checks."""
@@ -191,7 +192,7 @@ def own_checks(
     return [
         Check(
             "unseen",
-            "none of the queries, nor of their groups, was fitted on",
+            "none of the queries, nor of their `metadata.group`, was fitted on",
             f"{seen} were" if seen else "none was",
             not seen,
         ),

@@ -19,11 +19,11 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import found_any
-from rerank.data.canonical import query_hash
 from rerank.data.feedback import Feedback
+from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import sketch_of_filled
-from rerank.fitting.label_checks import without_certificates
+from rerank.fitting.label_checks import KNOWN_GROUPS, NOT_AT_RANDOM, without_certificates
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
 NO_LABELS_OF: dict[Mode, str] = {
-    "search": "the labels say nothing of searches: that mode stays as it was.",
-    "rerank": "the labels say nothing of passages that callers bring: that mode stays as it was.",
-    "lists": "the labels say nothing of lists: the model stays as it was.",
+    "search": "the labels say too little of searches: that mode stays as it was.",
+    "rerank": "the labels say too little of passages that callers bring: that mode stays as it "
+    "was.",
+    "lists": "the labels say too little of lists: the model stays as it was.",
 }
 WORSE_IN = (
     "the new confidence of the mode {mode} is worse than the old one, by more than chance "
@@ -99,7 +100,8 @@ def recalibrate(
     of queries that the model was fitted on or one of its models was trained on are left out. At
     most `max_labels` are used, drawn at random.
 
-    If people chose which answers to judge (`chosen` of a label), nothing is certified.
+    Nothing is certified if people chose which answers to judge (`chosen` of a label), or if the
+    model was fitted on queries of a `metadata.group` that the labels have: it looks better there.
 
     The model is tracked as by `calibrate`, under `name`: by default the name of `model`, or, if the
     new model searches another corpus, one made from the name of the set.
@@ -116,8 +118,8 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
         feedback, notes = usable_labels(model, feedback, max_labels)
-        at_random = not any(f.chosen for f in feedback)
-        recalibrated = recalibrate_modes(model.maps, feedback, pipeline, notes, at_random=at_random)
+        refusal = _no_certificate(model, feedback)
+        recalibrated = recalibrate_modes(model.maps, feedback, pipeline, notes, refusal=refusal)
         contents, recalibration = _model_contents(
             model, feedback, pipeline, corpus, recalibrated, name
         )
@@ -128,6 +130,15 @@ def recalibrate(
         write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
+
+
+def _no_certificate(model: CalibratedReranker, feedback: Sequence[Feedback]) -> str:
+    """Why these labels can certify nothing; "" if they can."""
+    if any(f.chosen for f in feedback):
+        return NOT_AT_RANDOM
+    if not model.fitted_on.isdisjoint(marks_of(f.query for f in feedback)):
+        return KNOWN_GROUPS
+    return ""
 
 
 def _model_contents(
@@ -176,7 +187,7 @@ def _model_contents(
         report=recalibration_text(recalibrations),
         page=recalibration_page(recalibrations, pictures),
         pictures={name: picture.captioned for name, picture in pictures.items()},
-        fitted_on={query_hash(f.query.text) for f in feedback} | model.fitted_on,
+        fitted_on=marks_of(f.query for f in feedback) | model.fitted_on,
         index=pipeline.index.folder if model.index_folder else None,
     )
     return contents, first

@@ -7,15 +7,16 @@ the metadata `partly`, and is right with grade 1 if the caller wants that. Wrong
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rerank.data.beir import LabelledFiles, write_labels
-from rerank.data.labelled_set import JUDGED_WRONG
+from rerank.data.grouping import grouped
+from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet
 from rerank.data.weights import CHOSEN, WEIGHT
 from rerank.labelling.state import Question, chosen_without_weights, weights
-from rerank.types import Query
+from rerank.types import Passage, Query
 
 SPLIT = "test"
 PARTLY, DISPUTED = "partly", "disputed"  # metadata of a query: ids of passages
@@ -49,6 +50,22 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
         if right:
             qrels[question.query_id] = right
     return LabelledFiles({}, queries, qrels, {SPLIT: tuple(queries)})
+
+
+def groups_of(
+    questions: Sequence[Question], corpus: Iterable[Passage], *, partly_right: bool
+) -> dict[str, str]:
+    """The group of each query of `labels_of`, by id, as `calibrate` would group these labels."""
+    made = labels_of(questions, partly_right=partly_right)
+    named = {doc_id for grades in made.qrels.values() for doc_id in grades}
+    passages = {p.doc_id: p for p in corpus if p.doc_id in named}
+    qrels = {
+        i: {d: grade for d, grade in grades.items() if d in passages}
+        for i, grades in made.qrels.items()
+    }
+    ids = list(made.queries)
+    labelled = grouped(LabelledSet(passages, made.queries, qrels, made.splits), ids)
+    return {i: labelled.group(i) for i in ids}
 
 
 def right_of(question: Question, *, partly_right: bool) -> dict[str, float]:

@@ -5,7 +5,7 @@ Questions in, sentences out. It knows nothing of a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -25,11 +25,18 @@ NOT_EVEN = (
 
 
 def progress_sentences(
-    questions: Sequence[Question], *, calibrated: bool, target: float, partly_right: bool
+    questions: Sequence[Question],
+    groups: Mapping[str, str],
+    *,
+    calibrated: bool,
+    target: float,
+    partly_right: bool,
 ) -> list[str]:
     """How often the model's top passages are right so far, and how many more labels are needed.
 
-    target: the share of right answers among accepted ones that a certificate should guarantee.
+    groups: of labelled questions by id (`rerank.labelling.beir_export.groups_of`); one without is a
+    group of its own. target: the share of right answers among accepted ones that a certificate
+    should guarantee.
     """
     sampled = zip(questions, weights(questions), strict=True)
     pairs = [(question, weight or 1.0) for question, weight in sampled if question.done]
@@ -39,7 +46,8 @@ def progress_sentences(
     right = [right_of(question, partly_right=partly_right) for question in done]
     y = np.array([q.top in found for q, found in zip(done, right, strict=True)], dtype=np.int64)
     p, w = np.array([q.confidence for q in done]), np.array([weight for _, weight in pairs])
-    found = weighted_mean(y, w)
+    number = np.array([groups.get(q.query_id, q.query_id) for q in done])
+    found = weighted_mean(y, w, number)
     interval = "" if np.isnan(found.low) else f" (95% interval {found.low:.0%} to {found.high:.0%})"
     said = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
     if chosen_without_weights(questions):
@@ -49,7 +57,7 @@ def progress_sentences(
         even = drawn_evenly(questions) and not chosen_without_weights(questions)
         return [
             f"{said}; the model's confidence is {mean:.0%} on average.",
-            _certificate(y, p, target) if even else NOT_EVEN,
+            _certificate(y, p, number, target) if even else NOT_EVEN,
         ]
     return [f"{said}.", _to_calibrate(y, right)]
 
@@ -67,9 +75,9 @@ def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
     return "Enough to calibrate; with more labels the confidence becomes surer."
 
 
-def _certificate(y: np.ndarray, p: np.ndarray, target: float) -> str:
+def _certificate(y: np.ndarray, p: np.ndarray, groups: np.ndarray, target: float) -> str:
     """What a certificate would need, if accuracy stays as on these labels."""
-    found = certify(y, p, target=target)
+    found = certify(y, p, groups=groups, target=target)
     promise = f"a threshold with at least {percent(target)} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, if they are a uniform sample."

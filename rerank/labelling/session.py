@@ -20,7 +20,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError
-from rerank.labelling.beir_export import SPLIT, write_set
+from rerank.labelling.beir_export import SPLIT, groups_of, write_set
 from rerank.labelling.corpus_digests import digest_of_file, digest_of_index
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import Event, JudgementFile
@@ -214,11 +214,14 @@ class Session:
 
     def so_far(self) -> list[str]:
         """How accurate the model is so far, and how many more labels are needed, in sentences."""
+        questions, config = self.questions(), self.config
+        groups = groups_of(questions, self.corpus or (), partly_right=config.partly_right)
         return progress_sentences(
-            self.questions(),
+            questions,
+            groups,
             calibrated=self.model.calibrated,
             target=self.model.pipeline.config.thresholds.medium,
-            partly_right=self.config.partly_right,
+            partly_right=config.partly_right,
         )
 
     def _append(self, task: Task, what: str, **more: Any) -> None:

@@ -85,8 +85,8 @@ def guaranteed(maps: FittedMaps) -> Strategy:
     """
     if maps.stopping_threshold is None:
         raise InputError(
-            "this model has no guaranteed strategy: that takes more labelled queries, usually a "
-            "few hundred"
+            "this model has no guaranteed strategy: it takes a calibration on more labelled "
+            "queries, usually a few hundred, and a recalibration drops it"
         )
     return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 

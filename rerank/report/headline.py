@@ -41,8 +41,9 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         missing = f"it takes about {more:,} more" if more else "it takes better scores"
         if certificate.too_few:
             missing = "they are too few to tell how many it takes"
+        labelled = certificate.queries - certificate.copies
         return (
-            f"Certified: nothing yet. {certificate.queries:,} labelled queries that the maps were "
+            f"Certified: nothing yet. {labelled:,} labelled queries that the maps were "
             f"not fitted on do not prove {percent(certificate.target)}; {missing}."
         )
     right = evaluation.right[evaluation.certified]

@@ -11,6 +11,7 @@ from rerank.evaluation.measure import OURS
 from rerank.fitting.context_certificates import LOST
 from rerank.fitting.label_checks import NO_LISTS
 from rerank.fitting.rankings import LENGTHS
+from rerank.fitting.unanswerable import copies_in
 from rerank.report.headline import headline
 from rerank.report.report import Report
 
@@ -36,12 +37,13 @@ def split_sentences(report: Report) -> list[str]:
 def copies_sentence(report: Report) -> str:
     """How many unanswerable copies were made, and what mixture the figures are of."""
     measured = report.evaluation.labelled
+    copies = int(copies_in(measured).sum())
     return (
         f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
         f"queries fitted on, so {report.copies} copies of others, with their answers taken out of "
-        "the index, were added (--expected-unanswerable). The same share was added to the measured "
-        f"queries: {sum(not g for g in measured.grades)} of {len(measured)} have no answer. All "
-        "figures and the certificate are of this mixture."
+        "the index, were added (--expected-unanswerable). Of the measured queries "
+        f"{sum(not g for g in measured.grades)} of {len(measured)} have no answer, {copies} of "
+        "them such copies. The certificate is of the first mixture, the figures are of the second."
     )
 
 

@@ -50,3 +50,27 @@ def test_a_threshold_says_what_a_measurement_says() -> None:
     assert found.rows == measured.accepted
     assert found.lower95 == measured.accuracy_accepted_lower95
     assert found.effective == measured.effective_accepted < found.rows / 3
+
+
+def test_the_bound_of_groups_falls_with_every_wrong_row() -> None:
+    """Also from none wrong to one, where nothing is known yet of how rows depend on each other."""
+    groups, p = np.repeat(np.arange(16), 5), np.full(80, 0.9)
+    bounds = []
+    for wrong in ([], [0], [0, 7], [0, 7, 14]):
+        y = np.ones(80, dtype=int)
+        y[wrong] = 0
+        (found,) = at_thresholds(y, p, [0.7], groups=groups)
+        bounds.append(found.lower95)
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] == pytest.approx(0.05 ** (1 / 16), abs=0.01)  # as sixteen rows
+
+
+def test_one_large_group_does_not_decide_the_bound() -> None:
+    """A hundred rows about one thing and twenty others: 95% of the bounds lie below the truth."""
+    groups, rng = np.repeat(np.arange(21), [100] + [1] * 20), np.random.default_rng(0)
+    above = 0
+    for _ in range(200):
+        rate = rng.beta(7, 3, size=21)[groups]  # 0.7 on average
+        (found,) = at_thresholds(rng.random(120) < rate, np.ones(120), [0.5], groups=groups)
+        above += found.lower95 > 0.7
+    assert above <= 20

@@ -321,3 +321,13 @@ def test_a_certificate_says_what_is_promised() -> None:
     assert Certificate(**context.to_dict()) == context
     with pytest.raises(ValueError, match="event should say"):
         certify(y, p, event="")
+
+
+def test_a_floor_that_nothing_reaches_takes_better_scores() -> None:
+    """Of many rows; a few may be unlucky. A floor that is no number is refused."""
+    p = np.linspace(0.05, 0.69, 200)
+    assert "better scores" in certify(np.ones(200), p, floor=0.7).sentence
+    assert "more" in certify(np.ones(20), p[-20:], floor=0.7).sentence
+    for floor in (np.nan, -1.0):
+        with pytest.raises(ValueError, match="floor should be at least 0"):
+            certify(np.ones(200), p, floor=floor)

@@ -305,7 +305,7 @@ def test_a_set_with_only_a_train_split_works(train_only: tuple[Any, str]) -> Non
     assert manifest["queries"]["fit"] == manifest["queries"]["report"] == BOUND
     measured = json.loads((folder / "reliability.json").read_text())
     assert measured["confidence"][OURS]["n"] == BOUND
-    said = "by nested cross-fitting: the whole fit"
+    said = "by nested cross-fitting: the fit"
     assert said in measured["reported"]
     assert said in " ".join((folder / "report.txt").read_text().split())
     assert said in " ".join((folder / "report.html").read_text().split())

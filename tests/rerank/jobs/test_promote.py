@@ -189,7 +189,7 @@ def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSe
     uri = run.outcome.run.tracking_uri
     refused = promote(run.folder, small, "test", replace(EASY, most_smece=0.0), work=run.work)
     assert refused.version is None
-    assert refused.sentence == f"not promoted; it has no champion: {NAME}"
+    assert refused.sentence == f"not promoted; {NAME} has no champion yet"
     assert "FAILED  calibrated" in refused.table()
     assert alias(NAME, CHAMPION, uri) is None
     first = promote(run.folder, small, "test", EASY, work=run.work)

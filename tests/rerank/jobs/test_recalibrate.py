@@ -34,7 +34,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
-from rerank.fitting.label_checks import NO_LISTS, NOT_AT_RANDOM
+from rerank.fitting.label_checks import KNOWN_GROUPS, NO_LISTS, NOT_AT_RANDOM
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.init import init
 from rerank.jobs.new_labels import fresh, subsample
@@ -126,8 +126,8 @@ def test_labels_of_few_groups_are_refused(
     [
         ("[]", "expected a JSON object, got a list"),
         ("{", "not JSON"),
-        ('{"query": "x"}', "expected one of 'right' and 'relevant'"),
-        ('{"query": "x", "right": true, "relevant": []}', "expected one of 'right' and 'relevant'"),
+        ('{"query": "x"}', 'expected one of "right": true'),
+        ('{"query": "x", "right": true, "relevant": []}', 'expected one of "right": true'),
         ('{"query": "x", "right": "yes"}', "'right' should be true or false"),
         ('{"query": "x", "right": true, "chosen": 1}', "'chosen' should be true or false"),
         ('{"query": "x", "relevant": [1.5]}', "'relevant'"),
@@ -399,3 +399,24 @@ def test_labels_of_a_passage_that_is_no_longer_first_are_left_out(
     new = CalibratedReranker.load(made.folder)
     assert new.manifest["recalibrated"]["labels"] == len(rows) - 2
     assert new.maps["search"].certificate.refused == NOT_AT_RANDOM
+
+
+def test_labels_of_groups_that_were_fitted_on_certify_nothing(
+    run: Run, small: LabelledSet, config: Config, tmp_path: Path
+) -> None:
+    """The question is new, its `metadata.group` is not: the model looks better there."""
+    labelled = replace(
+        small,
+        queries={i: replace(q, metadata={"group": f"of {i}"}) for i, q in small.queries.items()},
+    )
+    made = calibrate(labelled, tmp_path / "grouped", config, work=run.work)
+    model = CalibratedReranker.load(made.folder)
+    fitted = run.plan.fit.items[0].query_id
+    texts = [small.queries[i].text for i in small.splits["test"]]
+    for group, refused in ((f"of {fitted}", KNOWN_GROUPS), ("another", "")):
+        rows = [{"query": text, "right": i % 3 > 0} for i, text in enumerate(texts)]
+        rows[0]["metadata"] = {"group": group}
+        labels = written(tmp_path, [json.dumps(row) for row in rows])
+        new = recalibrate(model, labels, tmp_path / "new", work=tmp_path, overwrite=True)
+        maps = CalibratedReranker.load(new.folder).maps["search"]
+        assert maps.certificate.refused == refused

@@ -61,7 +61,9 @@ def test_a_proposed_question_stands_for_no_other() -> None:
     assert metadata(uneven) == [{WEIGHT: 1.5}, {WEIGHT: 3}]
     assert metadata([*even, proposed]) == [{}] * 3
     assert metadata([*uneven, proposed]) == [{CHOSEN: True}] * 3
-    said = progress_sentences([*uneven, proposed], calibrated=True, target=0.7, partly_right=False)
+    said = progress_sentences(
+        [*uneven, proposed], {}, calibrated=True, target=0.7, partly_right=False
+    )
     assert "which were drawn by confidence and stand for no others" in said[0]
 
 
@@ -92,7 +94,7 @@ def test_two_uneven_draws_estimate_a_sum_without_bias() -> None:
 def test_before_calibration_it_says_what_is_missing(right: int, wrong: int, expected: str) -> None:
     """Twenty labels, and both right and wrong answers among them."""
     asked = [question(i, right=i < right) for i in range(right + wrong)]
-    said = progress_sentences(asked, calibrated=False, target=0.7, partly_right=False)
+    said = progress_sentences(asked, {}, calibrated=False, target=0.7, partly_right=False)
     assert said[0].startswith(f"{right + wrong} labelled: the top passage is right for")
     assert expected in said[1]
 
@@ -104,15 +106,24 @@ def test_before_calibration_it_says_what_is_missing(right: int, wrong: int, expe
 def test_after_it_what_a_certificate_takes(right: int, wrong: int, expected: str) -> None:
     """Labels that do, some more, or better scores."""
     asked = [question(i, right=i < right) for i in range(right + wrong)]
-    said = progress_sentences(asked, calibrated=True, target=0.7, partly_right=False)
+    said = progress_sentences(asked, {}, calibrated=True, target=0.7, partly_right=False)
     assert "confidence is 60% on average" in said[0]
     assert expected in said[1]
+
+
+def test_questions_of_one_document_are_not_said_to_be_enough() -> None:
+    """Questions about five documents certify no more than five, however many they are."""
+    asked = [question(i, right=i < 99) for i in range(100)]
+    groups = {q.query_id: f"document {i // 20}" for i, q in enumerate(asked)}
+    for of, enough in (({}, True), (groups, False)):
+        said = progress_sentences(asked, of, calibrated=True, target=0.7, partly_right=False)
+        assert ("enough to certify" in said[1]) == enough
 
 
 def test_labels_drawn_by_confidence_are_not_said_to_certify() -> None:
     """They have weights, or no weights though they should."""
     asked = [question(i, weight=1.0 + i % 2, right=True) for i in range(100)]
-    said = progress_sentences(asked, calibrated=True, target=0.7, partly_right=False)
+    said = progress_sentences(asked, {}, calibrated=True, target=0.7, partly_right=False)
     assert "certify nothing; for a certificate draw evenly" in said[1]
 
 

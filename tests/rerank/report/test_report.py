@@ -301,13 +301,14 @@ def test_a_report_in_folds_says_so(
 
 
 def test_copies_are_told(report: Report) -> None:
-    """How many questions without an answer were made, and that all figures are of the mixture."""
+    """How many questions without an answer were made, and of which mixture the figures are."""
     copied = report.fitted.copies.copy()
     copied[:11] = True
     made = replace(report, fitted=replace(report.fitted, copies=copied))
     said = " ".join(split_sentences(made))
     assert "so 11 copies of others" in said
-    assert "All figures and the certificate are of this mixture." in said
+    assert "have no answer, 0 of them such copies." in said
+    assert "The certificate is of the first mixture, the figures are of the second." in said
     assert "copies" not in " ".join(split_sentences(report))
 
 
