@@ -34,9 +34,9 @@ class Reliability:
     Intervals are 95%, by query group. `*_of_base_rate` is the score of the constant
     `base_accuracy`. `smece_floor` and `smece_floor95` are the mean and the 95% point of smECE if
     these confidences were exactly calibrated, with rows of a group as dependent as these labels.
-    `accuracy_accepted` and its lower bound are None if no row reaches the threshold; the bound is
-    exact for the effective number of accepted rows by group (`effective_accepted`). A number
-    without a value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
+    `accuracy_accepted` and its lower bound, that of `calibration.curves.at_thresholds`, are None if
+    no row reaches the threshold. `effective_accepted` is the effective number of accepted rows. A
+    number without a value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
     `discrimination` are the Brier score's (`metrics.corp`); `naurc` and `nauc` are 0 for chance and
     1 for the oracle; `band_*` are of the rows within 0.05 of the threshold.
     """
@@ -127,8 +127,8 @@ class Comparison:
         """Return the table as text: a header, then one row per confidence.
 
         `at >= t` is the number of queries that reach the threshold; `right`, those of them whose
-        top passage is right; `lower bound`, the 95% lower bound of that share, at their effective
-        sample size. A dash means no value.
+        top passage is right; `lower bound`, the 95% lower bound of that share, by group. A dash
+        means no value.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
