@@ -6,7 +6,7 @@ otherwise. The import needs numpy only; SciPy and scikit-learn are imported when
 
 from calibration.metrics.abstention import augrc, aurc, expected_errors, nauc, naurc
 from calibration.metrics.binned import bins, ece_debiased
-from calibration.metrics.intervals import LEAST_GROUPS, auroc_interval, resampled_interval
+from calibration.metrics.intervals import LEAST_GROUPS, auroc_interval
 from calibration.metrics.null_labels import sample_null_labels
 from calibration.metrics.scores import (
     auroc,
@@ -37,7 +37,6 @@ __all__ = [
     "log_loss",
     "nauc",
     "naurc",
-    "resampled_interval",
     "sample_null_labels",
     "selective_accuracy",
     "smece",

@@ -1,4 +1,4 @@
-"""Intervals for a mean, an AUROC and any metric, if whole groups of rows are independent.
+"""Intervals for a mean and an AUROC, if whole groups of rows are independent.
 
 Labels, confidences and groups in, two numbers out. It knows nothing of what the groups are.
 """
@@ -6,7 +6,6 @@ Labels, confidences and groups in, two numbers out. It knows nothing of what the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -47,11 +46,13 @@ class Difference(NamedTuple):
 def student_interval(
     values: Floats, groups: Groups = None, *, level: float = 0.95, least_groups: int = LEAST_GROUPS
 ) -> Difference:
-    """Return the mean of values (n,) with Student's interval, by group (n,); n >= 1.
+    """Return the mean of values (n,) with Student's interval, by group (n,).
 
     The standard error is the cluster-robust one. The interval is NaN with fewer than `least_groups`
-    groups, 2 at least.
+    groups, 2 at least; without values all is NaN.
     """
+    if not len(values):
+        return Difference(math.nan, *UNKNOWN)
     number, mean = group_codes(groups, len(values)), float(values.mean())
     n_groups = effective_groups(number)
     if n_groups < least_groups:
@@ -137,72 +138,3 @@ def _share_below(ordered: Floats, values: Floats) -> Floats:
     """Return the share of `ordered` below each value, ties half."""
     left, right = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
     return np.asarray((left + right) / (2 * len(ordered)), dtype=np.float64)
-
-
-def resampled_interval(
-    metric: Callable[[Floats, Floats], float],
-    y: ArrayLike,
-    p: ArrayLike,
-    groups: Groups = None,
-    *,
-    level: float = 0.95,
-    draws: int = 500,
-    random_state: int = 0,
-) -> tuple[float, float]:
-    """Return (low, high) of metric(y, p), by resampling groups (n,); None: every row is a group.
-
-    These are percentiles of the draws, shifted so that their mean is the estimate. They hold for a
-    roughly normal metric, not for one at the edge of its range. Draws where the metric is NaN are
-    left out. (NaN, NaN) if all are, and with fewer than `LEAST_GROUPS` groups.
-    """
-    labels, values = check_y_p(y, p)
-    number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
-    rows, sizes = np.argsort(number, kind="stable"), np.bincount(number)
-    if len(sizes) < LEAST_GROUPS:
-        return UNKNOWN
-    starts = np.cumsum(sizes) - sizes
-    resampled = np.empty(draws)
-    for i in range(draws):
-        drawn_groups = rng.integers(len(sizes), size=len(sizes))
-        group_rows = sizes[drawn_groups]
-        offset = np.arange(group_rows.sum()) - np.repeat(
-            np.cumsum(group_rows) - group_rows, group_rows
-        )
-        take = rows[np.repeat(starts[drawn_groups], group_rows) + offset]
-        resampled[i] = metric(labels[take], values[take])
-    resampled = resampled[~np.isnan(resampled)]
-    if not len(resampled):
-        return UNKNOWN
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
-    shift = metric(labels, values) - resampled.mean()
-    return float(low + shift), float(high + shift)
-
-
-def paired_bootstrap(
-    values: Floats,
-    others: Floats,
-    groups: Groups = None,
-    *,
-    draws: int = 2000,
-    level: float = 0.95,
-    random_state: int = 0,
-) -> Difference:
-    """Return the mean of values - others (n,) of the same rows, resampled by group (n,).
-
-    low and high are percentiles of the resampled means. Rows of a group are correlated; resampling
-    them one by one would make the interval too narrow (Davison & Hinkley 1997, section 3.8). All
-    are NaN without rows; the interval is NaN with fewer than `LEAST_GROUPS` groups, because
-    resamples of so few are too much alike.
-    """
-    difference = values - others
-    if not len(difference):
-        return Difference(math.nan, *UNKNOWN)
-    member = group_codes(groups, len(difference))
-    sums, counts = np.bincount(member, difference), np.bincount(member)
-    if len(sums) < LEAST_GROUPS:
-        return Difference(float(difference.mean()), *UNKNOWN)
-    rng = np.random.default_rng(random_state)
-    rows = rng.integers(0, len(sums), size=(draws, len(sums)))
-    means = sums[rows].sum(axis=1) / counts[rows].sum(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Difference(float(difference.mean()), float(low), float(high))

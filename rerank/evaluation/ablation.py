@@ -17,7 +17,7 @@ from calibration import metrics
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
-from calibration.metrics.intervals import paired_bootstrap
+from calibration.metrics.intervals import student_interval
 from calibration.metrics.scores import row_losses
 from calibration.selection import enough_rows
 from rerank.assessment.features import Features
@@ -140,8 +140,8 @@ def by_features(
             penalties.append(penalty)
         p = np.concatenate(predicted)
         losses = row_losses(y, p)
-        saved = paired_bootstrap(base, losses, groups, random_state=random_state)
-        gain = paired_bootstrap(previous, losses, groups, random_state=random_state)
+        saved = student_interval(base - losses, groups)
+        gain = student_interval(previous - losses, groups)
         measured.append(
             Step(
                 name=name,

@@ -12,7 +12,7 @@ import numpy as np
 from calibration import metrics
 from calibration.arrays import plain
 from calibration.curves import Curves, at_thresholds, reliability_bins
-from calibration.metrics.intervals import paired_bootstrap
+from calibration.metrics.intervals import student_interval
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
@@ -184,7 +184,7 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
         right=hit[:, 0],
         certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
-        orders=_orders(orders, labelled, random_state=config.seed),
+        orders=_orders(orders, labelled),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
         folds=tuple(part.maps for part in parts),
         fold=np.repeat(np.arange(len(parts)), fold_sizes),
@@ -261,7 +261,7 @@ def _event(y: Labels, p: Floats) -> dict[str, float]:
 
 
 def _orders(
-    orders: Mapping[str, Sequence[Sequence[str]]], labelled: Labelled[Ranking], *, random_state: int
+    orders: Mapping[str, Sequence[Sequence[str]]], labelled: Labelled[Ranking]
 ) -> dict[str, dict[str, float]]:
     """The quality of each order of the same queries, and its gain over the one called `fused`."""
     answerable = np.array([bool(grades) for grades in labelled.grades], dtype=np.bool_)
@@ -269,9 +269,7 @@ def _orders(
     qualities = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}
     figures = {}
     for name, quality in qualities.items():
-        gain, low, high = paired_bootstrap(
-            quality.ndcg10, qualities["fused"].ndcg10, groups, random_state=random_state
-        )
+        gain, low, high = student_interval(quality.ndcg10 - qualities["fused"].ndcg10, groups)
         figures[name] = {
             "hit1": float(quality.hit1.mean()),
             "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,

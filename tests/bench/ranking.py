@@ -17,7 +17,7 @@ from planned import Planned, measure_sets
 
 from calibration.arrays import sigmoid
 from calibration.metrics import auroc
-from calibration.metrics.intervals import paired_bootstrap
+from calibration.metrics.intervals import student_interval
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.data.words import words
@@ -57,7 +57,7 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
         row[f"{name}: {' / '.join(MEASURES.values())}"] = " / ".join(f"{v:.3f}" for v in values)
     for better in ("logit", "relevance"):
         for worse in ("fused", "BM25"):
-            gain = paired_bootstrap(quality[better].ndcg10, quality[worse].ndcg10, answered)
+            gain = student_interval(quality[better].ndcg10 - quality[worse].ndcg10, answered)
             row[f"nDCG@10, {better} less {worse}"] = (
                 "{:+.3f}, too few groups for an interval"
                 if np.isnan(gain[1])

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from planned import Planned, measure_sets
 
-from calibration.metrics.intervals import paired_bootstrap
+from calibration.metrics.intervals import student_interval
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.evaluation.measure import OURS, Part
 from rerank.evaluation.measure import measure as measure_all
@@ -44,7 +44,7 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
             "scored": f"{measured.passages_scored:.1f}",
             "nDCG@10": f"{ndcg10.mean():.3f}",
             "less all": "{:+.3f} [{:+.3f}, {:+.3f}]".format(
-                *paired_bootstrap(ndcg10, whole, answered)
+                *student_interval(ndcg10 - whole, answered)
             ),
             "share of it": f"{(ndcg10.mean() - whole.mean()) / whole.mean():+.1%}",
             "Brier": f"{result.brier:.4f}",

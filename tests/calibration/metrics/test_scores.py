@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pytest
@@ -266,34 +264,28 @@ def test_nonsense_is_refused(y: list, p: list, sentence: str) -> None:
         metrics.smece(y, p)
 
 
-OF_BRIER = [metrics.brier_interval, partial(metrics.resampled_interval, metrics.brier)]
-
-
-@pytest.mark.parametrize("interval", OF_BRIER)
-def test_the_interval_of_a_mean_is_the_textbooks(interval: Callable[..., tuple]) -> None:
+def test_the_interval_of_a_mean_is_the_textbooks() -> None:
     """It is about 1.96 standard errors to each side."""
     y, p = sample(0, 2000)
-    low, high = interval(y, p)
+    low, high = metrics.brier_interval(y, p)
     error = ((p - y) ** 2).std() / np.sqrt(2000)
     middle = metrics.brier(y, p)
     assert (low, high) == pytest.approx((middle - 1.96 * error, middle + 1.96 * error), rel=0.05)
 
 
-@pytest.mark.parametrize("interval", OF_BRIER)
-def test_groups_count_and_not_rows(interval: Callable[..., tuple]) -> None:
+def test_groups_count_and_not_rows() -> None:
     """Every row ten times over in one group: as wide as without the copies, not narrower."""
     y, p = sample(0, 200)
-    alone = np.ptp(interval(y, p))
-    copies = interval(np.repeat(y, 10), np.repeat(p, 10), np.repeat(np.arange(200), 10))
+    alone = np.ptp(metrics.brier_interval(y, p))
+    copies = metrics.brier_interval(
+        np.repeat(y, 10), np.repeat(p, 10), np.repeat(np.arange(200), 10)
+    )
     assert np.ptp(copies) == pytest.approx(alone, rel=1e-9)
 
 
-def test_bootstrap_leaves_out_what_has_no_value() -> None:
-    """Draws of one class have no nAURC and are left out; one class alone has no interval."""
-    y, p = [0] + [1] * 9, [0.1] + [0.5] * 9
-    assert metrics.resampled_interval(metrics.naurc, y, p, draws=50) == pytest.approx((1, 1))
-    assert np.isnan(metrics.resampled_interval(metrics.naurc, [1] * 10, p)).all()
-    assert np.isnan(metrics.auroc_interval([1] * 10, p)).all()
+def test_one_class_has_no_interval() -> None:
+    """There is no order to measure."""
+    assert np.isnan(metrics.auroc_interval([1] * 10, [0.1] + [0.5] * 9)).all()
 
 
 def test_the_interval_of_auroc_is_newcombes() -> None:
@@ -376,11 +368,9 @@ def test_the_interval_of_smece_narrows() -> None:
 
 
 def test_few_groups_have_no_interval() -> None:
-    """A hundred rows of nine groups are nine draws: too few to resample."""
+    """A hundred rows of nine groups are nine draws: too few for an interval."""
     y, p = sample(0, 108)
     for count, known in ((9, False), (12, True)):
         groups = np.arange(108) % count
         for interval in (metrics.brier_interval, metrics.auroc_interval, metrics.smece_interval):
             assert np.isfinite(interval(y, p, groups)).all() == known
-        resampled = metrics.resampled_interval(metrics.naurc, y, p, groups, draws=50)
-        assert np.isfinite(resampled).all() == known
