@@ -70,8 +70,8 @@ def at_thresholds(
 ) -> list[Accepted]:
     """What each threshold accepts of the same rows, with a 95% lower bound of the share right.
 
-    It is that of Clopper and Pearson (1934), or, if rows share their group (n,), that of
-    `calibration.group_tests.mean_lower_bound`.
+    It is that of Clopper and Pearson (1934); if rows share their group (n,), that of
+    `calibration.group_tests.mean_lower_bound` where it is lower.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`.
@@ -79,10 +79,10 @@ def at_thresholds(
     labels, values = check_y_p(y, p)
     number, at = group_codes(groups, len(labels)), np.array(list(thresholds), dtype=np.float64)
     reached = values >= at[:, None]
-    if len(set(number.tolist())) == len(number):
-        bounds = [lower_bound(labels[part].sum(), part.sum()) for part in reached]
-    else:
-        bounds = mean_lower_bounds(labels, reached, number).tolist()
+    bounds = [lower_bound(labels[part].sum(), part.sum()) for part in reached]
+    if len(set(number.tolist())) < len(number):
+        of_groups = mean_lower_bounds(labels, reached, number).tolist()
+        bounds = [min(pair) for pair in zip(bounds, of_groups, strict=True)]
     return [
         _accepted(labels[part], number[part], t, bound)
         for part, t, bound in zip(reached, at.tolist(), bounds, strict=True)

@@ -43,8 +43,8 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
             missing = "they are too few to tell how many it takes"
         labelled = certificate.queries - certificate.copies
         return (
-            f"Certified: nothing yet. {labelled:,} labelled queries that the maps were "
-            f"not fitted on do not prove {percent(certificate.target)}; {missing}."
+            f"Certified: nothing yet. The {labelled:,} labelled queries of the fit, cross-fitted, "
+            f"do not prove {percent(certificate.target)}; {missing}."
         )
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")

@@ -283,6 +283,12 @@ def test_groups_count_and_not_rows() -> None:
     assert np.ptp(copies) == pytest.approx(alone, rel=1e-9)
 
 
+def test_no_miss_so_far_is_no_proof_of_calibration() -> None:
+    """Thirty right answers with 0.98 may be of a truth of 0.9: 4% of its samples are like this."""
+    _, high = metrics.smece_interval(np.ones(30), np.full(30, 0.98), draws=50)
+    assert high > 0.08
+
+
 def test_one_class_has_no_interval() -> None:
     """There is no order to measure."""
     assert np.isnan(metrics.auroc_interval([1] * 10, [0.1] + [0.5] * 9)).all()
