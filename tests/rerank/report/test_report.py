@@ -224,8 +224,8 @@ def test_what_is_certified(report: Report) -> None:
     assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
     assert few == (
-        "Certified: nothing yet. The 64 labelled queries of the fit, cross-fitted, do not prove 70%; "
-        "it takes about 240 more."
+        "Certified: nothing yet. The 64 labelled queries of the fit, cross-fitted, do not prove "
+        "70%; it takes about 240 more."
     )
     poor = said(labels_needed=None, groups=FEW)
     assert poor.endswith("do not prove 70%; it takes better scores.")
