@@ -55,8 +55,8 @@ def cohens_kappa(
     influence = (equal - same) / (1 - chance)
     influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
     number = group_codes(groups, n)
-    n_groups, error = effective_groups(number), grouped_standard_error(influence, number)
+    n_groups, error = int(number.max()) + 1, grouped_standard_error(influence, number)
     if n_groups < 2 or error < 1e-12:
         return Agreement(n, same, kappa, nan, nan)
-    room = student_point(level, n_groups) * error
+    room = student_point(level, effective_groups(number)) * error
     return Agreement(n, same, kappa, max(-1.0, kappa - room), min(1.0, kappa + room))

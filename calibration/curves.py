@@ -70,8 +70,10 @@ def at_thresholds(
 ) -> list[Accepted]:
     """What each threshold accepts of the same rows, with a 95% lower bound of the share right.
 
-    It is that of Clopper and Pearson (1934); if rows share their group (n,), that of
-    `calibration.group_tests.mean_lower_bound` where it is lower.
+    It is that of Clopper and Pearson (1934) for the effective number of accepted rows; if rows
+    share their group (n,), that of `calibration.group_tests.mean_lower_bound` where it is lower.
+    The first sees large groups that are worse than others, the second a few groups that are alike
+    by chance.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`.
@@ -79,18 +81,18 @@ def at_thresholds(
     labels, values = check_y_p(y, p)
     number, at = group_codes(groups, len(labels)), np.array(list(thresholds), dtype=np.float64)
     reached = values >= at[:, None]
-    bounds = [lower_bound(labels[part].sum(), part.sum()) for part in reached]
-    if len(set(number.tolist())) < len(number):
-        of_groups = mean_lower_bounds(labels, reached, number).tolist()
-        bounds = [min(pair) for pair in zip(bounds, of_groups, strict=True)]
+    single = len(set(number.tolist())) == len(number)
+    bounds = np.ones(len(at)) if single else mean_lower_bounds(labels, reached, number)
     return [
         _accepted(labels[part], number[part], t, bound)
-        for part, t, bound in zip(reached, at.tolist(), bounds, strict=True)
+        for part, t, bound in zip(reached, at.tolist(), bounds.tolist(), strict=True)
     ]
 
 
-def _accepted(labels: Floats, groups: Groups, threshold: float, bound: float) -> Accepted:
+def _accepted(labels: Floats, groups: Groups, threshold: float, of_groups: float) -> Accepted:
     n, right = len(labels), int(labels.sum())
     if not n:
         return Accepted(threshold, 0, 0, 0.0, 0.0)
-    return Accepted(threshold, n, right, effective_n(labels - right / n, groups), bound)
+    effective = effective_n(labels - right / n, groups)
+    of_rows = lower_bound(right / n * effective, effective)
+    return Accepted(threshold, n, right, effective, min(of_rows, of_groups))

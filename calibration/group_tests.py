@@ -110,9 +110,9 @@ def mean_lower_bounds(
     Raises:
         ValueError: as `mean_lower_bound`.
     """
-    v = np.asarray(values, dtype=np.float64)
+    v, parts = np.asarray(values, dtype=np.float64), np.asarray(parts, dtype=np.bool_)
     check_share("level", level)
-    if not len(v):
+    if not len(v) or not len(parts):
         return np.zeros(len(parts))
     if not ((v >= 0) & (v <= 1)).all():
         raise ValueError("values must lie in [0, 1]")

@@ -48,11 +48,11 @@ def paired_difference(
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("losses must lie in [0, 1]")
     worse, number = ours - theirs, group_codes(groups, len(ours))
-    n_groups, mean = effective_groups(number), float(worse.mean())
+    n_groups, mean = int(number.max()) + 1, float(worse.mean())
     if n_groups < LEAST_GROUPS:
         return Difference(mean, *UNKNOWN)
     error = np.hypot(grouped_standard_error(worse, number), 1 / len(worse))
-    room = student_point(2 * level - 1, n_groups) * float(error)
+    room = student_point(2 * level - 1, effective_groups(number)) * float(error)
     return Difference(mean, mean - room, mean + room)
 
 

@@ -15,7 +15,7 @@ from calibration.arrays import Floats, Groups, check_y_p, group_codes, logit, si
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 
 LEAST_GROUPS = 10
-"""With fewer `effective_groups` of rows, the spread is unknown and there is no interval."""
+"""With fewer groups of rows, the spread is unknown and there is no interval."""
 
 UNKNOWN = (float("nan"), float("nan"))
 
@@ -54,10 +54,9 @@ def student_interval(
     if not len(values):
         return Difference(math.nan, *UNKNOWN)
     number, mean = group_codes(groups, len(values)), float(values.mean())
-    n_groups = effective_groups(number)
-    if n_groups < least_groups:
+    if int(number.max()) + 1 < least_groups:
         return Difference(mean, *UNKNOWN)
-    room = student_point(level, n_groups) * grouped_standard_error(values, number)
+    room = student_point(level, effective_groups(number)) * grouped_standard_error(values, number)
     return Difference(mean, mean - room, mean + room)
 
 
@@ -75,14 +74,15 @@ def mean_interval(
     if not len(v):
         return UNKNOWN
     number = group_codes(groups, len(v))
-    n_groups, mean = effective_groups(number), float(v.mean())
+    n_groups, mean = int(number.max()) + 1, float(v.mean())
     if n_groups < LEAST_GROUPS:
         return UNKNOWN
+    known = effective_groups(number)
     error = grouped_standard_error(v, number)
     if error < 1e-12:
-        unseen = 1 - ((1 - level) / 2) ** (1 / n_groups)
+        unseen = 1 - ((1 - level) / 2) ** (1 / known)
         return (1 - unseen) * mean, (1 - unseen) * mean + unseen
-    room = student_point(level, n_groups) * error / (mean * (1 - mean))
+    room = student_point(level, known) * error / (mean * (1 - mean))
     low, high = sigmoid(float(logit(mean)) + np.array([-room, room])).tolist()
     return low, high
 
@@ -101,9 +101,9 @@ def auroc_interval(
     """
     labels, values = check_y_p(y, p)
     number = group_codes(groups, len(labels))
-    n_groups, known = int(number.max()) + 1, effective_groups(number)
+    n_groups = int(number.max()) + 1
     hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
-    if known < LEAST_GROUPS or not len(hits) or not len(misses):
+    if n_groups < LEAST_GROUPS or not len(hits) or not len(misses):
         return UNKNOWN
     of_hit = _share_below(misses, values[labels == 1])
     area = float(of_hit.mean())
@@ -119,7 +119,7 @@ def auroc_interval(
     expected = variance(area)
     measured = float((np.bincount(number, moves) ** 2).sum()) * n_groups / (n_groups - 1)
     wider = max(1.0, measured / expected) if expected > 0 else len(labels) / n_groups
-    z = student_point(level, known)
+    z = student_point(level, effective_groups(number))
 
     def end(outside: float) -> float:
         inside = area

@@ -149,8 +149,8 @@ def smece_interval(
     """
     labels, values = check_y_p(y, p)
     number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
-    n_groups, known = int(number.max()) + 1, effective_groups(number)
-    if known < LEAST_GROUPS:
+    n_groups = int(number.max()) + 1
+    if n_groups < LEAST_GROUPS:
         return UNKNOWN
     mesh, residuals = _Mesh(values), values - labels
     waves = mesh.waves(residuals)[None]
@@ -165,7 +165,7 @@ def smece_interval(
         for cut in cuts
     )
     squares += float(np.bincount(number).max()) ** 2
-    z = student_point(level, known)
+    z = student_point(level, effective_groups(number))
 
     def least(s: Floats) -> Floats:
         return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / n_groups))

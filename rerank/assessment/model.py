@@ -202,7 +202,7 @@ class CalibratedReranker:
 
     @property
     def fitted_on(self) -> frozenset[str]:
-        """The `query_hash` of every query of the model's corpus that the maps were fitted on.
+        """The hashes of the queries that the maps were fitted on, and of their `metadata.group`s.
 
         Raises:
             InputError: the folder does not hold them, or was changed since it was loaded.

@@ -30,7 +30,9 @@ MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
 MEASURED = "reliability.json"
 SKETCH = "sketch.json"  # of the features that the confidence was fitted on
-FITTED_ON = "fitted_on.txt"  # one `query_hash` per line: the queries that the maps were fitted on
+FITTED_ON = (
+    "fitted_on.txt"  # hashes of what the maps were fitted on: `rerank.data.grouping.marks_of`
+)
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
@@ -53,7 +55,7 @@ class ModelContents:
     report: str
     page: str  # self-contained HTML
     pictures: Mapping[str, bytes]  # PNG by name, without ending
-    fitted_on: Iterable[str]  # `query_hash` of each query that the maps were fitted on
+    fitted_on: Iterable[str]  # `marks_of` the queries that the maps were fitted on
     index: Path | None  # folder to copy; None if the model searches no index
 
 

@@ -33,7 +33,7 @@ NOT_AT_RANDOM = (
     "drawn at random (`rerank label --draw even`)."
 )
 KNOWN_GROUPS = (
-    "Some labels are of groups (`metadata.group`) that the model was fitted on: it looks better "
+    "{count} labels are of groups (`metadata.group`) that the model was fitted on: it looks better "
     "there than on new ones. The confidence follows the labels; a promise takes labels of other "
     "groups."
 )

@@ -10,8 +10,7 @@ import numpy as np
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
-from rerank.data.canonical import query_hash
-from rerank.data.grouping import grouped
+from rerank.data.grouping import grouped, marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random, weights_of
 from rerank.errors import InputError
@@ -58,10 +57,11 @@ def evaluate(
         notes.append(f"left out: {n_left_out} queries that a model was trained on.")
     queries = grouped(labelled, ids).select(ids)
     fitted_on = model.fitted_on
-    fitted_here = sum(query_hash(query.text) in fitted_on for query in queries.items)
+    fitted_here = sum(not fitted_on.isdisjoint(marks_of([query])) for query in queries.items)
     if fitted_here:
         notes.append(
-            f"warning: the model was fitted on {fitted_here} of these; it will look better."
+            f"warning: the model was fitted on {fitted_here} of these, or on queries of their "
+            "groups; it will look better."
         )
     weights = weights_of(queries.items)
     if not drawn_at_random(queries.items):

@@ -136,9 +136,9 @@ def _no_certificate(model: CalibratedReranker, feedback: Sequence[Feedback]) -> 
     """Why these labels can certify nothing; "" if they can."""
     if any(f.chosen for f in feedback):
         return NOT_AT_RANDOM
-    if not model.fitted_on.isdisjoint(marks_of(f.query for f in feedback)):
-        return KNOWN_GROUPS
-    return ""
+    fitted_on = model.fitted_on
+    known = sum(not fitted_on.isdisjoint(marks_of([f.query])) for f in feedback)
+    return KNOWN_GROUPS.format(count=known) if known else ""
 
 
 def _model_contents(

@@ -7,7 +7,7 @@ the metadata `partly`, and is right with grade 1 if the caller wants that. Wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,15 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
 
 
 def groups_of(
-    questions: Sequence[Question], corpus: Iterable[Passage], *, partly_right: bool
+    questions: Sequence[Question], find: Callable[[str], Passage | None], *, partly_right: bool
 ) -> dict[str, str]:
-    """The group of each query of `labels_of`, by id, as `calibrate` would group these labels."""
+    """The group of each query of `labels_of`, by id: see `rerank.data.grouping.groupings`.
+
+    `find` gives a passage by its id.
+    """
     made = labels_of(questions, partly_right=partly_right)
-    named = {doc_id for grades in made.qrels.values() for doc_id in grades}
-    passages = {p.doc_id: p for p in corpus if p.doc_id in named}
+    named = sorted({doc_id for grades in made.qrels.values() for doc_id in grades})
+    passages = {doc_id: passage for doc_id in named if (passage := find(doc_id))}
     qrels = {
         i: {d: grade for d, grade in grades.items() if d in passages}
         for i, grades in made.qrels.items()

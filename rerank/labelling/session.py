@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,7 +39,7 @@ from rerank.labelling.state import (
 )
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.index import Index
-from rerank.types import LISTS, Query
+from rerank.types import LISTS, Passage, Query
 
 JUDGEMENTS = "judgements.jsonl"
 
@@ -215,7 +216,7 @@ class Session:
     def so_far(self) -> list[str]:
         """How accurate the model is so far, and how many more labels are needed, in sentences."""
         questions, config = self.questions(), self.config
-        groups = groups_of(questions, self.corpus or (), partly_right=config.partly_right)
+        groups = groups_of(questions, self._passage, partly_right=config.partly_right)
         return progress_sentences(
             questions,
             groups,
@@ -223,6 +224,15 @@ class Session:
             target=self.model.pipeline.config.thresholds.medium,
             partly_right=config.partly_right,
         )
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The row of each passage by id; the corpus is read once for it."""
+        return {passage.doc_id: row for row, passage in enumerate(self.corpus or ())}
+
+    def _passage(self, doc_id: str) -> Passage | None:
+        row = self._rows.get(doc_id)
+        return None if row is None or self.corpus is None else self.corpus.passage(row)
 
     def _append(self, task: Task, what: str, **more: Any) -> None:
         event = {"do": what, "by": self.annotator, "query_id": task.question.query_id}

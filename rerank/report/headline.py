@@ -38,13 +38,14 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
         more = certificate.labels_missing
-        missing = f"it takes about {more:,} more" if more else "it takes better scores"
+        count = f"about {more:,} more labelled queries" if more else "better scores"
+        missing = f"it takes {count}"
         if certificate.too_few:
             missing = "they are too few to tell how many it takes"
         labelled = certificate.queries - certificate.copies
         return (
             f"Certified: nothing yet. The {labelled:,} labelled queries of the fit, cross-fitted, "
-            f"do not prove {percent(certificate.target)}; {missing}."
+            f"do not prove that {percent(certificate.target)} are right; {missing}."
         )
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")

@@ -132,8 +132,8 @@ def table_note(report: Report) -> str:
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
         "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
         f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
-        f"more should be right; the lower bound takes our {ours.accepted} as the "
-        f"{ours.effective_accepted:.0f} independent ones that they are worth by group."
+        f"more should be right; our {ours.accepted} are worth {ours.effective_accepted:.0f} "
+        "independent ones by group, and the lower bound is no higher than theirs."
     )
 
 

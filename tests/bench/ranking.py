@@ -3,7 +3,7 @@
     python tests/bench/ranking.py datasets/pydata SET ... [--max-queries 600] [--reranker NAME]
 
 The order by logit is of the `rerank_depth` likeliest passages, that by relevance of those of them
-that the model scores. Differences are paired by query, with intervals from a bootstrap by query
+that the model scores. Differences are paired by query, with Student's intervals by query
 group. The last columns ask how well each stage's own best score tells whether its top passage is
 right.
 """

@@ -4,7 +4,7 @@
 
 Two rows a set, on the same queries: the cross-encoder scores the `rerank_depth` likeliest
 passages, or only those above the cutoff that was chosen on the fitted queries; everything else is
-fitted anew for each. The difference in nDCG@10 is paired by query, its interval from a bootstrap
+fitted anew for each. The difference in nDCG@10 is paired by query, its interval is Student's
 by group.
 """
 

@@ -74,3 +74,15 @@ def test_one_large_group_does_not_decide_the_bound() -> None:
         (found,) = at_thresholds(rng.random(120) < rate, np.ones(120), [0.5], groups=groups)
         above += found.lower95 > 0.7
     assert above <= 20
+
+
+def test_large_groups_that_are_worse_are_not_overlooked() -> None:
+    """One group in ten has twenty rows and is right three times in ten, the others nine in ten."""
+    rng, above = np.random.default_rng(1), 0
+    for _ in range(100):
+        sizes = np.where(rng.random(100) < 0.1, 20, 1)
+        right = rng.random(100) < np.where(sizes == 20, 0.3, 0.9)
+        y, groups = np.repeat(right, sizes), np.repeat(np.arange(100), sizes)
+        (found,) = at_thresholds(y, np.ones(len(y)), [0.5], groups=groups)
+        above += found.lower95 > (0.1 * 20 * 0.3 + 0.9 * 0.9) / (0.1 * 20 + 0.9)
+    assert above <= 10

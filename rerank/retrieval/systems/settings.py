@@ -33,7 +33,7 @@ KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
 LISTS_OF_NAMES = ("keyword", "metadata")
 LONGEST_WAIT = 600.0  # seconds
-PASSWORD = re.compile(r"://[^/?#]*@")  # in an address
+PASSWORD = re.compile(r"://[^/]*@")  # in an address
 
 
 @dataclass(frozen=True, slots=True)

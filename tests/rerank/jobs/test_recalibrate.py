@@ -413,7 +413,7 @@ def test_labels_of_groups_that_were_fitted_on_certify_nothing(
     model = CalibratedReranker.load(made.folder)
     fitted = run.plan.fit.items[0].query_id
     texts = [small.queries[i].text for i in small.splits["test"]]
-    for group, refused in ((f"of {fitted}", KNOWN_GROUPS), ("another", "")):
+    for group, refused in ((f"of {fitted}", KNOWN_GROUPS.format(count=1)), ("another", "")):
         rows = [{"query": text, "right": i % 3 > 0} for i, text in enumerate(texts)]
         rows[0]["metadata"] = {"group": group}
         labels = written(tmp_path, [json.dumps(row) for row in rows])

@@ -225,10 +225,10 @@ def test_what_is_certified(report: Report) -> None:
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
     assert few == (
         "Certified: nothing yet. The 64 labelled queries of the fit, cross-fitted, do not prove "
-        "70%; it takes about 240 more."
+        "that 70% are right; it takes about 240 more labelled queries."
     )
     poor = said(labels_needed=None, groups=FEW)
-    assert poor.endswith("do not prove 70%; it takes better scores.")
+    assert poor.endswith("do not prove that 70% are right; it takes better scores.")
     few = said(labels_needed=None, groups=FEW - 1)
     assert few.endswith("; they are too few to tell how many it takes.")
     assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."

@@ -25,8 +25,6 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert found.stages == ("keyword", "vector")
     assert found.keyword == ("a", "b")
     assert RetrieverSettings.from_dict(found.to_dict()) == found
-    asked = {**LEAST, "url": "http://host:9200/?user=me@host"}  # no password, in spite of the @
-    assert RetrieverSettings.from_dict(asked).url == asked["url"]
 
 
 @pytest.mark.parametrize(
