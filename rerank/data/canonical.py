@@ -12,11 +12,11 @@ def to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def group_hash(name: str) -> str:
-    """The same of a `metadata.group`, which is never the hash of a query that people ask."""
-    return query_hash(f"metadata.group: {name}")
-
-
 def query_hash(text: str) -> str:
     """16 hex digits of the sha256, ignoring case and spaces: names a query without showing it."""
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]
+
+
+def group_hash(name: str) -> str:
+    """The same for a `metadata.group`; it is never the hash of a query that people ask."""
+    return query_hash(f"metadata.group: {name}")
