@@ -81,7 +81,7 @@ def at_thresholds(
     labels, values = check_y_p(y, p)
     number, at = group_codes(groups, len(labels)), np.array(list(thresholds), dtype=np.float64)
     reached = values >= at[:, None]
-    single = len(set(number.tolist())) == len(number)
+    single = int(number.max(initial=-1)) + 1 == len(number)
     bounds = np.ones(len(at)) if single else mean_lower_bounds(labels, reached, number)
     return [
         _accepted(labels[part], number[part], t, bound)

@@ -80,7 +80,8 @@ class Certificate:
     queries: labelled queries that it rests on.
     accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries needed for a promise, four times in five, if the accuracy stays as
-        measured; None if there is a threshold, or if `MAX_TIMES` times as many would not do.
+        measured; None if there is a threshold, if `MAX_TIMES` times as many would not do, or if of
+        `FEW` queries or more none reaches the floor.
     about: the questions that the promise is about, in words.
     groups: number of groups of the queries, if the promise is about new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty if the counts decide.

@@ -30,9 +30,7 @@ MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"
 MEASURED = "reliability.json"
 SKETCH = "sketch.json"  # of the features that the confidence was fitted on
-FITTED_ON = (
-    "fitted_on.txt"  # hashes of what the maps were fitted on: `rerank.data.grouping.marks_of`
-)
+FITTED_ON = "fitted_on.txt"  # a hash per line: `marks_of` the queries that were fitted on
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one

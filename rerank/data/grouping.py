@@ -92,6 +92,11 @@ def marks_of(queries: Iterable[Query]) -> frozenset[str]:
     return frozenset(known)
 
 
+def was_seen(query: Query, seen: frozenset[str]) -> bool:
+    """Whether a query, or its `metadata.group`, is among the marks of others: see `marks_of`."""
+    return not seen.isdisjoint(marks_of([query]))
+
+
 def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
     """The set with the first of `groupings` of these queries, replacing any earlier grouping."""
     plain = replace(labelled, grouping=None)

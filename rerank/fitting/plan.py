@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.policy import CALIBRATED_FROM
-from rerank.data.grouping import choose_grouping, groupings, marks_of
+from rerank.data.grouping import choose_grouping, groupings, was_seen
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
@@ -209,7 +209,7 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> l
     Right passages are not compared: leaving queries out by these would leave too many unanswerable
     ones.
     """
-    seen_ids = [i for i, q in labelled.queries.items() if not seen.isdisjoint(marks_of([q]))]
+    seen_ids = [i for i, query in labelled.queries.items() if was_seen(query, seen)]
     return labelled.without_repeats(ids, seen_ids)
 
 

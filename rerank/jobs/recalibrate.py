@@ -20,7 +20,7 @@ from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_mode
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import found_any
 from rerank.data.feedback import Feedback
-from rerank.data.grouping import marks_of
+from rerank.data.grouping import marks_of, was_seen
 from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import sketch_of_filled
 from rerank.fitting.label_checks import KNOWN_GROUPS, NOT_AT_RANDOM, without_certificates
@@ -137,7 +137,7 @@ def _no_certificate(model: CalibratedReranker, feedback: Sequence[Feedback]) -> 
     if any(f.chosen for f in feedback):
         return NOT_AT_RANDOM
     fitted_on = model.fitted_on
-    known = sum(not fitted_on.isdisjoint(marks_of([f.query])) for f in feedback)
+    known = sum(was_seen(f.query, fitted_on) for f in feedback)
     return KNOWN_GROUPS.format(count=known) if known else ""
 
 

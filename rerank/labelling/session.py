@@ -131,7 +131,7 @@ class Session:
         """The events for right passages that changed or left the corpus since they were judged."""
         if self.corpus is None or not any(question.answers() for question in known):
             return []
-        return gone(known, {passage.doc_id for passage in self.corpus})
+        return gone(known, set(self._rows))
 
     def _draw(self, queries: Sequence[Query], count: int, number: int) -> list[dict[str, Any]]:
         """The events of a draw, in random order, so that it can be stopped at any time."""
