@@ -94,8 +94,8 @@ def _run(o: argparse.Namespace) -> None:
     if o.json:
         print_json(model=o.out, worse=made.worse, notes=made.notes, **run_fields(made.run))
     else:
-        _print_model(o.out)
-        print_run(made.run, made.notes)
+        report = _print_model(o.out)
+        print_run(made.run, [one for one in made.notes if one not in report])
 
 
 def _fit_answers(o: argparse.Namespace) -> None:
@@ -130,11 +130,14 @@ def _labels(
     return model, found
 
 
-def _print_model(folder: Path) -> None:
+def _print_model(folder: Path) -> str:
+    """Print the report, which is returned, and where the model is."""
     from rerank.assessment.model_folder import REPORT
 
-    print((folder / REPORT).read_text(encoding="utf-8"))
+    report = (folder / REPORT).read_text(encoding="utf-8")
+    print(report)
     print(f"{folder}: the recalibrated model; open its report.html")
+    return report
 
 
 COMMAND = Command(

@@ -35,6 +35,12 @@ from rerank.fitting.rankings import as_from_caller
 from rerank.types import Floats, Mode, Query, Scored
 
 LEAST_QUESTIONS = 10
+NO_LABELS_OF: dict[Mode, str] = {
+    "search": "the labels say too little of searches: that mode stays as it was.",
+    "rerank": "the labels say too little of passages that callers bring: that mode stays as it "
+    "was.",
+    "lists": "the labels say too little of lists: the model stays as it was.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +72,27 @@ def recalibrate_modes(
     notes: Sequence[str],
     *,
     refusal: str = "",
-) -> dict[Mode, RecalibratedMode]:
-    """The new maps of each mode that has enough labels; `notes` explain why they may be few.
+) -> tuple[dict[Mode, RecalibratedMode], list[str]]:
+    """The new maps of each mode that has enough labels, and why the others stay as they were.
 
-    With a `refusal`, the reason why they cannot, the labels certify nothing.
+    `notes` explain why the labels may be few. With a `refusal`, the reason why they cannot, the
+    labels certify nothing.
 
     Raises:
         InputError: no mode has enough.
     """
-    recalibrated, too_few_groups = dict[Mode, RecalibratedMode](), None
+    recalibrated, unchanged = dict[Mode, RecalibratedMode](), list[str]()
+    too_few_groups = None
     for mode in maps:
         try:
             new = _recalibrated_mode(maps, mode, feedback, pipeline)
         except TooFewGroupsError as error:
             too_few_groups = error
+            unchanged.append(f"the mode {mode} stays as it was: {error}.")
             continue
-        if new is not None:
+        if new is None:
+            unchanged.append(NO_LABELS_OF[mode])
+        else:
             recalibrated[mode] = new.without_certificates(refusal) if refusal else new
     if not recalibrated and too_few_groups:
         raise too_few_groups
@@ -92,7 +103,7 @@ def recalibrate_modes(
             f"expected labels of at least {LEAST_QUESTIONS} different queries of one mode, got "
             f"{got}, " + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
         )
-    return recalibrated
+    return recalibrated, unchanged
 
 
 def _recalibrated_mode(

@@ -42,12 +42,6 @@ from rerank.workspace import Workspace
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
-NO_LABELS_OF: dict[Mode, str] = {
-    "search": "the labels say too little of searches: that mode stays as it was.",
-    "rerank": "the labels say too little of passages that callers bring: that mode stays as it "
-    "was.",
-    "lists": "the labels say too little of lists: the model stays as it was.",
-}
 WORSE_IN = (
     "the new confidence of the mode {mode} is worse than the old one, by more than chance "
     "explains: keep the old model."
@@ -119,11 +113,13 @@ def recalibrate(
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
         feedback, notes = usable_labels(model, feedback, max_labels)
         refusal = _no_certificate(model, feedback)
-        recalibrated = recalibrate_modes(model.maps, feedback, pipeline, notes, refusal=refusal)
-        contents, recalibration = _model_contents(
-            model, feedback, pipeline, corpus, recalibrated, name
+        recalibrated, unchanged = recalibrate_modes(
+            model.maps, feedback, pipeline, notes, refusal=refusal
         )
-        notes += [NO_LABELS_OF[mode] for mode in model.maps if mode not in recalibrated]
+        notes += unchanged
+        contents, recalibration = _model_contents(
+            model, feedback, pipeline, corpus, recalibrated, notes, name
+        )
         worse = tuple(mode for mode, new in recalibrated.items() if new.recalibration.worse)
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
@@ -147,6 +143,7 @@ def _model_contents(
     pipeline: Pipeline,
     corpus: Mapping[str, Any],
     recalibrated: Mapping[Mode, RecalibratedMode],
+    notes: Sequence[str],
     name: str,
 ) -> tuple[ModelContents, Recalibration]:
     """The contents of the new model folder, and the recalibration that it reports."""
@@ -184,8 +181,8 @@ def _model_contents(
             **tables.get(main, {}),
             **{mode: table for mode, table in tables.items() if mode != main},
         },
-        report=recalibration_text(recalibrations),
-        page=recalibration_page(recalibrations, pictures),
+        report=recalibration_text(recalibrations, notes),
+        page=recalibration_page(recalibrations, pictures, notes),
         pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on=marks_of(f.query for f in feedback) | model.fitted_on,
         index=pipeline.index.folder if model.index_folder else None,

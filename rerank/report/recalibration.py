@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calibration.curves import reliability_bins
@@ -27,12 +27,13 @@ NOTE = (
 )
 
 
-def recalibration_text(recalibrations: Mapping[Mode, Recalibration]) -> str:
-    """What a run prints: of each mode, its sentences and its table."""
-    return "\n".join(
+def recalibration_text(recalibrations: Mapping[Mode, Recalibration], notes: Sequence[str]) -> str:
+    """What a run prints: of each mode, its sentences and its table; then notes on the labels."""
+    parts = [
         "\n".join([f"{ANSWERS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"])
         for mode, of_mode in recalibrations.items()
-    )
+    ]
+    return "\n".join([*parts, *(f"Note: {one}" for one in notes)])
 
 
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:
@@ -59,7 +60,9 @@ def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict
 
 
 def recalibration_page(
-    recalibrations: Mapping[Mode, Recalibration], pictures: Mapping[str, Picture]
+    recalibrations: Mapping[Mode, Recalibration],
+    pictures: Mapping[str, Picture],
+    notes: Sequence[str],
 ) -> str:
     """The page, as self-contained HTML."""
     parts = {ANSWERS[mode]: of_mode for mode, of_mode in recalibrations.items()}
@@ -70,5 +73,6 @@ def recalibration_page(
         below=f"{heading}: {first.sentences()[0]}",
         parts=[(name, part.sentences(), part.table.cells()) for name, part in parts.items()],
         note=NOTE,
+        notes=notes,
         pictures=pictures.values(),
     )

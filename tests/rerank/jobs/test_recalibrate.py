@@ -121,6 +121,29 @@ def test_labels_of_few_groups_are_refused(
         recalibrate(model, labels, tmp_path / "new", work=tmp_path)
 
 
+def test_a_mode_of_few_groups_stays_and_says_why(
+    run: Run, small: LabelledSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the other mode has enough labels: in the notes and in the report, and shown once."""
+    one_group = [
+        {"query": f"{f.query.text} please", "right": i % 2 == 0, "metadata": {"group": "one"}}
+        for i, f in enumerate(feedback_of(small, "test")[:12])
+    ]
+    lists = [
+        {"query": f.query.text, "right": f.right, "passages": [p.text for p in f.query.passages]}
+        for f in lists_with_labels(small, "test")
+        if f.query.passages
+    ]
+    labels = written(tmp_path, [json.dumps(row) for row in [*one_group, *lists]])
+    where = ("--labels", labels, "--work", tmp_path / "work", "--out", tmp_path / "new")
+    assert call("recalibrate", run.folder, *where) == 0
+    why = "the mode search stays as it was: expected labels of at least 4 groups"
+    told = capsys.readouterr()
+    assert (told.out + told.err).count(why) == 1
+    assert why in (tmp_path / "new" / REPORT).read_text(encoding="utf-8")
+    assert why in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
