@@ -158,8 +158,10 @@ def check_y_p(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
 def plain(value: Any) -> Any:
     """Return the value as plain JSON: arrays and tuples become lists, NaN becomes None.
 
-    Numbers of NumPy become those of Python.
+    A named tuple becomes an object of its fields. Numbers of NumPy become those of Python.
     """
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
     if isinstance(value, Mapping):
         return {key: plain(v) for key, v in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):

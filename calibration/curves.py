@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_y_p, group_codes
+from calibration.arrays import Floats, Groups, check_y_p, group_codes, plain
 from calibration.effective_sample_size import effective_n
 from calibration.group_tests import mean_lower_bounds
 from calibration.metrics.binned import bins, consistency_band
@@ -46,7 +46,8 @@ class Curves(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: the rows of each as objects with named fields."""
-        return {name: [row._asdict() for row in rows] for name, rows in self._asdict().items()}
+        values: dict[str, Any] = plain(self)
+        return values
 
 
 def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> list[Bin]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, Ints, check_share, check_y_p
 from calibration.effective_sample_size import design_effect
+from calibration.metrics.intervals import UNKNOWN, Estimate
 from calibration.thresholds import lower_bound, upper_bound
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
@@ -36,15 +37,6 @@ class Sample:
     def weights(self) -> Floats:
         """How many rows each drawn row represents (Horvitz and Thompson 1952)."""
         return 1 / self.probability
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean in [0, 1] with its 95% interval, which is NaN if every stratum has one label."""
-
-    mean: float
-    low: float
-    high: float
 
 
 def choose_rows(
@@ -118,8 +110,9 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Es
 
     This is Hajek's estimate: sum of w y / sum of w. Rows of equal weight form a stratum. The
     variance is the sum over strata, each with half a hit and half a miss added. The interval is
-    exact for the number of single rows with that variance (Korn and Graubard 1998). Rows of one
-    group (n,) count as fewer rows, by the design effect; None: all rows are independent.
+    exact for the number of single rows with that variance (Korn and Graubard 1998), which the
+    design effect of groups (n,) divides; None: all rows are independent. It is NaN if every stratum
+    has one label.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0.
@@ -133,7 +126,7 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Es
     share = np.bincount(stratum, w) / w.sum()
     mean, rate = float((w * labels).sum() / w.sum()), (hits + 0.5) / (n + 1)
     if len(labels) == len(n):
-        return Estimate(mean, float("nan"), float("nan"))
+        return Estimate(mean, *UNKNOWN)
     variance = float((share**2 * rate * (1 - rate) / n).sum())
     middle = float((share * rate).sum())
     effective = middle * (1 - middle) / variance

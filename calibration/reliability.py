@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from calibration import metrics
 from calibration.arrays import Floats, Groups, check_y_p, plain
 from calibration.curves import at_thresholds
+from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
 
-Interval = tuple[float, float]
 Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
 NO_METRICS: Mapping[str, Metric] = MappingProxyType({})
 

@@ -1,6 +1,6 @@
-"""Intervals for a mean and an AUROC, if whole groups of rows are independent.
+"""95% intervals for a mean and an AUROC, if whole groups of rows are independent.
 
-Labels, confidences and groups in, two numbers out. It knows nothing of what the groups are.
+Labels, confidences and groups in, an interval out. It knows nothing of what the groups are.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from numpy.typing import ArrayLike
 from calibration.arrays import Floats, Groups, check_y_p, group_codes, logit, sigmoid
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 
+LEVEL = 0.95
+"""Probability with which each interval holds the true value."""
+
 LEAST_GROUPS = 10
 """With fewer groups of rows, the spread is unknown and there is no interval."""
 
-UNKNOWN = (float("nan"), float("nan"))
+Interval = tuple[float, float]  # low and high
+
+UNKNOWN: Interval = (math.nan, math.nan)
 
 
 def student_point(level: float, groups: float) -> float:
@@ -30,45 +35,43 @@ def student_point(level: float, groups: float) -> float:
     return float(stdtrit(groups - 1, (1 + level) / 2))
 
 
-class Difference(NamedTuple):
-    """The mean of differences, and its interval."""
+class Estimate(NamedTuple):
+    """A mean and its interval, which is NaN where the spread is unknown."""
 
     mean: float
     low: float
     high: float
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> Interval:
         """Low and high."""
         return self.low, self.high
 
 
 def student_interval(
-    values: Floats, groups: Groups = None, *, level: float = 0.95, least_groups: int = LEAST_GROUPS
-) -> Difference:
+    values: Floats, groups: Groups = None, *, least_groups: int = LEAST_GROUPS
+) -> Estimate:
     """Return the mean of values (n,) with Student's interval, by group (n,).
 
     The standard error is the cluster-robust one. The interval is NaN with fewer than `least_groups`
     groups, 2 at least; without values all is NaN.
     """
     if not len(values):
-        return Difference(math.nan, *UNKNOWN)
+        return Estimate(math.nan, *UNKNOWN)
     number, mean = group_codes(groups, len(values)), float(values.mean())
     if int(number.max()) + 1 < least_groups:
-        return Difference(mean, *UNKNOWN)
-    room = student_point(level, effective_groups(number)) * grouped_standard_error(values, number)
-    return Difference(mean, mean - room, mean + room)
+        return Estimate(mean, *UNKNOWN)
+    room = student_point(LEVEL, effective_groups(number)) * grouped_standard_error(values, number)
+    return Estimate(mean, mean - room, mean + room)
 
 
-def mean_interval(
-    values: ArrayLike, groups: Groups = None, *, level: float = 0.95
-) -> tuple[float, float]:
+def mean_interval(values: ArrayLike, groups: Groups = None) -> Interval:
     """Return (low, high), in [0, 1], of the mean of values (n,) in [0, 1], by group (n,).
 
     This is Student's interval of the log odds of the mean, which is wider on the side of the tail.
     If all groups have the same mean, the sample shows no spread. It only shows that groups with
-    another mean are rare: fewer than 1 - ((1 - level) / 2)^(1 / groups), whose values may all be 0,
-    or all 1. (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
+    another mean are rare: fewer than 1 - 0.025^(1 / groups), whose values may all be 0, or all 1.
+    (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
     """
     v = np.asarray(values, dtype=np.float64)
     if not len(v):
@@ -80,16 +83,14 @@ def mean_interval(
     known = effective_groups(number)
     error = grouped_standard_error(v, number)
     if error < 1e-12:
-        unseen = 1 - ((1 - level) / 2) ** (1 / known)
+        unseen = 1 - ((1 - LEVEL) / 2) ** (1 / known)
         return (1 - unseen) * mean, (1 - unseen) * mean + unseen
-    room = student_point(level, known) * error / (mean * (1 - mean))
+    room = student_point(LEVEL, known) * error / (mean * (1 - mean))
     low, high = sigmoid(float(logit(mean)) + np.array([-room, room])).tolist()
     return low, high
 
 
-def auroc_interval(
-    y: ArrayLike, p: ArrayLike, groups: Groups = None, *, level: float = 0.95
-) -> tuple[float, float]:
+def auroc_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interval:
     """Return (low, high), in [0, 1], of the AUROC, by group (n,).
 
     It contains every A within z standard errors *at A* of the measured one (Newcombe 2006, method
@@ -119,7 +120,7 @@ def auroc_interval(
     expected = variance(area)
     measured = float((np.bincount(number, moves) ** 2).sum()) * n_groups / (n_groups - 1)
     wider = max(1.0, measured / expected) if expected > 0 else len(labels) / n_groups
-    z = student_point(level, effective_groups(number))
+    z = student_point(LEVEL, effective_groups(number))
 
     def end(outside: float) -> float:
         inside = area

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, check_probabilities, check_y_p
 from calibration.metrics.abstention import tie_blocks
-from calibration.metrics.intervals import mean_interval
+from calibration.metrics.intervals import Interval, mean_interval
 
 CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
@@ -74,26 +74,22 @@ def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
     return float(accepted.mean()) if len(accepted) else float("nan")
 
 
-def band(
-    y: ArrayLike, p: ArrayLike, middle: float, *, width: float = 0.1
-) -> tuple[int, float, float]:
-    """Return (rows, mean of p, mean of y) of the rows within width / 2 of `middle`; NaN for none.
+def band(y: ArrayLike, p: ArrayLike, middle: float) -> tuple[int, float, float]:
+    """Return (rows, mean of p, mean of y) of the rows within 0.05 of `middle`; NaN for none.
 
-    It shows what a confidence of 0.7 is worth: if exactly calibrated, the two means agree.
+    It shows what a confidence of 0.7 means: if exactly calibrated, the two means agree.
     """
     labels, values = check_y_p(y, p)
-    near = np.abs(values - middle) <= width / 2 + 1e-9  # 0.75 - 0.7 is above 0.05, by rounding
+    near = np.abs(values - middle) <= 0.05 + 1e-9  # 0.75 - 0.7 is above 0.05, by rounding
     if not near.any():
         return 0, float("nan"), float("nan")
     return int(near.sum()), float(values[near].mean()), float(labels[near].mean())
 
 
-def brier_interval(
-    y: ArrayLike, p: ArrayLike, groups: Groups = None, *, level: float = 0.95
-) -> tuple[float, float]:
+def brier_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interval:
     """Return (low, high) of the Brier score, in [0, 1]: `mean_interval` of the squared errors."""
     labels, values = check_y_p(y, p)
-    return mean_interval((values - labels) ** 2, groups, level=level)
+    return mean_interval((values - labels) ** 2, groups)
 
 
 def row_losses(y: ArrayLike, p: ArrayLike) -> Floats:

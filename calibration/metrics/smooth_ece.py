@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, Groups, check_probabilities, check_y_p, group_codes
 from calibration.effective_sample_size import effective_groups
-from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, student_point
+from calibration.metrics.intervals import LEAST_GROUPS, LEVEL, UNKNOWN, Interval, student_point
 from calibration.metrics.null_labels import sample_null_labels
 
 MESH = 1001
@@ -122,30 +122,29 @@ def smece_interval(
     p: ArrayLike,
     groups: Groups = None,
     *,
-    level: float = 0.95,
     draws: int = 500,
     random_state: int = 0,
-) -> tuple[float, float]:
-    """Return (low, high), in [0, 1], that contain the true smECE with a probability of `level`.
+) -> Interval:
+    """Return (low, high), in [0, 1], that contain the true smECE with a probability of 95%.
 
     The interval inverts two tests, because a bootstrap fails near 0, where chance can only add to
     an absolute value. Let g(s) be the true error smoothed by s and g'(s) the measured one; both
     fall with s, and the smECE is where g(s) = s.
 
     low: g' is at most g plus the smoothed noise. So low is the estimate minus the noise at its own
-    bandwidth, or 0 if that is negative. The noise is the upper (1 - level) / 2 point of the error
-    of the residuals with a random sign per group (`draws` times). So an smECE that chance alone
-    explains has a low of 0.
+    bandwidth, or 0 if that is negative. The noise is the upper 2.5% point of the error of the
+    residuals with a random sign per group (`draws` times). So an smECE that chance alone explains
+    has a low of 0.
 
     high: |smoothed error| is a sum of residuals, each times a number in [-1, 1]; with the right
     numbers it is g, with any others less. So g'(s) is below g(s) by more than z standard errors of
-    such a sum with a probability of at most (1 - level) / 2, and every s that would need this is
+    such a sum with a probability of at most 2.5%, and every s that would need this is
     rejected. The standard error is that of the sums by group of y - p, with one change of sign
     along p, at the worst of `CUTS`, and with one more group, as large as the largest, whose
     residuals are all 1: a sample without a miss does not show that there are none.
 
-    Both are bounds, so the interval covers more than `level` where chance dominates, and about
-    `level` elsewhere. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
+    Both are bounds, so the interval covers more than 95% where chance dominates, and about 95%
+    elsewhere. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
     """
     labels, values = check_y_p(y, p)
     number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
@@ -157,7 +156,7 @@ def smece_interval(
     (sigma,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s), 1)
     signs = rng.integers(0, 2, size=(draws, n_groups)) * 2.0 - 1
     noise = mesh.error(np.stack([mesh.waves(sign[number] * residuals) for sign in signs]), sigma)
-    low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + level) / 2))
+    low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + LEVEL) / 2))
 
     cuts = [-1.0, *np.quantile(values, np.arange(1, CUTS) / CUTS)]
     squares = max(
@@ -165,7 +164,7 @@ def smece_interval(
         for cut in cuts
     )
     squares += float(np.bincount(number).max()) ** 2
-    z = student_point(level, effective_groups(number))
+    z = student_point(LEVEL, effective_groups(number))
 
     def least(s: Floats) -> Floats:
         return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / n_groups))

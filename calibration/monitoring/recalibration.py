@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from calibration.arrays import Floats, check_y_p, log_odds
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
-from calibration.metrics.intervals import student_interval
+from calibration.metrics.intervals import Interval, student_interval
 from calibration.metrics.scores import row_losses
 from calibration.monitoring.sequential import CalibrationMonitor
-from calibration.reliability import Comparison, Interval, comparison
+from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
 from calibration.thresholds import ABOUT, Certificate, certify
 

@@ -17,7 +17,7 @@ from calibration import metrics
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
-from calibration.metrics.intervals import student_interval
+from calibration.metrics.intervals import Interval, student_interval
 from calibration.metrics.scores import row_losses
 from calibration.selection import enough_rows
 from rerank.assessment.features import Features
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 BUDGETS = (50, 100, 200, 500, 1000)  # labelled queries
 SUBSETS = 7  # drawn for each budget
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)

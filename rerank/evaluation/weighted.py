@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.label_selection import Estimate, weighted_mean
+from calibration.label_selection import weighted_mean
+from calibration.metrics.intervals import Estimate
 from rerank.data.labels import Labels
 from rerank.types import Floats
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
-from calibration.metrics.intervals import Difference
+from calibration.metrics.intervals import Estimate
 from calibration.non_inferiority import paired_difference, surely_better
 from calibration.thresholds import Certificate, percent
 from rerank.assessment.fitted_maps import MapsByMode, maps_from_dict
@@ -233,7 +233,7 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
     )
 
 
-def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Difference], int]:
+def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estimate], int]:
     """What the candidate loses to the best champion so far, by metric, and on how many queries.
 
     These are the queries that both were measured on: each leaves out those that its cross-encoder
@@ -268,7 +268,7 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Differ
 
 
 def best_checks(
-    lost: Mapping[str, Difference], gate: PromotionGate, n: int, *, version: str
+    lost: Mapping[str, Estimate], gate: PromotionGate, n: int, *, version: str
 ) -> list[Check]:
     """Check that a model is not worse than the best champion so far, within the gate's margins.
 

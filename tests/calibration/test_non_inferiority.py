@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
-from calibration.metrics.intervals import Difference
+from calibration.metrics.intervals import Estimate
 from calibration.non_inferiority import paired_difference, surely_better
 from calibration.thresholds import lower_bound
 
@@ -74,9 +74,9 @@ def test_a_difference_is_paired() -> None:
 def test_what_is_surely_better() -> None:
     """Beyond chance by one measure, and worse by none."""
     gain, level, loss = (
-        Difference(-0.1, -0.2, -0.01),
-        Difference(0, -0.1, 0.1),
-        Difference(0.1, 0, 1),
+        Estimate(-0.1, -0.2, -0.01),
+        Estimate(0, -0.1, 0.1),
+        Estimate(0.1, 0, 1),
     )
     assert surely_better([gain, level])
     assert not surely_better([level, level])

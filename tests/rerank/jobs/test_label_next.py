@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.label_selection import Estimate
+from calibration.metrics.intervals import Estimate
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import feedback_from, read_feedback
 from rerank.data.labelled_set import LabelledSet
