@@ -33,9 +33,14 @@ NOT_AT_RANDOM = (
     "drawn at random (`rerank label --draw even`)."
 )
 KNOWN_GROUPS = (
-    "{count} labels are of groups (`metadata.group`) that the model was fitted on: it looks better "
-    "there than on new ones. The confidence follows the labels; a promise takes labels of other "
-    "groups."
+    "{count} of {n} labels are of groups (`metadata.group`) that the model was fitted or "
+    "recalibrated on: it looks better there than on new ones. The confidence follows the labels; a "
+    "promise takes labels of at least {least} questions of other groups."
+)
+KNOWN_GROUPS_LEFT_OUT = (
+    "{count} of {n} labels of the mode {mode} are of groups (`metadata.group`) that the model was "
+    "fitted or recalibrated on: the confidence follows them, and they are left out of what is "
+    "certified."
 )
 NO_LISTS = (
     "The labelled lists were cut from our own search: they promise nothing of the lists that "

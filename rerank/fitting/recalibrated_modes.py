@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from calibration.arrays import log_odds
 from calibration.monitoring.recalibration import (
+    ROUNDING,
     Recalibration,
     compose_updates,
     fit_recalibration,
     rebase_update,
 )
 from calibration.segments import Segments
+from calibration.thresholds import Certificate, certify
 from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
@@ -23,8 +28,11 @@ from rerank.assessment.predictions import Predictions, found_any, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
+from rerank.data.grouping import was_seen
 from rerank.errors import InputError
 from rerank.fitting.label_checks import (
+    KNOWN_GROUPS,
+    KNOWN_GROUPS_LEFT_OUT,
     NO_LISTS,
     refused,
     require_both_kinds,
@@ -32,7 +40,7 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import LEAST_GROUPS_TO_FIT
 from rerank.fitting.rankings import as_from_caller
-from rerank.types import Floats, Mode, Query, Scored
+from rerank.types import Bools, Floats, Mode, Query, Scored
 
 LEAST_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
@@ -45,19 +53,21 @@ NO_LABELS_OF: dict[Mode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RecalibratedMode:
-    """The recalibration of one mode, and the new maps."""
+    """The recalibration of one mode, and the new maps; notes on its labels."""
 
     recalibration: Recalibration
     maps: FittedMaps
     predicted: Predictions
+    notes: tuple[str, ...] = ()
 
     def without_certificates(self, reason: str) -> RecalibratedMode:
-        """The same, with all certificates refused for this reason."""
+        """The same, with all certificates refused for this reason, and no notes on them."""
         certificate = refused(self.recalibration.certificate, reason)
         return replace(
             self,
             recalibration=replace(self.recalibration, certificate=certificate),
             maps=without_certificates(self.maps, reason),
+            notes=(),
         )
 
 
@@ -71,11 +81,13 @@ def recalibrate_modes(
     pipeline: Pipeline,
     notes: Sequence[str],
     *,
+    fitted_on: frozenset[str] = frozenset(),
     refusal: str = "",
 ) -> tuple[dict[Mode, RecalibratedMode], list[str]]:
     """The new maps of each mode that has enough labels, and why the others stay as they were.
 
-    `notes` explain why the labels may be few. With a `refusal`, the reason why they cannot, the
+    `notes` explain why the labels may be few. Labels of a `metadata.group` among the marks of
+    `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot, the
     labels certify nothing.
 
     Raises:
@@ -85,7 +97,7 @@ def recalibrate_modes(
     too_few_groups = None
     for mode in maps:
         try:
-            new = _recalibrated_mode(maps, mode, feedback, pipeline)
+            new = _recalibrated_mode(maps, mode, feedback, pipeline, fitted_on)
         except TooFewGroupsError as error:
             too_few_groups = error
             unchanged.append(f"the mode {mode} stays as it was: {error}.")
@@ -107,7 +119,11 @@ def recalibrate_modes(
 
 
 def _recalibrated_mode(
-    maps: MapsByMode, mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
+    maps: MapsByMode,
+    mode: Mode,
+    feedback: Sequence[Feedback],
+    pipeline: Pipeline,
+    fitted_on: frozenset[str],
 ) -> RecalibratedMode | None:
     """The maps of one mode, recalibrated on labels of its own top passages; None if too few.
 
@@ -136,8 +152,15 @@ def _recalibrated_mode(
             f"measured on other groups than it is fitted on; the {len(labels)} labels are of "
             f"{len(set(groups))}: label questions of other groups, too"
         )
-    recalibration, new = _update(old, predicted, labels, groups, about, pipeline.config)
-    found = RecalibratedMode(recalibration, new, predicted)
+    known = np.array([was_seen(f.query, fitted_on) for f in labels])
+    counts = {"count": int(known.sum()), "n": len(labels)}
+    enough = _has_least_labels(_those_of(labels, ~known))
+    certifying = ~known if enough else np.ones(len(labels), dtype=np.bool_)
+    recalibration, new = _update(old, predicted, labels, groups, about, certifying, pipeline.config)
+    left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
+    found = RecalibratedMode(recalibration, new, predicted, (left_out,) if known.any() else ())
+    if not enough:
+        found = found.without_certificates(KNOWN_GROUPS.format(least=LEAST_QUESTIONS, **counts))
     return found.without_certificates(NO_LISTS) if from_search else found
 
 
@@ -152,6 +175,10 @@ def _search_as_from_callers(
     return pipeline.score_by(maps["rerank"].policy, provided, label="scoring provided passages")
 
 
+def _those_of(labels: Sequence[Feedback], rows: Bools) -> list[Feedback]:
+    return [f for f, yes in zip(labels, rows.tolist(), strict=True) if yes]
+
+
 def _has_least_labels(labels: Sequence[Feedback]) -> bool:
     return len({f.group for f in labels}) >= LEAST_QUESTIONS
 
@@ -162,9 +189,13 @@ def _update(
     feedback: Sequence[Feedback],
     groups: Sequence[str],
     about: str,
+    certifying: Bools,
     config: Config,
 ) -> tuple[Recalibration, FittedMaps]:
-    """The recalibration by labels of rankings with the probabilities of `old`, and the new maps."""
+    """The recalibration by labels of rankings with the probabilities of `old`, and the new maps.
+
+    The certificate rests on the labels (n,) that are `certifying`.
+    """
     recalibration = fit_recalibration(
         predicted.confidence,
         hit_labels(feedback, predicted.rankings),
@@ -173,8 +204,11 @@ def _update(
         about=about,
         random_state=config.seed,
     )
+    if not certifying.all():
+        certificate = _certify_some(recalibration, certifying, config.thresholds.medium, about)
+        recalibration = replace(recalibration, certificate=certificate)
     if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
-        answered = [bool(f.relevant) for f in feedback]
+        answered = [bool(f.relevant) for f in _those_of(feedback, certifying)]
         recalibration = replace(
             recalibration, certificate=require_both_kinds(recalibration.certificate, answered)
         )
@@ -192,6 +226,23 @@ def _update(
         feature_range=_widened(old, predicted.features[found_any(predicted.rankings)]),
     )
     return recalibration, new
+
+
+def _certify_some(made: Recalibration, rows: Bools, target: float, about: str) -> Certificate:
+    """The certificate of some of the labels (n,), as `fit_recalibration` makes that of all."""
+    before, groups = made.before, np.asarray(made.groups)
+    accepted = before[made.update.predict(log_odds(before)) >= target]
+    certificate = certify(
+        *(made.right[rows], before[rows]),
+        groups=groups[rows],
+        target=target,
+        floor=float(accepted.min(initial=np.inf)),
+        about=about,
+    )
+    if certificate.threshold is None:
+        return certificate
+    moved = float(made.update.predict(log_odds([certificate.threshold]))[0])
+    return replace(certificate, threshold=moved * (1 - ROUNDING))
 
 
 def _widened(old: FittedMaps, features: Floats) -> FeatureRange | None:

@@ -58,7 +58,7 @@ def usable_labels(
     if len(usable) < len(feedback):
         notes.append(
             f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
-            "on, or its networks trained on."
+            "or recalibrated on, or its networks trained on."
         )
     usable, moved = without_moved(usable, model.assess)
     return list(subsample(usable, max_labels)), [*notes, *moved]

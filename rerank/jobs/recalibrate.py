@@ -20,10 +20,10 @@ from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_mode
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import found_any
 from rerank.data.feedback import Feedback
-from rerank.data.grouping import marks_of, was_seen
+from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import sketch_of_filled
-from rerank.fitting.label_checks import KNOWN_GROUPS, NOT_AT_RANDOM, without_certificates
+from rerank.fitting.label_checks import NOT_AT_RANDOM, without_certificates
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
@@ -94,8 +94,9 @@ def recalibrate(
     of queries that the model was fitted on or one of its models was trained on are left out. At
     most `max_labels` are used, drawn at random.
 
-    Nothing is certified if people chose which answers to judge (`chosen` of a label), or if the
-    model was fitted on queries of a `metadata.group` that the labels have: it looks better there.
+    Nothing is certified if people chose which answers to judge (`chosen` of a label). Labels of a
+    `metadata.group` that the model was fitted or recalibrated on correct the confidence, but
+    certify nothing, because it looks better there: the certificate rests on the other labels.
 
     The model is tracked as by `calibrate`, under `name`: by default the name of `model`, or, if the
     new model searches another corpus, one made from the name of the set.
@@ -112,11 +113,15 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
         feedback, notes = usable_labels(model, feedback, max_labels)
-        refusal = _no_certificate(model, feedback)
         recalibrated, unchanged = recalibrate_modes(
-            model.maps, feedback, pipeline, notes, refusal=refusal
+            model.maps,
+            feedback,
+            pipeline,
+            notes,
+            fitted_on=model.fitted_on,
+            refusal=NOT_AT_RANDOM if any(f.chosen for f in feedback) else "",
         )
-        notes += unchanged
+        notes += [one for new in recalibrated.values() for one in new.notes] + unchanged
         contents, recalibration = _model_contents(
             model, feedback, pipeline, corpus, recalibrated, notes, name
         )
@@ -126,15 +131,6 @@ def recalibrate(
         write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
-
-
-def _no_certificate(model: CalibratedReranker, feedback: Sequence[Feedback]) -> str:
-    """Why these labels can certify nothing; "" if they can."""
-    if any(f.chosen for f in feedback):
-        return NOT_AT_RANDOM
-    fitted_on = model.fitted_on
-    known = sum(was_seen(f.query, fitted_on) for f in feedback)
-    return KNOWN_GROUPS.format(count=known) if known else ""
 
 
 def _model_contents(

@@ -34,7 +34,12 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
-from rerank.fitting.label_checks import KNOWN_GROUPS, NO_LISTS, NOT_AT_RANDOM
+from rerank.fitting.label_checks import (
+    KNOWN_GROUPS,
+    KNOWN_GROUPS_LEFT_OUT,
+    NO_LISTS,
+    NOT_AT_RANDOM,
+)
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.init import init
 from rerank.jobs.new_labels import fresh, subsample
@@ -427,19 +432,37 @@ def test_labels_of_a_passage_that_is_no_longer_first_are_left_out(
 def test_labels_of_groups_that_were_fitted_on_certify_nothing(
     run: Run, small: LabelledSet, config: Config, tmp_path: Path
 ) -> None:
-    """The question is new, its `metadata.group` is not: the model looks better there."""
+    """The question is new, its `metadata.group` is not: the certificate rests on the others.
+
+    The groups of a recalibration count for the next one.
+    """
     labelled = replace(
         small,
         queries={i: replace(q, metadata={"group": f"of {i}"}) for i, q in small.queries.items()},
     )
     made = calibrate(labelled, tmp_path / "grouped", config, work=run.work)
-    model = CalibratedReranker.load(made.folder)
-    fitted = run.plan.fit.items[0].query_id
+    fitted = [f"of {q.query_id}" for q in run.plan.fit.items]
     texts = [small.queries[i].text for i in small.splits["test"]]
-    for group, refused in ((f"of {fitted}", KNOWN_GROUPS.format(count=1)), ("another", "")):
-        rows = [{"query": text, "right": i % 3 > 0} for i, text in enumerate(texts)]
-        rows[0]["metadata"] = {"group": group}
-        labels = written(tmp_path, [json.dumps(row) for row in rows])
-        new = recalibrate(model, labels, tmp_path / "new", work=tmp_path, overwrite=True)
-        maps = CalibratedReranker.load(new.folder).maps["search"]
-        assert maps.certificate.refused == refused
+    n = len(texts)
+
+    def moved(start: Path, known: int, words: str) -> tuple[list[str], Any]:
+        """The notes and the certificate, with `known` labels of groups that were fitted on."""
+        groups = fitted[:known] + [f"new {i}" for i in range(known, n)]
+        rows = [
+            {"query": f"{text}{words}", "right": i % 3 > 0, "metadata": {"group": group}}
+            for i, (text, group) in enumerate(zip(texts, groups, strict=True))
+        ]
+        labels, out = written(tmp_path, [json.dumps(row) for row in rows]), tmp_path / "new"
+        if start == out:
+            out = tmp_path / "again"
+        model = CalibratedReranker.load(start)
+        new = recalibrate(model, labels, out, work=tmp_path, overwrite=True)
+        return list(new.notes), CalibratedReranker.load(out).maps["search"].certificate
+
+    notes, certificate = moved(made.folder, n - 9, "")
+    assert certificate.refused == KNOWN_GROUPS.format(count=n - 9, n=n, least=10)
+    notes, certificate = moved(made.folder, 1, "")
+    assert KNOWN_GROUPS_LEFT_OUT.format(count=1, n=n, mode="search") in notes
+    assert (certificate.refused, certificate.queries) == ("", n - 1)
+    notes, certificate = moved(tmp_path / "new", 0, " again")
+    assert certificate.refused == KNOWN_GROUPS.format(count=n - 1, n=n, least=10)
