@@ -9,12 +9,12 @@ import numpy as np
 
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
-from calibration.metrics.intervals import student_point
+from calibration.metrics.intervals import LEVEL, student_point
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Cohen's kappa of n items, at most 1, with its interval; NaN where unknown."""
+    """Cohen's kappa of n items, at most 1, with its 95% interval; NaN where unknown."""
 
     n: int
     same: float  # share of the items with the same label
@@ -27,10 +27,8 @@ def cohens_kappa(
     first: Sequence[Hashable],
     second: Sequence[Hashable],
     groups: Sequence[Hashable] | None = None,
-    *,
-    level: float = 0.95,
 ) -> Agreement:
-    """Return Cohen's kappa (1960) of two sequences of labels, (n,) each, with its interval.
+    """Return Cohen's kappa (1960) of two sequences of labels, (n,) each, with its 95% interval.
 
     The interval is kappa plus or minus Student's t times the standard error of Fleiss, Cohen and
     Everitt (1969), clipped to [-1, 1]. If items of one group (n,) are dependent, the error's terms
@@ -58,5 +56,5 @@ def cohens_kappa(
     n_groups, error = int(number.max()) + 1, grouped_standard_error(influence, number)
     if n_groups < 2 or error < 1e-12:
         return Agreement(n, same, kappa, nan, nan)
-    room = student_point(level, effective_groups(number)) * error
+    room = student_point(LEVEL, effective_groups(number)) * error
     return Agreement(n, same, kappa, max(-1.0, kappa - room), min(1.0, kappa + room))

@@ -1,8 +1,8 @@
 """The test behind a certificate for new groups: groups are exchangeable, their rows are not.
 
 Labels by falling confidence and the numbers of their groups in, tail probabilities out. The rows of
-a group may depend on each other in any way, so a few large groups, one in ten of them bad, do not
-count as many rows. It knows nothing of what a group is.
+a group may depend on each other in any way, so many rows in a few large groups prove little. It
+knows nothing of what a group is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Bools, Floats, Groups, Ints, check_share, group_codes
+from calibration.arrays import Bools, Floats, Groups, Ints, group_codes
+
+LEVEL = 0.95
+"""Confidence of a bound: how likely the mean is on the right side of it."""
 
 DRAWS = 2000
 """Random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%."""
@@ -30,17 +33,14 @@ def row_weights(number: Ints) -> Floats:
     """Return the weight of each row (n,): 1, or less in a group (n,) that is larger than usual.
 
     The usual size is the mean size of the group that a row is in, sum of sizes^2 / n. A larger
-    group counts as one of that size, so that no single large group decides the result: a new
-    document counts for no more questions than usual.
+    group has the weight of one of that size, so that no single large group decides the result.
     """
     sizes = np.bincount(number)
     usual = (sizes**2).sum() / len(number)
     return np.asarray(np.minimum(1.0, usual / sizes)[number], dtype=np.float64)
 
 
-def group_tails(
-    labels: Floats, number: Ints, target: float, *, random_state: int = 0
-) -> tuple[Floats, Floats]:
+def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Floats]:
     """Test, for every k, that no more than `target` of the first k rows are right.
 
     Returns (n,) p-values, and (n,) how many groups of the weight of the heaviest the first k rows
@@ -58,13 +58,13 @@ def group_tails(
     No test can detect groups that weigh more than any seen.
 
     labels (n,) of 0 and 1, the most confident first; number (n,): their groups. The exponentials
-    are drawn `DRAWS` times.
+    are drawn `DRAWS` times, always the same ones, so equal rows give equal certificates.
     """
     n, n_groups = len(labels), int(number.max()) + 1
     weight = row_weights(number)
     heaviest = np.maximum.accumulate(_within(weight, number))
     gain = (weight * (labels - target)).astype(np.float32)
-    worst, rng = (target * heaviest).astype(np.float32), np.random.default_rng(random_state)
+    worst, rng = (target * heaviest).astype(np.float32), np.random.default_rng(0)
     failed, chunk = np.zeros(n), max(1, CELLS // n)
     for begin in range(0, DRAWS, chunk):
         draws = min(chunk, DRAWS - begin)
@@ -75,43 +75,29 @@ def group_tails(
     return (failed + 1) / (DRAWS + 1), np.cumsum(weight) / heaviest
 
 
-def mean_lower_bound(
-    values: ArrayLike,
-    groups: Groups = None,
-    *,
-    level: float = 0.95,
-    random_state: int = 0,
-) -> float:
-    """Return the one-sided lower bound of the mean of values (n,) in [0, 1], by group (n,).
+def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
+    """Return the one-sided 95% lower bound of the mean of values (n,) in [0, 1], by group (n,).
 
     It is the largest target that the test of `group_tails` refutes for all rows at once, for values
-    in [0, 1]: a share 1 - `level` of Bayesian bootstraps has a mean below it, with one extra group
-    as heavy as the heaviest and all 0 (Gaffke 2005). Rows of groups that are larger than usual
-    count less (`row_weights`). groups None: every row is a group. Without rows it is 0.0.
+    in [0, 1]: 5% of Bayesian bootstraps have a mean below it, with one extra group as heavy as the
+    heaviest and all 0 (Gaffke 2005). Rows of groups that are larger than usual have less weight
+    (`row_weights`). groups None: every row is a group. Without rows it is 0.0.
 
     Raises:
-        ValueError: a value outside [0, 1], or a level outside (0, 1).
+        ValueError: a value outside [0, 1].
     """
     every = np.ones((1, len(np.asarray(values))), dtype=np.bool_)
-    (bound,) = mean_lower_bounds(values, every, groups, level=level, random_state=random_state)
+    (bound,) = mean_lower_bounds(values, every, groups)
     return float(bound)
 
 
-def mean_lower_bounds(
-    values: ArrayLike,
-    parts: Bools,
-    groups: Groups = None,
-    *,
-    level: float = 0.95,
-    random_state: int = 0,
-) -> Floats:
+def mean_lower_bounds(values: ArrayLike, parts: Bools, groups: Groups = None) -> Floats:
     """Return the `mean_lower_bound` of each of several parts (m, n) of the same rows, (m,).
 
     Raises:
         ValueError: as `mean_lower_bound`.
     """
     v, parts = np.asarray(values, dtype=np.float64), np.asarray(parts, dtype=np.bool_)
-    check_share("level", level)
     if not len(v) or not len(parts):
         return np.zeros(len(parts))
     if not ((v >= 0) & (v <= 1)).all():
@@ -125,31 +111,25 @@ def mean_lower_bounds(
     sizes = np.stack([np.bincount(number, row, n_groups) for row in weight], axis=1)
     sums = np.stack([np.bincount(number, row * v, n_groups) for row in weight], axis=1)
     heaviest = np.maximum(sizes.max(axis=0), np.finfo(np.float64).tiny)  # a part may have no row
-    rng, means, draws_left = np.random.default_rng(random_state), [], BOUND_DRAWS
+    rng, means, draws_left = np.random.default_rng(0), [], BOUND_DRAWS
     while draws_left:
         draws = min(draws_left, max(1, CELLS // n_groups))
         weights = rng.standard_exponential((draws, n_groups))
         extra = rng.standard_exponential((draws, 1))
         means.append(weights @ sums / (weights @ sizes + extra * heaviest))
         draws_left -= draws
-    refuting = int((1 - level) * (BOUND_DRAWS + 1)) - 1  # draws that may fail
+    refuting = int((1 - LEVEL) * (BOUND_DRAWS + 1)) - 1  # draws that may fail
     return np.asarray(np.sort(np.concatenate(means), axis=0)[max(0, refuting)])
 
 
-def mean_upper_bound(
-    values: ArrayLike,
-    groups: Groups = None,
-    *,
-    level: float = 0.95,
-    random_state: int = 0,
-) -> float:
-    """Return the one-sided upper bound of a mean: 1 less the `mean_lower_bound` of 1 - values.
+def mean_upper_bound(values: ArrayLike, groups: Groups = None) -> float:
+    """Return the one-sided 95% upper bound of a mean: 1 less the `mean_lower_bound` of 1 - values.
 
     Raises:
         ValueError: as `mean_lower_bound`.
     """
     away = 1 - np.asarray(values, dtype=np.float64)
-    return 1 - mean_lower_bound(away, groups, level=level, random_state=random_state)
+    return 1 - mean_lower_bound(away, groups)
 
 
 def times_needed(

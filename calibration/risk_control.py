@@ -12,19 +12,13 @@ from calibration.arrays import Groups, check_share
 from calibration.group_tests import mean_upper_bound
 
 
-def fixed_sequence(
-    losses: ArrayLike,
-    groups: Groups = None,
-    *,
-    risk: float = 0.05,
-    level: float = 0.95,
-) -> int:
-    """Return the last setting whose mean loss is at most `risk`, with `level` confidence; -1: none.
+def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.05) -> int:
+    """Return the last setting whose mean loss is at most `risk`, with 95% confidence; -1: none.
 
     losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
     an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
-    (Angelopoulos et al. 2021): each setting is tested at the full 1 - `level`, until one fails. So
-    a false promise is made with at most that probability. The tests are about new groups (n,)
+    (Angelopoulos et al. 2021): each setting is tested at the full 5%, until one fails. So a false
+    promise is made with at most that probability. The tests are about new groups (n,)
     (`mean_upper_bound`). The losses need not rise; if they do, stopping loses nothing.
 
     Raises:
@@ -36,7 +30,7 @@ def fixed_sequence(
     check_share("risk", risk)
     last = -1
     for j, column in enumerate(table.T):
-        if mean_upper_bound(column, groups, level=level) > risk:
+        if mean_upper_bound(column, groups) > risk:
             break
         last = j
     return last

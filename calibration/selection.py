@@ -41,14 +41,11 @@ class Choice:
 
     name: the candidate chosen.
     losses: grouped cross-validated log loss per candidate, in nats, simple to complex.
-    gap_standard_errors: of each loss minus the lowest one, by group; 0 for the lowest. The rule
-        uses these, because every candidate is scored on the same rows.
     reason: one sentence.
     """
 
     name: str
     losses: Mapping[str, float]
-    gap_standard_errors: Mapping[str, float]
     reason: str
 
 
@@ -134,13 +131,13 @@ def choose(
     groups: Groups = None,
     *,
     left_out: Sequence[str] = (),
-    worth: float | None = None,
+    effective_n: float | None = None,
 ) -> Choice:
     """Return the simplest candidate within one standard error of the lowest grouped log loss.
 
     `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex. `left_out`
-    names those not considered because there are too few rows; `worth` is the effective number of
-    independent rows. Both are used for the reason only.
+    names those not considered because there are too few rows; `effective_n` is the effective number
+    of rows. Both are used for the reason only.
 
     Raises:
         ValueError: no candidate, or as `calibration.arrays.check_y_p`, with the candidate's name.
@@ -157,23 +154,20 @@ def choose(
     rows = np.array([row_losses(labels, predictions[name]) for name in names])
     means = rows.mean(axis=1)
     best, chosen = int(np.argmin(means)), one_standard_error(rows, number)
-    gaps = {
-        n: grouped_standard_error(r - rows[best], number) for n, r in zip(names, rows, strict=True)
-    }
     reason = f"{names[chosen]} has the lowest grouped cross-validated log loss, {means[chosen]:.4f}"
     if chosen != best:
+        gap_error = grouped_standard_error(rows[chosen] - rows[best], number)
         reason = (
             f"{names[chosen]} ({means[chosen]:.4f}) is the simplest within one standard error "
-            f"({gaps[names[chosen]]:.4f}) of the lowest log loss, {names[best]} ({means[best]:.4f})"
+            f"({gap_error:.4f}) of the lowest log loss, {names[best]} ({means[best]:.4f})"
         )
     if left_out:
         reason += f"; {', '.join(left_out)} not considered on {len(labels)} rows"
-        if worth is not None and round(worth) < len(labels):
-            reason += f", worth {worth:.0f} independent ones"
+        if effective_n is not None and round(effective_n) < len(labels):
+            reason += f", worth {effective_n:.0f} independent ones"
     return Choice(
         name=names[chosen],
         losses=MappingProxyType(dict(zip(names, means.tolist(), strict=True))),
-        gap_standard_errors=MappingProxyType(gaps),
         reason=reason + ".",
     )
 

@@ -22,8 +22,8 @@ SLOPE_SPREAD, INTERCEPT_SPREAD = 0.25, 0.5
 OF_ANOTHER_SET = 1.0
 """Standard deviation of b where the old map is of other sets: their shares of hits differ more."""
 
-OLD_WORTH = 50
-"""Labels that an old map of other sets counts as, for bounds on probabilities and features."""
+OLD_EFFECTIVE_N = 50
+"""Effective number of labels behind an old map, for bounds on probabilities and features."""
 
 LEAST_SLOPE = 0.05
 """Lowest slope of an update of log odds: below 0 it would reverse the order."""
@@ -42,33 +42,31 @@ def fit_shrunk(
     groups: Groups = None,
     *,
     C: float,
-    slope_spread: float = SLOPE_SPREAD,
-    intercept_spread: float = OF_ANOTHER_SET,
     keep_signs: bool = False,
 ) -> LogisticMap:
     """Return sigmoid(a z + b + delta @ x): z the logit of `reference`, x its standardised features.
 
-    Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with these standard
-    deviations, each delta around 0 with variance C, as in a ridge penalty. Rows of one group (n,)
-    count as fewer independent ones, by the design effect of y - sigmoid(z); None: all rows are
-    independent. Labels may be of one class. With `keep_signs` no weight turns around: each has the
-    sign that it has in `reference`, or is 0 (Meinshausen 2013, "Sign-constrained least squares
-    estimation for high-dimensional regression").
+    Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with the standard
+    deviations `SLOPE_SPREAD` and `OF_ANOTHER_SET`, each delta around 0 with variance C, as in a
+    ridge penalty. The log likelihood is divided by the design effect of y - sigmoid(z) in groups
+    (n,); None: all rows are independent. Labels may be of one class. With `keep_signs` each weight
+    has the sign that it has in `reference`, or is 0 (Meinshausen 2013, "Sign-constrained least
+    squares estimation for high-dimensional regression").
 
-    The features are clipped to a range between that of these rows and that of `reference`, which
-    counts as `OLD_WORTH` labels: beyond it the labels say nothing, and a straight line promises too
-    much.
+    The features are clipped to a range between that of these rows and that of `reference`, the mean
+    of both weighted by their labels, `OLD_EFFECTIVE_N` for `reference`. Beyond it the labels say
+    nothing, and a straight line promises too much.
 
     Raises:
-        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C or a
-            spread that is not positive.
+        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
     """
     z, x = reference.logit(X), reference.standardised(X)
     labels = as_labels(y, len(z))
-    _check_positive(C=C, slope_spread=slope_spread, intercept_spread=intercept_spread)
+    if not C > 0:
+        raise ValueError(f"C must be positive, got {C}")
     design = np.column_stack([z, np.ones(len(z)), x])
     steps = np.full(x.shape[1], 1 / C)
-    precision = np.array([slope_spread**-2.0, intercept_spread**-2.0, *steps])
+    precision = np.array([SLOPE_SPREAD**-2, OF_ANOTHER_SET**-2, *steps])
     weights, precision = _shrunk(design, labels, precision, groups)
     slope, intercept = weights[:2]
     coef = slope * np.array(reference.coef) + weights[2:]
@@ -140,35 +138,28 @@ def _feature_range(
     if not reference.low:
         return (), ()
     within = np.clip(x, reference.low, reference.high)
-    own_share = len(x) / (len(x) + OLD_WORTH)
+    own_share = len(x) / (len(x) + OLD_EFFECTIVE_N)
     low = own_share * within.min(axis=0) + (1 - own_share) * np.array(reference.low)
     high = own_share * within.max(axis=0) + (1 - own_share) * np.array(reference.high)
     return tuple(low.tolist()), tuple(high.tolist())
 
 
-def fit_update(
-    scores: ArrayLike,
-    y: ArrayLike,
-    groups: Groups = None,
-    *,
-    slope_spread: float = SLOPE_SPREAD,
-    intercept_spread: float = INTERCEPT_SPREAD,
-) -> LogisticMap:
+def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> LogisticMap:
     """Return sigmoid(a score + b) of log odds (n,): an old map's output, moved by few new labels.
 
-    As `fit_shrunk`, without steps. In simulations, the default spreads cost 0.006 nats if nothing
-    has moved, and gain more if something has. A slope below `LEAST_SLOPE` is raised to it: labels
+    As `fit_shrunk`, without steps, and with the standard deviations `SLOPE_SPREAD` and
+    `INTERCEPT_SPREAD`: in simulations, these cost 0.006 nats if nothing has moved, and gain more if
+    something has. A slope below `LEAST_SLOPE` is raised to it: labels
     must not reverse the order of the scores.
 
     Raises:
-        ValueError: as `fit_platt`; a spread that is not positive; groups that are not one per row.
+        ValueError: as `fit_platt`; groups that are not one per row.
     """
     s = as_scores(scores)
     labels = as_labels(y, len(s))
-    _check_positive(slope_spread=slope_spread, intercept_spread=intercept_spread)
     design = np.column_stack([s, np.ones(len(s))])
-    spreads = np.array([slope_spread, intercept_spread])
-    (slope, intercept), precision = _shrunk(design, labels, spreads**-2, groups)
+    precision = np.array([SLOPE_SPREAD**-2, INTERCEPT_SPREAD**-2])
+    (slope, intercept), precision = _shrunk(design, labels, precision, groups)
     if slope < LEAST_SLOPE:  # then the intercept is refitted for the raised slope
         slope = LEAST_SLOPE
         intercept = maximum_likelihood(
@@ -185,23 +176,23 @@ def fit_update(
 def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> LogisticMap:
     """Return `fit_update` of log odds (n,), which claims no more than the labels can support.
 
-    With n effective labels, including `OLD_WORTH` for the old map, no probability leaves Laplace's
-    rule for n misses and for n hits, [1 / (n + 2), (n + 1) / (n + 2)]. Scores are clipped to where
-    they reach these bounds.
+    Let n be the effective number of labels plus `OLD_EFFECTIVE_N` for the old map. Every
+    probability is at least 1 / (n + 2) and at most (n + 1) / (n + 2): Laplace's rule for n misses
+    and for n hits. Scores are clipped to where they reach these bounds.
 
     Raises:
         ValueError: as `fit_update`.
     """
     update = fit_update(scores, y, groups)
     s = as_scores(scores)
-    n = len(s) * _row_weight(s, as_labels(y, len(s)), groups) + OLD_WORTH
+    n = len(s) * _row_weight(s, as_labels(y, len(s)), groups) + OLD_EFFECTIVE_N
     slope, intercept = update.coef[0], update.intercept
     low, high = ((sign * np.log(n + 1) - intercept) / slope for sign in (-1, 1))
     return LogisticMap((slope,), intercept, (0.0,), (1.0,), (float(low),), (float(high),))
 
 
 def _row_weight(z: Floats, labels: Ints, groups: Groups) -> float:
-    """The share of an independent row that each row counts as, by its group."""
+    """The weight of each row in the likelihood: effective number of rows / number of rows."""
     return 1 / design_effect(labels - sigmoid(z), groups)
 
 
@@ -227,9 +218,3 @@ def _shrunk(
     gain = log_evidence(design, target, wide, none, precision=wider, row_weight=row_weight)
     gain -= log_evidence(design, target, narrow, none, precision=precision, row_weight=row_weight)
     return (wide, wider) if gain > STRONG else (narrow, precision)
-
-
-def _check_positive(**numbers: float) -> None:
-    wrong = {name: value for name, value in numbers.items() if not value > 0}
-    if wrong:
-        raise ValueError(f"expected positive numbers, got {wrong}")

@@ -11,35 +11,32 @@ from numpy.typing import ArrayLike
 from calibration.arrays import Floats, Groups, Ints, check_y_p
 from calibration.metrics.null_labels import sample_null_labels
 
+DRAWS = 500
+"""Draws of labels behind a consistency band."""
 
-def bins(values: Floats, count: int | None = None) -> Ints:
+
+def bins(values: Floats) -> Ints:
     """Return (n,) bin numbers from 0, rising with the value; bins have about equally many rows.
 
-    There are `count` bins, or fewer where equal values, which are kept together, would fill
-    several. None: one bin per 40 rows, but 4 to 15. The order of the rows does not matter.
+    There is one bin per 40 rows, but at least 4 and at most 15; fewer where equal values, which are
+    kept together, would fill several. The order of the rows does not matter.
     """
-    if count is None:
-        count = int(np.clip(len(values) // 40, 4, 15))
+    count = int(np.clip(len(values) // 40, 4, 15))
     edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
     number = np.searchsorted(edges, values, side="left")
     return np.unique(number, return_inverse=True)[1].astype(np.int64)
 
 
 def consistency_band(
-    labels: Floats,
-    values: Floats,
-    *,
-    groups: Groups = None,
-    draws: int = 500,
-    random_state: int = 0,
+    labels: Floats, values: Floats, *, groups: Groups = None
 ) -> tuple[Floats, Floats]:
     """Return (low, high), (bins,) each: where 95% of a bin's shares lie if p is exact.
 
     labels and values (n,) are as from `arrays.check_y_p`, the bins as from `bins`. Labels are drawn
     by `sample_null_labels`, as dependent within a group (n,) as the given ones.
     """
-    number, rng = bins(values), np.random.default_rng(random_state)
-    drawn = sample_null_labels(values, draws, rng, groups=groups, y=labels)
+    number, rng = bins(values), np.random.default_rng(0)
+    drawn = sample_null_labels(values, DRAWS, rng, groups=groups, y=labels)
     null = np.array([np.bincount(number, each) for each in drawn]) / np.bincount(number)
     low, high = np.quantile(null, [0.025, 0.975], axis=0)
     return low, high

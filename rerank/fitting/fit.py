@@ -266,7 +266,7 @@ def _fit_confidence(
         reference=reference,
     )
     left_out = [name for name in considered if name not in names]
-    choice = choose(out_of_fold, right, groups, left_out=left_out, worth=n_effective)
+    choice = choose(out_of_fold, right, groups, left_out=left_out, effective_n=n_effective)
     fitted, _, _ = fit_two_stage(
         features,
         right,

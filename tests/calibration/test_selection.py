@@ -104,7 +104,6 @@ def test_choose_reports_losses_and_a_reason() -> None:
     assert choice.name == "good"
     assert choice.losses["good"] == pytest.approx(0.5623, abs=1e-4)
     assert choice.losses["bad"] == pytest.approx(-(np.log(0.9) + 3 * np.log(0.1)) / 4)
-    assert choice.gap_standard_errors["good"] == 0
     assert choice.reason == "good has the lowest grouped cross-validated log loss, 0.5623."
 
 
@@ -143,9 +142,11 @@ def test_a_map_is_a_candidates_result() -> None:
 def test_the_reason_says_what_the_rows_are_worth() -> None:
     """Where groups make them fewer than they look."""
     p = {"a": np.full(40, 0.5)}
-    told = choose(p, np.tile([0, 1], 20), left_out=("beta",), worth=12.3)
+    told = choose(p, np.tile([0, 1], 20), left_out=("beta",), effective_n=12.3)
     assert told.reason.endswith("beta not considered on 40 rows, worth 12 independent ones.")
-    assert choose(p, np.tile([0, 1], 20), left_out=("b",), worth=40.0).reason.endswith("40 rows.")
+    assert choose(p, np.tile([0, 1], 20), left_out=("b",), effective_n=40.0).reason.endswith(
+        "40 rows."
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from calibration.metrics import log_loss
 from calibration.metrics.scores import row_losses
 from calibration.shrinkage import (
     INTERCEPT_SPREAD,
-    OLD_WORTH,
+    OF_ANOTHER_SET,
+    OLD_EFFECTIVE_N,
+    SLOPE_SPREAD,
     fit_bounded_update,
     fit_shrunk,
     fit_update,
@@ -39,8 +41,8 @@ def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_the_fit_is_the_minimum_that_scipy_finds() -> None:
     """Likelihood and three Gaussian priors, minimised by another method, give the same map."""
     x, y = rows(80)
-    spreads, c = (0.4, 0.9), 0.2
-    fitted = fit_shrunk(OLD, x, y, C=c, slope_spread=spreads[0], intercept_spread=spreads[1])
+    spreads, c = (SLOPE_SPREAD, OF_ANOTHER_SET), 0.2
+    fitted = fit_shrunk(OLD, x, y, C=c)
     z, steps = OLD.logit(x), OLD.standardised(x)
 
     def cost(w: np.ndarray) -> float:
@@ -94,12 +96,13 @@ def test_a_weight_turns_around_only_on_very_strong_evidence(n: int, turned: bool
     assert (fitted.coef[1] > 0) == turned
 
 
-def test_an_update_is_the_case_without_steps() -> None:
+def test_an_update_is_the_case_without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fit_update` of a map's logits is `fit_shrunk` to that map where no step may be taken."""
     x, y = rows(60)
     groups = np.arange(60) // 2
     update = fit_update(OLD.logit(x), y, groups)
-    reference = fit_shrunk(OLD, x, y, groups, C=1e-9, intercept_spread=INTERCEPT_SPREAD)
+    monkeypatch.setattr("calibration.shrinkage.OF_ANOTHER_SET", INTERCEPT_SPREAD)
+    reference = fit_shrunk(OLD, x, y, groups, C=1e-9)
     np.testing.assert_allclose(update.logit(OLD.logit(x)), reference.logit(x), atol=1e-5)
 
 
@@ -159,10 +162,10 @@ def test_it_does_not_extrapolate_beyond_what_its_labels_have_shown() -> None:
 
 @pytest.mark.parametrize("n", [20, 40, 300])
 def test_no_probability_is_beyond_what_the_labels_can_support(n: int) -> None:
-    """Laplace's rule, with what the old map is worth: also for scores that no label came near."""
+    """Laplace's rule, with the labels of the old map: also for scores that no label came near."""
     s = np.linspace(-1, 8, n)
     fitted = fit_bounded_update(s, (s > 0).astype(int))
-    most = (n + OLD_WORTH + 1) / (n + OLD_WORTH + 2)
+    most = (n + OLD_EFFECTIVE_N + 1) / (n + OLD_EFFECTIVE_N + 2)
     p = fitted.predict([-1000.0, -3.0, 0.0, 3.0, 1000.0])
     assert p[-1] == pytest.approx(most)
     assert p[0] == pytest.approx(1 - most)
