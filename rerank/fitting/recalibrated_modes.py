@@ -49,6 +49,10 @@ NO_LABELS_OF: dict[Mode, str] = {
     "was.",
     "lists": "the labels say too little of lists: the model stays as it was.",
 }
+ONE_OUTCOME = (
+    "all {n} labels of the mode {mode} are {outcome}: they tell nothing of answers that are "
+    "{other}. Label answers of {which} confidence, too."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +88,31 @@ def recalibrate_modes(
     fitted_on: frozenset[str] = frozenset(),
     refusal: str = "",
 ) -> tuple[dict[Mode, RecalibratedMode], list[str]]:
-    """The new maps of each mode that has enough labels, and why the others stay as they were.
+    """The new maps of each mode that has enough labels, and notes on the labels.
 
-    `notes` explain why the labels may be few. Labels of a `metadata.group` among the marks of
-    `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot, the
-    labels certify nothing.
+    These say which labels certify nothing, and why a mode stays as it was. The argument `notes`
+    explain why the labels may be few. Labels of a `metadata.group` among the marks
+    of `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot,
+    the labels certify nothing.
 
     Raises:
         InputError: no mode has enough.
     """
-    recalibrated, unchanged = dict[Mode, RecalibratedMode](), list[str]()
+    recalibrated, remarks = dict[Mode, RecalibratedMode](), list[str]()
     too_few_groups = None
     for mode in maps:
         try:
             new = _recalibrated_mode(maps, mode, feedback, pipeline, fitted_on)
         except TooFewGroupsError as error:
             too_few_groups = error
-            unchanged.append(f"the mode {mode} stays as it was: {error}.")
+            remarks.append(f"the mode {mode} stays as it was: {error}.")
             continue
         if new is None:
-            unchanged.append(NO_LABELS_OF[mode])
+            remarks.append(NO_LABELS_OF[mode])
         else:
-            recalibrated[mode] = new.without_certificates(refusal) if refusal else new
+            new = new.without_certificates(refusal) if refusal else new
+            recalibrated[mode] = new
+            remarks += [*new.notes, *_one_outcome(mode, new.recalibration.right)]
     if not recalibrated and too_few_groups:
         raise too_few_groups
     if not recalibrated:
@@ -115,7 +122,7 @@ def recalibrate_modes(
             f"expected labels of at least {LEAST_QUESTIONS} different queries of one mode, got "
             f"{got}, " + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
         )
-    return recalibrated, unchanged
+    return recalibrated, remarks
 
 
 def _recalibrated_mode(
@@ -162,6 +169,15 @@ def _recalibrated_mode(
     if not enough:
         found = found.without_certificates(KNOWN_GROUPS.format(least=LEAST_QUESTIONS, **counts))
     return found.without_certificates(NO_LISTS) if from_search else found
+
+
+def _one_outcome(mode: Mode, right: Floats) -> list[str]:
+    """A note, if the labels (n,) are all right or all wrong."""
+    if 0 < right.sum() < len(right):
+        return []
+    words = ("right", "wrong", "a low") if right.all() else ("wrong", "right", "a high")
+    outcome, other, which = words
+    return [ONE_OUTCOME.format(n=len(right), mode=mode, outcome=outcome, other=other, which=which)]
 
 
 def _search_as_from_callers(

@@ -113,7 +113,7 @@ def recalibrate(
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
         feedback, notes = usable_labels(model, feedback, max_labels)
-        recalibrated, unchanged = recalibrate_modes(
+        recalibrated, remarks = recalibrate_modes(
             model.maps,
             feedback,
             pipeline,
@@ -121,7 +121,7 @@ def recalibrate(
             fitted_on=model.fitted_on,
             refusal=NOT_AT_RANDOM if any(f.chosen for f in feedback) else "",
         )
-        notes += [one for new in recalibrated.values() for one in new.notes] + unchanged
+        notes += remarks
         contents, recalibration = _model_contents(
             model, feedback, pipeline, corpus, recalibrated, notes, name
         )

@@ -262,6 +262,19 @@ def test_a_measurably_worse_model_is_advised_against(
     assert WORSE_IN.format(mode="search") in found["notes"]
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_labels_of_one_outcome_are_noted(
+    run: Run, small: LabelledSet, tmp_path: Path, right: bool
+) -> None:
+    """They are used, and say nothing of the other outcome."""
+    labels = [
+        replace(f, right=right, relevant=frozenset()) for f in feedback_of(small, "test")[:20]
+    ]
+    made = recalibrate(CalibratedReranker.load(run.folder), labels, tmp_path / "new")
+    outcome = "right" if right else "wrong"
+    assert any(f"all 20 labels of the mode search are {outcome}:" in one for one in made.notes)
+
+
 def test_labels_of_known_queries_are_left_out(run: Run, small: LabelledSet) -> None:
     """The confidence flatters itself on queries that it was fitted on, and on their groups."""
     model = CalibratedReranker.load(run.folder)
