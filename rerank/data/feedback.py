@@ -24,7 +24,7 @@ from rerank.data.labelled_set import LabelledSet, asked_about
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
-from rerank.data.weights import drawn_at_random
+from rerank.data.weights import check_weight, drawn_at_random
 from rerank.errors import InputError
 from rerank.types import Assessment, Passage, Query, Ranking
 
@@ -130,9 +130,11 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     """The labels that the qrels give to a split's queries, in its order.
 
     Raises:
-        InputError: no such split.
+        InputError: no such split, or a weight that is none.
     """
     queries = labelled.select(labelled.split(split))
+    for query in queries.items:
+        check_weight(query)
     rows = zip(queries.items, queries.groups.tolist(), queries.grades, strict=True)
     return [
         Feedback(query, group, None, frozenset(grades), not drawn_at_random([query]))
@@ -162,6 +164,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         InputError: naming the field, the value and what was expected.
     """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
+    check_weight(query)
     right, relevant = read_right(row), row.get("relevant")
     chosen = row.get("chosen", False)
     if not isinstance(chosen, bool):

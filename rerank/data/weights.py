@@ -18,6 +18,21 @@ def drawn_at_random(queries: Iterable[Query]) -> bool:
     return not any(WEIGHT in q.metadata or q.metadata.get(CHOSEN) is True for q in queries)
 
 
+def check_weight(query: Query) -> None:
+    """Refuse a weight that is none; a query need not have one.
+
+    Raises:
+        InputError: it is not a number in (0, `LARGEST`].
+    """
+    weight = query.metadata.get(WEIGHT)
+    if weight is not None and not _is_weight(weight):
+        whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
+        raise InputError(
+            f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}, got "
+            f"{weight!r:.80}"
+        )
+
+
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
     """The weights of queries by id, if they have any.
 
@@ -28,10 +43,15 @@ def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
     if all(weight is None for _, weight in weights):
         return {}
     for query_id, weight in weights:
-        is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-        if not is_number or not 0 < weight <= LARGEST:
+        if not _is_weight(weight):
             raise InputError(
                 f"query {query_id!r:.80}: metadata {WEIGHT!r} should be a number above 0 and up to "
                 f"{LARGEST:g}, as for the other queries, got {weight!r:.80}"
             )
     return {query_id: float(weight) for query_id, weight in weights}
+
+
+def _is_weight(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 < value <= LARGEST

@@ -18,10 +18,17 @@ from rerank.data.feedback import (
     without_moved,
 )
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.weights import WEIGHT
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
 from rerank.types import LISTS, metadata_name
 from rerank.workspace import Workspace
+
+WEIGHTED = (
+    "{count} labels have a weight, which is not used: a correction of the confidence takes none, "
+    "because they were drawn by this confidence. The figures are of the labelled answers, not of "
+    "all that they were drawn from; `rerank evaluate` of a labelled set weighs them."
+)
 
 
 def labels_and_pipeline(
@@ -53,7 +60,7 @@ def labels_and_pipeline(
 def usable_labels(
     model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
 ) -> tuple[list[Feedback], list[str]]:
-    """The labels to use, and notes on those that are left out."""
+    """The labels to use, and notes on those that are left out, and on their weights."""
     usable, notes = fresh(model, feedback), []
     if len(usable) < len(feedback):
         notes.append(
@@ -61,7 +68,9 @@ def usable_labels(
             "or recalibrated on, or its networks trained on."
         )
     usable, moved = without_moved(usable, model.assess)
-    return list(subsample(usable, max_labels)), [*notes, *moved]
+    labels = list(subsample(usable, max_labels))
+    weighted = sum(WEIGHT in f.query.metadata for f in labels)
+    return labels, [*notes, *moved, *([WEIGHTED.format(count=weighted)] if weighted else [])]
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:

@@ -42,7 +42,7 @@ from rerank.fitting.label_checks import (
 )
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.init import init
-from rerank.jobs.new_labels import fresh, subsample
+from rerank.jobs.new_labels import WEIGHTED, fresh, subsample, usable_labels
 from rerank.jobs.recalibrate import WORSE_IN, recalibrate
 from rerank.jobs.track import record_of
 from rerank.storage.files import sha256_file
@@ -79,6 +79,22 @@ def test_labels_that_label_next_chose_are_chosen() -> None:
     row = {"query": "x", "right": True}
     assert not feedback_from(row).chosen
     assert feedback_from({**row, "metadata": {"weight": 2.5}}).chosen
+
+
+def test_weights_of_labels_are_checked_and_noted(run: Run, small: LabelledSet) -> None:
+    """They are not used, which a note says; one that is no weight is a mistake."""
+    labels = feedback_of(small, "test")
+    drawn = [replace(f, query=replace(f.query, metadata={"weight": 2.5})) for f in labels]
+    model = CalibratedReranker.load(run.folder)
+    assert WEIGHTED.format(count=len(labels)) in usable_labels(model, drawn, None)[1]
+    assert usable_labels(model, labels, None)[1] == []
+    for bad in ("2.5", 0, -1, True, float("nan"), [1]):
+        with pytest.raises(InputError, match="'weight' should be a number above 0"):
+            feedback_from({"query": "x", "right": True, "metadata": {"weight": bad}})
+    first = small.splits["test"][0]
+    query = replace(small.queries[first], metadata={"weight": "many"})
+    with pytest.raises(InputError, match=f"query '{first}': metadata 'weight'"):
+        feedback_of(replace(small, queries={**small.queries, first: query}), "test")
 
 
 def test_labels_of_a_set_that_have_a_weight_are_chosen(small: LabelledSet) -> None:
