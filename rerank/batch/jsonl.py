@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
 from rerank.batch.rows import RejectedRow, Row, parse
 from rerank.data.records import LONGEST_RECORD
+from rerank.storage.files import loads
 
 BOM = b"\xef\xbb\xbf"
 
@@ -84,7 +84,7 @@ def decode(line: Line, segment_by: str = "") -> Row:
     except UnicodeDecodeError as error:
         return RejectedRow(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
     try:
-        row = json.loads(text)
+        row = loads(text)
     except RecursionError:
         return RejectedRow(line.number, "not JSON that can be read: it is nested too deep")
     except ValueError as error:

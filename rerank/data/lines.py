@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 
 from rerank.data.checks import json_type
 from rerank.errors import InputError
-from rerank.storage.files import regular
+from rerank.storage.files import loads, regular
 
 SHOWN_PROBLEMS = 20
 LONGEST_PROBLEM = 300  # characters
@@ -78,7 +77,7 @@ def records(
     """
     for where, line in lines(path):
         try:
-            row = json.loads(line)
+            row = loads(line)
         except (ValueError, RecursionError) as error:
             problems.add(where, f"not JSON ({error})")
             continue

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.assessed import Assessed, assessed_by
+from rerank.serving.bodies import BodyRoute
 from rerank.serving.document_route import document_route
 from rerank.serving.journaling import Access, JournalRecorder, journal_routes
 from rerank.serving.labelling import Labels, label_routes
@@ -153,7 +154,7 @@ def _add_refusals(app: FastAPI) -> None:
 
 def _answers(assessed: Assessed) -> APIRouter:
     """The routes that return an assessment as it is: search, rerank, assess."""
-    router = APIRouter(tags=["answers"])
+    router = APIRouter(tags=["answers"], route_class=BodyRoute)
 
     @router.post("/v1/search", response_model_exclude_unset=True)
     async def search(request: Request, body: SearchRequest) -> SearchResponse:

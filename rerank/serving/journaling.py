@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.data.canonical import to_json
 from rerank.errors import JournalError
+from rerank.serving.bodies import BodyRoute
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
 from rerank.serving.server_journal import ServerJournal
@@ -137,7 +138,9 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
 
     `served` returns the current model.
     """
-    router = APIRouter(tags=["feedback"], include_in_schema=access.journal is not None)
+    router = APIRouter(
+        tags=["feedback"], include_in_schema=access.journal is not None, route_class=BodyRoute
+    )
 
     @router.post("/v1/feedback")
     async def feedback(given: FeedbackRequest) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from rerank.config import LabelConfig
 from rerank.rag.places import place_of
+from rerank.serving.bodies import BodyRoute
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
 
@@ -101,7 +102,7 @@ def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker])
 
     `model` returns the current model.
     """
-    router = APIRouter(tags=["labels"])
+    router = APIRouter(tags=["labels"], route_class=BodyRoute)
 
     @router.get("/v1/label", include_in_schema=labels is not None)
     async def asked(

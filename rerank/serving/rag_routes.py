@@ -17,6 +17,7 @@ from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.serving.assessed import Assessed
+from rerank.serving.bodies import BodyRoute
 from rerank.serving.document_route import shown_passage
 from rerank.serving.model_source import ServedModel
 from rerank.serving.requests import QueryRequest
@@ -76,7 +77,7 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
 
     feedback: whether the server accepts feedback on its answers.
     """
-    router = APIRouter(tags=["answers"])
+    router = APIRouter(tags=["answers"], route_class=BodyRoute)
 
     @router.post("/v1/retrieve")
     async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:

@@ -70,6 +70,24 @@ def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 
+class RepeatedKeyError(ValueError):
+    """A key that occurs twice in one JSON object: readers differ in which value counts."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:80]!r} appears twice")
+        self.key = key
+
+
+def loads(text: bytes | str, **options: Any) -> Any:
+    """The value of JSON text, as `json.loads` with these options.
+
+    Raises:
+        ValueError: not JSON; or a key that occurs twice in one object (`RepeatedKeyError`).
+        RecursionError: nested too deep.
+    """
+    return json.loads(text, object_pairs_hook=_object, **options)
+
+
 def parse_json(data: bytes, name: str) -> Any:
     """Return the value of JSON bytes, by RFC 8259; `name` is part of the error.
 
@@ -78,7 +96,7 @@ def parse_json(data: bytes, name: str) -> Any:
             or nested too deep.
     """
     try:
-        return json.loads(data, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        return loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise FolderError(f"{name} is not JSON: {error}") from None
 
@@ -116,11 +134,10 @@ def digest(handle: int, size: int) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in fields:
-            raise ValueError(f"the key {key[:80]!r} appears twice")
-        fields[key] = value
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
     return fields
 
 

@@ -133,6 +133,7 @@ def test_logits_are_read() -> None:
     [
         (b"{", "not JSON", None),
         (b"\xff", "not UTF-8 (byte 1", None),
+        (b'{"_id": "a", "text": "x", "text": "y"}', "the key 'text' appears twice", None),
         (b"[" * 100_000, "nested too deep", None),
         (b'{"_id": ' + b"9" * 5000 + b"}", "not JSON (Exceeds the limit", None),
         ([], "expected a JSON object, got a list", None),

@@ -148,6 +148,7 @@ BAD_LINES = [
     ("corpus", '{"_id": "d3", "text": ', "not JSON"),
     ("corpus", "[1, 2]", "expected a JSON object"),
     ("corpus", '{"_id": "d1", "text": "again"}', "appears twice"),
+    ("corpus", '{"_id": "d3", "text": "a", "text": "b"}', "the key 'text' appears twice"),
     ("corpus", '{"_id": "d3", "text": "  "}', "'text' is empty"),
     ("corpus", '{"_id": "d3"}', "'text' is missing"),
     ("corpus", '{"_id": 3.5, "text": "a number"}', "'_id' should be text"),

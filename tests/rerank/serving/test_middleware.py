@@ -61,7 +61,7 @@ HOSTILE = {
     "a surrogate in a document": (body(documents=["\udfff"]), 422, "surrogate"),
     "a surrogate beside": (body(model="\ud800"), 200, ""),
     "NUL": (body(query="\0", documents=["\0"]), 200, ""),
-    "a key twice": (body()[:-1] + b', "query": 7}', 422, "query"),
+    "a key twice": (body()[:-1] + b', "query": "b"}', 422, "'query' twice in one object"),
     "a document of another kind": (body(documents=["a", 7]), 422, "documents.1"),
     "a document without text": (body(documents=[{"image": "http://a/b"}]), 422, "text"),
     "no documents": (body(documents=None), 422, "documents"),
@@ -200,3 +200,10 @@ def test_keys(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for key in ("first-key", "second-key"):
             sent = {**JSON, "authorization": f"Bearer {key}", "host": "any.name"}
             assert client.post("/v1/rerank", content=body(), headers=sent).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/retrieve", "/v1/feedback", "/v1/label"])
+def test_no_route_takes_a_key_twice(client: httpx.Client, path: str) -> None:
+    """Readers differ in which of the two values counts."""
+    answer = client.post(path, content=b'{"query": "a", "query": "b"}', headers=JSON)
+    assert answer.status_code == 404 or "'query' twice in one object" in answer.json()["message"]
