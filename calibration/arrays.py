@@ -37,13 +37,40 @@ def log_odds(p: ArrayLike) -> Floats:
     return np.asarray(np.log(inner) - np.log1p(-inner), dtype=np.float64)
 
 
+def as_floats(values: ArrayLike) -> Floats:
+    """Return real numbers, in an array of any shape, as floats; booleans are 0 and 1.
+
+    Raises:
+        ValueError: complex numbers, text, dates, masked values, or what is no array at all.
+    """
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
+    _refuse_masked(values)
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind == "O" and any(isinstance(v, (str, bytes)) for v in found.flat):
+            raise ValueError("expected real numbers, got text")
+        if found.dtype.kind not in "biufO":
+            raise ValueError(f"expected real numbers, got values of type {found.dtype.name}")
+        return found.astype(np.float64, copy=False)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"expected an array of real numbers: {error}") from None
+
+
+def _refuse_masked(values: object) -> None:
+    """Raise a ValueError if some values of a masked array are masked: NumPy would unmask them."""
+    mask = getattr(values, "mask", None)
+    if isinstance(mask, np.ndarray) and mask.any():
+        raise ValueError(f"expected a value for each row, got {mask.sum()} masked: leave them out")
+
+
 def as_scores(scores: ArrayLike) -> Floats:
     """Return one score per row as (n,) floats; (n,) and (n, 1) are accepted.
 
     Raises:
-        ValueError: another shape, or a value that is not finite.
+        ValueError: another shape, or a value that is not a finite real number.
     """
-    s = np.asarray(scores, dtype=np.float64)
+    s = as_floats(scores)
     if s.ndim == 2 and s.shape[1] == 1:
         s = s[:, 0]
     if s.ndim != 1:
@@ -58,9 +85,9 @@ def as_features(X: ArrayLike, width: int | None = None) -> Floats:
     width None: the width of X, which is 1 for shape (n,).
 
     Raises:
-        ValueError: another width, or a value that is not finite.
+        ValueError: another width, or a value that is not a finite real number.
     """
-    x = np.asarray(X, dtype=np.float64, order="C")  # so that sums run the same way for any caller
+    x = np.asarray(as_floats(X), order="C")  # so that sums run the same way for any caller
     if width is None:
         width = x.shape[1] if x.ndim == 2 else 1
     if x.ndim == 1 and width == 1:
@@ -102,7 +129,7 @@ def finite_number(name: str, value: object) -> float:
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise ValueError(f"{name} must have finite numbers only, got {str(value)[:80]}")
+        raise ValueError(f"{name} must be finite, got {str(value)[:80]}")
     return result
 
 
@@ -129,9 +156,9 @@ def check_probabilities(p: ArrayLike) -> Floats:
     """Return p as (n,) floats.
 
     Raises:
-        ValueError: another shape, no row, or a number outside [0, 1].
+        ValueError: another shape, no row, or a value that is not a number in [0, 1].
     """
-    values = np.asarray(p, dtype=np.float64)
+    values = as_floats(p)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"expected probabilities of shape (n,), n >= 1, got {values.shape}")
     if not (values.min() >= 0 and values.max() <= 1):
@@ -140,18 +167,35 @@ def check_probabilities(p: ArrayLike) -> Floats:
     return values
 
 
+def as_labels(y: ArrayLike, n: int) -> Ints:
+    """Return y as (n,) integers 0 and 1.
+
+    Raises:
+        ValueError: not one label per row, no row at all, or a label other than 0 and 1.
+    """
+    labels = as_floats(y)
+    if labels.shape != (n,) or n == 0:
+        raise ValueError(f"expected one label per row for {n} rows, got shape {labels.shape}")
+    _check_labels(labels)
+    return labels.astype(np.int64)
+
+
+def _check_labels(labels: Floats) -> None:
+    other = labels[(labels != 0) & (labels != 1)]
+    if len(other):
+        raise ValueError(f"labels must be 0 or 1, got {other[0]:g}")
+
+
 def check_y_p(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     """Return (y, p) as floats of shape (n,).
 
     Raises:
         ValueError: as `check_probabilities`; y of another length; a label other than 0 and 1.
     """
-    values, labels = check_probabilities(p), np.asarray(y, dtype=np.float64)
+    values, labels = check_probabilities(p), as_floats(y)
     if labels.shape != values.shape:
         raise ValueError(f"y has shape {labels.shape} and p has shape {values.shape}")
-    other = labels[(labels != 0) & (labels != 1)]
-    if len(other):
-        raise ValueError(f"labels must be 0 or 1, got {other[0]}")
+    _check_labels(labels)
     return labels, values
 
 
@@ -175,10 +219,12 @@ def group_codes(groups: Groups, n: int) -> Ints:
     """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
-        ValueError: groups is not one label per row, not all are text or all numbers, or one is NaN.
+        ValueError: groups is not one label per row, not all are text or all numbers, or one is NaN
+            or masked.
     """
     if groups is None:
         return np.arange(n, dtype=np.int64)
+    _refuse_masked(groups)
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"expected one group per row, shape ({n},), got shape {labels.shape}")
@@ -192,10 +238,10 @@ def group_codes(groups: Groups, n: int) -> Ints:
 
 
 def check_share(name: str, value: float) -> None:
-    """Refuse a share that is not within (0, 1).
+    """Refuse what is not a number within (0, 1).
 
     Raises:
         ValueError: naming it.
     """
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!s:.80}")

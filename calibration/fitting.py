@@ -18,11 +18,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration.arrays import Floats, Groups, Ints, as_features, group_codes, logit, sigmoid
+from calibration.arrays import (
+    Floats,
+    Groups,
+    Ints,
+    as_features,
+    as_labels,
+    group_codes,
+    logit,
+    sigmoid,
+)
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.metrics.scores import row_losses
-from calibration.score_fitting import SCORE_FITS, as_labels, base_rate
+from calibration.score_fitting import SCORE_FITS, base_rate
 from calibration.selection import grouped_folds, held_out, one_standard_error
 from calibration.shrinkage import STRONG, VERY_STRONG, fit_bounded_update, fit_shrunk
 

@@ -1,4 +1,4 @@
-"""Helpers of frozen maps: their numbers as arrays, made once and read-only."""
+"""Helpers of frozen values: checked numbers, and the same numbers as read-only arrays."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def freeze_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
 
 
 def set_finite_numbers(value: Any, *names: str) -> None:
-    """Set fields of a map to tuples of finite floats, or raise a ValueError naming the field."""
+    """Set fields to tuples of finite floats, or raise a ValueError naming the field."""
     for name in names:
         object.__setattr__(value, name, finite_numbers(name, getattr(value, name)))

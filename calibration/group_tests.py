@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Bools, Floats, Groups, Ints, group_codes
+from calibration.arrays import Bools, Floats, Groups, Ints, as_floats, group_codes
 
 LEVEL = 0.95
 """Confidence of a bound: how likely the mean is on the right side of it."""
@@ -84,10 +84,10 @@ def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
     (`row_weights`). groups None: every row is a group. Without rows it is 0.0.
 
     Raises:
-        ValueError: a value outside [0, 1].
+        ValueError: values that are not (n,), or one outside [0, 1].
     """
-    every = np.ones((1, len(np.asarray(values))), dtype=np.bool_)
-    (bound,) = mean_lower_bounds(values, every, groups)
+    v = as_floats(values)
+    (bound,) = mean_lower_bounds(v, np.ones((1, v.size), dtype=np.bool_), groups)
     return float(bound)
 
 
@@ -97,7 +97,9 @@ def mean_lower_bounds(values: ArrayLike, parts: Bools, groups: Groups = None) ->
     Raises:
         ValueError: as `mean_lower_bound`.
     """
-    v, parts = np.asarray(values, dtype=np.float64), np.asarray(parts, dtype=np.bool_)
+    v, parts = as_floats(values), np.asarray(parts, dtype=np.bool_)
+    if v.ndim != 1:
+        raise ValueError(f"expected values of shape (n,), got an array of shape {v.shape}")
     if not len(v) or not len(parts):
         return np.zeros(len(parts))
     if not ((v >= 0) & (v <= 1)).all():
@@ -128,8 +130,7 @@ def mean_upper_bound(values: ArrayLike, groups: Groups = None) -> float:
     Raises:
         ValueError: as `mean_lower_bound`.
     """
-    away = 1 - np.asarray(values, dtype=np.float64)
-    return 1 - mean_lower_bound(away, groups)
+    return 1 - mean_lower_bound(1 - as_floats(values), groups)
 
 
 def times_needed(

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, check_share, check_y_p
+from calibration.arrays import Floats, Groups, Ints, as_floats, check_share, check_y_p
 from calibration.effective_sample_size import design_effect
 from calibration.metrics.intervals import UNKNOWN, Estimate
 from calibration.thresholds import lower_bound, upper_bound
@@ -118,7 +118,7 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Es
         ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0.
     """
     labels, _ = check_y_p(y, np.zeros(np.size(y)))
-    w = np.asarray(weights, dtype=np.float64)
+    w = as_floats(weights)
     if w.shape != labels.shape or not (np.isfinite(w) & (w > 0)).all():
         raise ValueError("expected a weight above 0 for every label")
     _, stratum = np.unique(np.round(w, 9), return_inverse=True)

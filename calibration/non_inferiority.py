@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups, group_codes
+from calibration.arrays import Groups, as_floats, group_codes
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, Estimate, student_point
 
@@ -32,7 +32,7 @@ def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = Non
     Raises:
         ValueError: no rows, shapes that differ, or a loss outside [0, 1].
     """
-    ours, theirs = np.asarray(losses, dtype=np.float64), np.asarray(others, dtype=np.float64)
+    ours, theirs = as_floats(losses), as_floats(others)
     if ours.shape != theirs.shape or ours.ndim != 1 or not len(ours):
         raise ValueError(f"expected losses of the same rows, got {ours.shape} and {theirs.shape}")
     for values in (ours, theirs):

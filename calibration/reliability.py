@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import Floats, Groups, check_y_p, plain
+from calibration.arrays import Floats, Groups, check_y_p, finite_number, plain
 from calibration.curves import at_thresholds
 from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
@@ -177,9 +177,10 @@ def measure(
     to a float.
 
     Raises:
-        ValueError: as `calibration.arrays.check_y_p`.
+        ValueError: as `calibration.arrays.check_y_p`; a threshold that is not a finite number.
     """
     labels, values = check_y_p(y, p)
+    threshold = finite_number("threshold", threshold)
     (accepted,) = at_thresholds(labels, values, [threshold], groups=groups)
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())
@@ -209,7 +210,7 @@ def measure(
         augrc=metrics.augrc(labels, values),
         naurc=metrics.naurc(labels, values),
         nauc=metrics.nauc(labels, values),
-        threshold=float(threshold),
+        threshold=threshold,
         accepted=n,
         right_accepted=right,
         accuracy_accepted=right / n if n else None,

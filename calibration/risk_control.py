@@ -5,10 +5,9 @@ Losses and groups in, an index out. It knows nothing of what a setting does.
 
 from __future__ import annotations
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups, check_share
+from calibration.arrays import Groups, as_floats, check_share
 from calibration.group_tests import mean_upper_bound
 
 
@@ -24,7 +23,7 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     Raises:
         ValueError: as `mean_lower_bound`; losses that are not a table, or `risk` outside (0, 1).
     """
-    table = np.asarray(losses, dtype=np.float64)
+    table = as_floats(losses)
     if table.ndim != 2:
         raise ValueError(f"losses should be (n, m), got {table.shape}")
     check_share("risk", risk)

@@ -15,24 +15,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Ints, as_scores, logit, sigmoid
+from calibration.arrays import Floats, Ints, as_labels, as_scores, logit, sigmoid
 from calibration.maps import LogisticMap, ScoreMap
 from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
-
-
-def as_labels(y: ArrayLike, n: int) -> Ints:
-    """Return y as (n,) integers 0 and 1.
-
-    Raises:
-        ValueError: not one label per row, no row at all, or a label that is neither 0 nor 1.
-    """
-    labels = np.asarray(y)
-    if labels.shape != (n,) or n == 0:
-        raise ValueError(f"expected one label per row for {n} rows, got shape {labels.shape}")
-    if not np.isin(labels, (0, 1)).all():
-        wrong = labels[~np.isin(labels, (0, 1))][0]
-        raise ValueError(f"labels must be 0 or 1, got {wrong!r}")
-    return labels.astype(np.int64)
 
 
 def base_rate(y: ArrayLike) -> float:

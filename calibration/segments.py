@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, group_codes, log_odds
+from calibration.arrays import Floats, Groups, as_scores, check_probabilities, group_codes, log_odds
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.selection import grouped_folds, held_out
 
@@ -40,9 +40,9 @@ class Segments:
         """Return (n,) probabilities: p (n,) updated by the segments (n,), compared as text.
 
         Raises:
-            ValueError: not one segment per row.
+            ValueError: not one segment per row, or p is not (n,) finite numbers.
         """
-        moved = np.array(p, dtype=np.float64)
+        moved = as_scores(p).copy()
         names = as_segments(segments, len(moved))
         for segment in set(names.tolist()) & set(self.updates):
             rows = names == segment
@@ -81,7 +81,7 @@ def fit_segments(
     """
     from calibration.shrinkage import fit_update
 
-    scores, labels = log_odds(p), np.asarray(y)
+    scores, labels = log_odds(check_probabilities(p)), np.asarray(y)
     names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
     return Segments(
         {

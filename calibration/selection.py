@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, Ints, check_y_p, group_codes
+from calibration.arrays import Floats, Groups, Ints, as_floats, check_y_p, group_codes
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
@@ -96,7 +96,7 @@ def cross_fit(
     Raises:
         ValueError: lengths that differ, or fewer than two groups.
     """
-    features, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    features, labels = as_floats(X), np.asarray(y)
     if len(features) != len(labels):
         raise ValueError(f"X has {len(features)} rows and y has {len(labels)}")
     number = group_codes(groups, len(labels))

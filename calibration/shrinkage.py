@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from calibration.arrays import Floats, Groups, Ints, as_features, as_scores, sigmoid
+from calibration.arrays import Floats, Groups, Ints, as_features, as_labels, as_scores, sigmoid
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
-from calibration.score_fitting import as_labels, log_evidence, maximum_likelihood
+from calibration.score_fitting import log_evidence, maximum_likelihood
 
 SLOPE_SPREAD, INTERCEPT_SPREAD = 0.25, 0.5
 """Standard deviations of a and b of an update, before labels."""

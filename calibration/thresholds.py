@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, check_share, check_y_p, group_codes, log_odds
+from calibration.arrays import (
+    Floats,
+    Groups,
+    Ints,
+    check_share,
+    check_y_p,
+    finite_number,
+    group_codes,
+    log_odds,
+)
 from calibration.group_tests import group_sizes, group_tails, times_needed
 from calibration.sequence_tests import (
     FORESEEN,
@@ -47,7 +57,7 @@ def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     effective sample (Korn and Graubard 1998).
 
     Raises:
-        ValueError: hits not within 0..n, or level not within (0, 1).
+        ValueError: hits not within 0..n, n not finite, or level not within (0, 1).
     """
     _check(hits, n, level)
     if hits == 0:
@@ -61,8 +71,9 @@ def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     """Return the one-sided Clopper-Pearson upper bound of a share; hits = n gives 1.0, even n = 0.
 
     Raises:
-        ValueError: hits not within 0..n, or level not within (0, 1).
+        ValueError: hits not within 0..n, n not finite, or level not within (0, 1).
     """
+    _check(hits, n, level)
     return 1.0 - lower_bound(n - hits, n, level=level)
 
 
@@ -233,7 +244,7 @@ def certify(
             `floor` below 0 or NaN.
     """
     labels, values = check_y_p(y, p)
-    if not floor >= 0:
+    if not isinstance(floor, Real) or not floor >= 0:
         raise ValueError(f"floor should be at least 0, got {floor}")
     for name, share in (("target", target), ("level", level)):
         check_share(name, share)
@@ -326,6 +337,6 @@ def _needed(labels: Floats, values: Floats, reach: int, target: float, level: fl
 
 
 def _check(hits: float, n: float, level: float) -> None:
-    if not 0 <= hits <= n:
+    if not 0 <= finite_number("hits", hits) <= finite_number("n", n):
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
     check_share("level", level)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats
+from calibration.arrays import Floats, finite_number
+from calibration.frozen_arrays import set_finite_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,12 @@ class Wealth:
     peak: float = 0.0
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "stakes", tuple(float(v) for v in self.stakes))
-            sound = len(self.stakes) > 0 and bool(np.isfinite([*self.stakes, self.peak]).all())
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"stakes and peak must be numbers, got {self!r}") from error
-        if not sound or not isinstance(self.n, int) or self.n < 0 or self.peak < 0:
+        set_finite_numbers(self, "stakes")
+        object.__setattr__(self, "peak", finite_number("peak", self.peak))
+        if type(self.n) is not int or self.n < 0 or self.peak < 0:
             raise ValueError(
-                f"wealth needs finite stakes, a whole n and a peak, each at least 0; got {self!r}"
+                f"n must be a whole number and peak a number, both at least 0, got {self.n!r:.80} "
+                f"and {self.peak}"
             )
 
     @classmethod

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, as_features, check_share, group_codes
 from calibration.effective_sample_size import effective_rows
+from calibration.frozen_arrays import set_finite_numbers
 from calibration.tables import aligned
 
 BINS = 20
@@ -66,16 +67,7 @@ class FeatureSketch:
     shares: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        for name in ("edges", "shares"):
-            try:
-                values = tuple(map(float, getattr(self, name)))
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"{name} must be a list of numbers, got {getattr(self, name)!r}"
-                ) from error
-            if not values or not np.isfinite(values).all():
-                raise ValueError(f"{name} must have finite numbers, at least one, got {values}")
-            object.__setattr__(self, name, values)
+        set_finite_numbers(self, "edges", "shares")
         if (np.diff(self.edges) <= 0).any():
             raise ValueError("edges must rise strictly")
         if len(self.shares) != 2 * len(self.edges) - 1:

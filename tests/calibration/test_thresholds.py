@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,14 @@ def test_nonsense_is_refused(hits: int, n: int, level: float) -> None:
     """More hits than cases, or a level of 1, is a mistake of the caller."""
     with pytest.raises(ValueError, match="must lie between 0 and"):
         lower_bound(hits, n, level=level)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(3, np.inf), ("a", 3), (3, "a"), (1j, 3), (None, 3)])
+def test_bounds_need_numbers(hits: Any, n: Any) -> None:
+    """An infinite sample had the bound NaN, and text a TypeError."""
+    for bound in (lower_bound, upper_bound):
+        with pytest.raises(ValueError, match="must be"):
+            bound(hits, n)
 
 
 def strong(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -328,6 +337,6 @@ def test_a_floor_that_nothing_reaches_takes_better_scores() -> None:
     p = np.linspace(0.05, 0.69, 200)
     assert "better scores" in certify(np.ones(200), p, floor=0.7).sentence
     assert "more" in certify(np.ones(20), p[-20:], floor=0.7).sentence
-    for floor in (np.nan, -1.0):
+    for floor in (np.nan, -1.0, "0.7"):
         with pytest.raises(ValueError, match="floor should be at least 0"):
-            certify(np.ones(200), p, floor=floor)
+            certify(np.ones(200), p, floor=floor)  # type: ignore[arg-type]

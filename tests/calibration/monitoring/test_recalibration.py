@@ -19,6 +19,7 @@ from calibration.monitoring.recalibration import (
     fit_recalibration,
     rebase_update,
 )
+from calibration.score_fitting import fit_platt
 from calibration.shrinkage import fit_update
 from calibration.thresholds import certify
 
@@ -109,13 +110,13 @@ def test_the_prior_gives_way_to_strong_evidence_only() -> None:
     far = fit_update(z, rng.random(100) < expit(0.3 * z - 3.0))
     assert far.intercept == pytest.approx(-3.0, abs=0.6)
     near = rng.random(100) < expit(0.9 * z - 0.2)
-    wide = fit_update(z, near, slope_spread=1.0, intercept_spread=2.0)
-    assert abs(fit_update(z, near).coef[0] - 1) < abs(wide.coef[0] - 1)
+    free = fit_platt(z, near)
+    assert abs(fit_update(z, near).coef[0] - 1) < abs(free.coef[0] / free.scale[0] - 1)
 
 
 def test_copies_of_labels_teach_nothing_new() -> None:
     """Five rephrasings of each question, right or wrong together, move the map as far as one of
-    each does, and are told as what they are worth.
+    each does, and the sentence gives their effective number.
     """
     rng = np.random.default_rng(6)
     z = 1.5 * rng.normal(size=60)

@@ -329,9 +329,9 @@ def test_labels_that_cannot_be_counted(y: list, p: list, sentence: str) -> None:
         ({"promised": 0.5}, "promised must lie between 0 and 0"),
         ({"wealth": None}, "its wealth has the keys"),
         ({"wealth": {"stakes": [-1.0], "n": 0, "peak": 0.0}}, "expected 16 stakes, got 1"),
-        ({"wealth": {"stakes": ["a"], "n": 0, "peak": 0.0}}, "must be numbers"),
-        ({"wealth": {"stakes": [np.inf], "n": 0, "peak": 0.0}}, "finite stakes"),
-        ({"wealth": {"stakes": [-1.0], "n": -1, "peak": 0.0}}, "a whole n"),
+        ({"wealth": {"stakes": ["a"], "n": 0, "peak": 0.0}}, "stakes must be a number, got 'a'"),
+        ({"wealth": {"stakes": [np.inf], "n": 0, "peak": 0.0}}, "stakes must be finite, got inf"),
+        ({"wealth": {"stakes": [-1.0], "n": -1, "peak": 0.0}}, "n must be a whole number"),
     ],
 )
 def test_json_that_is_no_monitor(change: dict, sentence: str) -> None:
