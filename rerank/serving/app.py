@@ -45,7 +45,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, text in {
         400: "no request of HTTP/1.1",
         401: "no key of this server",
-        404: "no such route, or no such answer in the journal",
+        404: "no such route, no such answer in the journal, or nothing of that name to label",
         405: "not with this method",
         408: "the request came too slowly",
         409: "scores of another reranker, or a passage that is not there or asked about any more",

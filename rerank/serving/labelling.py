@@ -31,6 +31,7 @@ NO_LABELS = (
     "this server takes no labels; `rerank label MODEL --out FOLDER --page` starts one that does"
 )
 AGREEMENTS = 3  # with other people that a person is shown: those on the most passages
+UNKNOWN = "these labels have no such {what}; `GET /v1/label` says what is asked now"
 ELSEWHERE = "this was judged in another window; here is what is asked now"
 
 OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
@@ -58,7 +59,8 @@ class Labels:
         """Apply an annotator's action to the current task; return the next task.
 
         Raises:
-            Refusal: another task is current by now, or the action does not fit it.
+            Refusal: the question or the passage is unknown, another task is current by now, or the
+                action does not fit it.
             InputError: as `asked`; or the new text of a question is not valid.
         """
         with self._lock:
@@ -66,10 +68,7 @@ class Labels:
             if given.do == "undo":
                 session.undo()
             else:
-                task = session.task()
-                if task is None or _name(task) != (given.query_id, given.doc_id):
-                    raise Refusal(409, ELSEWHERE, reason="labels")
-                _apply(session, task, given.do, given.text)
+                _apply(session, _current(session, given), given.do, given.text)
             session.write()
             return _task_response(session)
 
@@ -98,31 +97,52 @@ class LabelRequest(KnownFields):
 
 
 def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker]) -> APIRouter:
-    """The labelling routes; without `labels` they answer 404.
+    """The labelling routes; without `labels` they answer 404, whatever is asked.
 
     `model` returns the current model.
     """
     router = APIRouter(tags=["labels"], route_class=BodyRoute)
+    if labels is None:
+        router.add_api_route(
+            "/v1/label", _no_labels, methods=["GET", "POST"], include_in_schema=False
+        )
+        return router
 
-    @router.get("/v1/label", include_in_schema=labels is not None)
+    @router.get("/v1/label")
     async def asked(
         annotator: str = Query(min_length=1, max_length=LONGEST_NAME),
     ) -> dict[str, Any]:
         """Return the annotator's current task."""
-        return await asyncio.to_thread(_require_labels(labels).asked, annotator, model())
+        return await asyncio.to_thread(labels.asked, annotator, model())
 
-    @router.post("/v1/label", include_in_schema=labels is not None)
+    @router.post("/v1/label")
     async def act(given: LabelRequest) -> dict[str, Any]:
         """Record an action on the task that was shown; return the next task."""
-        return await asyncio.to_thread(_require_labels(labels).act, given, model())
+        return await asyncio.to_thread(labels.act, given, model())
 
     return router
 
 
-def _require_labels(labels: Labels | None) -> Labels:
-    if labels is None:
-        raise Refusal(404, NO_LABELS, reason="labels")
-    return labels
+async def _no_labels() -> None:
+    raise Refusal(404, NO_LABELS, reason="labels")
+
+
+def _current(session: Session, given: LabelRequest) -> Task:
+    """The current task, if it is the one that an annotator's action is about.
+
+    Raises:
+        Refusal: 404, if nothing of that name was ever drawn or found; 409, if it is not asked now.
+    """
+    if all(question.query_id != given.query_id for question in session.questions()):
+        raise Refusal(404, UNKNOWN.format(what="question"), reason="labels")
+    task = session.task()
+    if task is None or task.question.query_id != given.query_id:
+        raise Refusal(409, ELSEWHERE, reason="labels")
+    if given.doc_id and all(given.doc_id not in shown.doc_ids for shown in task.pool.shown):
+        raise Refusal(404, UNKNOWN.format(what="passage"), reason="labels")
+    if _name(task) != (given.query_id, given.doc_id):
+        raise Refusal(409, ELSEWHERE, reason="labels")
+    return task
 
 
 def _name(task: Task) -> tuple[str, str]:

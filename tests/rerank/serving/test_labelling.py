@@ -123,6 +123,23 @@ def test_what_is_no_judgement_is_refused(labelling: httpx.Client, client: httpx.
     nameless = labelling.get("/v1/label")
     assert nameless.status_code == 422
     assert nameless.json()["message"].startswith("the parameter `annotator` is missing")
-    without = client.get("/v1/label", params={"annotator": "ann"})
-    assert without.status_code == 404
-    assert "rerank label MODEL --out FOLDER --page" in without.json()["message"]
+    for without in (
+        client.get("/v1/label", params={"annotator": "ann"}),
+        client.get("/v1/label"),
+        client.post("/v1/label", json={"annotator": "ann", "do": "right", **task}),
+        client.post("/v1/label", json={"do": "maybe"}),
+    ):
+        assert without.status_code == 404
+        assert "rerank label MODEL --out FOLDER --page" in without.json()["message"]
+
+
+def test_an_unknown_question_or_passage_is_not_found(labelling: httpx.Client) -> None:
+    """Only what was drawn may be asked about no more."""
+    asked = labelling.get("/v1/label", params={"annotator": "ann"}).json()
+    task = {k: asked["task"][k] for k in ("query_id", "doc_id")}
+    for unknown, what in (({"query_id": "none"}, "question"), ({"doc_id": "none"}, "passage")):
+        body = {"annotator": "ann", "do": "right", **task, **unknown}
+        refused = labelling.post("/v1/label", json=body)
+        assert refused.status_code == 404
+        assert f"no such {what}" in refused.json()["message"]
+    assert labelling.get("/v1/label", params={"annotator": "ann"}).json() == asked
