@@ -40,11 +40,11 @@ def read_query(
 
     `passages`, or `documents`, is the query's own candidates: a list of texts or of `{"_id" or
     "doc_id", "title", "text", "logit" or "score"}`, where `text` is required. A passage without an
-    id gets its position, from 0; all of them have a logit, or none. `scores` of a passage is an
-    object: its score by each stage of another system, null if a stage did not return it; all
-    passages have scores of the same stages, or none has. A passage with scores needs no text.
-    `metadata` is an object; with `segment_by`, only that key of it is kept, and with "" none. If
-    the argument `passages` is False, those of the record are ignored.
+    id gets its position, from 0; no id may occur twice. All passages have a logit, or none.
+    `scores` of a passage is an object: its score by each stage of another system, null if a stage
+    did not return it; all passages have scores of the same stages, or none has. A passage with
+    scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
+    and with "" none. If the argument `passages` is False, those of the record are ignored.
 
     Raises:
         InputError: naming the field, the value and what was expected.
@@ -70,8 +70,7 @@ def read_query(
     if logits and len(logits) < len(candidates):
         raise InputError(f"{len(logits)} of {len(candidates)} passages have a logit; all, or none")
     scores = _scores_by_stage([by_stage for _, _, by_stage in read], name)
-    if scores is not None:
-        _check_once(candidates, name)
+    _check_once(candidates, name)
     return Query(
         text,
         query_id,
@@ -264,7 +263,7 @@ def _check_once(passages: Sequence[Passage], where: str) -> None:
     seen: set[str] = set()
     for passage in passages:
         if passage.doc_id in seen:
-            raise InputError(f"{where!r} holds {shown(passage.doc_id)} twice")
+            raise InputError(f"{where!r} holds the id {shown(passage.doc_id)} twice")
         seen.add(passage.doc_id)
 
 

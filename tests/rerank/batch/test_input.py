@@ -157,6 +157,16 @@ def test_logits_are_read() -> None:
         ({"_id": "a", "text": "x", "passages": ["b"], "documents": ["b"]}, "both", "a"),
         ({"_id": "a", "text": "x", "passages": ["b"] * 1001}, "holds 1001, at most", "a"),
         (
+            {"_id": "a", "text": "x", "passages": [{"_id": "p", "text": "b"}] * 2},
+            "'passages' holds the id 'p' twice",
+            "a",
+        ),
+        (
+            {"_id": "a", "text": "x", "passages": [{"_id": "1", "text": "b"}, "c"]},
+            "'passages' holds the id '1' twice",
+            "a",
+        ),
+        (
             {"_id": "a", "text": "x", "passages": [{"text": "b", "score": 1}, "c"]},
             "1 of 2 passages have a logit",
             "a",

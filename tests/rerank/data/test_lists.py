@@ -110,7 +110,7 @@ def change(row: int, passage: int | None = None, **values: Any) -> Callable[[lis
     ("wrong", "line", "sentence"),
     [
         (change(1, _id="1"), 2, "id '1' appears twice"),
-        (change(0, 1, _id="d1"), 1, "holds 'd1' twice"),
+        (change(0, 1, _id="d1"), 1, "holds the id 'd1' twice"),
         (change(0, 1, _id=...), 1, r"passages\[1\] has no '_id'"),
         (change(0, 1, _id=None), 1, r"passages\[1\] has no '_id'"),
         (change(0, 1, right=...), 1, "got neither"),
