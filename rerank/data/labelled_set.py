@@ -60,6 +60,7 @@ class LabelledSet:
         None  # larger groups than `question_group`; see `rerank.data.grouping`
     )
     lists: ListKind | None = None  # if the queries come with scored passages
+    group_by: str = ""  # the metadata that `grouped_by` took as the group
 
     @classmethod
     def read(
@@ -141,12 +142,9 @@ class LabelledSet:
 
     def grouped_by(self, key: str) -> LabelledSet:
         """The set with `metadata[key]` as the group of every query that has it."""
-        grouped = {
-            i: replace(q, metadata={**q.metadata, "group": q.metadata[key]})
-            for i, q in self.queries.items()
-            if metadata_name(q.metadata, key)
-        }
-        return replace(self, queries={**self.queries, **grouped})
+        queries = {i: grouped_query(q, key) for i, q in self.queries.items()}
+        known = any(metadata_name(q.metadata, key) for q in queries.values())
+        return replace(self, queries=queries, group_by=key if known else self.group_by)
 
     def duplicate_keys(self, query_id: str) -> frozenset[str]:
         """Keys of a repeated query, whatever its labels: its words and its given group."""
@@ -192,8 +190,12 @@ class LabelledSet:
         return self.splits[name]
 
     def described(self) -> dict[str, Any]:
-        """Name, digest and counts: what a model folder records of the set it was made from."""
-        return {"name": self.name, "digest": self.digest(), **self.counts()}
+        """Name, digest and counts: what a model folder records of the set it was made from.
+
+        Also the metadata that its queries are grouped by, if it was named.
+        """
+        grouped = {"group_by": self.group_by} if self.group_by else {}
+        return {"name": self.name, "digest": self.digest(), **self.counts(), **grouped}
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
@@ -210,6 +212,13 @@ class LabelledSet:
             counts[f"{split}_queries"] = len(ids)
             counts[f"{split}_answerable"] = sum(q in self.qrels for q in ids)
         return counts
+
+
+def grouped_query(query: Query, key: str) -> Query:
+    """The query with `metadata[key]` as its `metadata.group`, if it has such metadata."""
+    if not metadata_name(query.metadata, key):
+        return query
+    return replace(query, metadata={**query.metadata, "group": query.metadata[key]})
 
 
 def asked_about(query: Query) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rerank.data.feedback import (
     read_feedback,
     without_moved,
 )
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.labelled_set import LabelledSet, grouped_query
 from rerank.data.weights import WEIGHT
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
@@ -39,18 +40,23 @@ def labels_and_pipeline(
 ) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
     """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus.
 
-    A model of lists, or over another search system, has no corpus that labels could change.
+    A model of lists, or over another search system, has no corpus that labels could change. If the
+    model was calibrated with groups by other metadata (`LabelledSet.group_by`), so are the labels.
     """
     if isinstance(feedback, (str, Path)):
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
+    group_by = str(model.manifest["dataset"].get("group_by", ""))
     searched = model.maps[model.maps.main].list_kind is None
     if isinstance(feedback, LabelledSet):
+        feedback = feedback.grouped_by(group_by) if group_by else feedback
         labels = feedback_of(feedback, split)
         if not searched:
             return labels, model.pipeline, {}
         corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
         return labels, pipeline_over(feedback, model, work), corpus
+    if group_by:
+        feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]
     if searched:
         index = model.pipeline.index
         check_known_passages(feedback, map(index.passage, range(len(index))))

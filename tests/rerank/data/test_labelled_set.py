@@ -141,3 +141,5 @@ def test_any_metadata_can_be_the_group() -> None:
     assert list(grouped.queries) == list(LABELLED.queries)
     assert grouped.digest() != LABELLED.digest()
     assert LABELLED.grouped_by("nothing") == LABELLED
+    assert grouped.described()["group_by"] == "article"
+    assert "group_by" not in LABELLED.described()

@@ -42,12 +42,19 @@ from rerank.fitting.label_checks import (
 )
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.init import init
-from rerank.jobs.new_labels import WEIGHTED, fresh, subsample, usable_labels
+from rerank.jobs.new_labels import (
+    WEIGHTED,
+    fresh,
+    labels_and_pipeline,
+    subsample,
+    usable_labels,
+)
 from rerank.jobs.recalibrate import WORSE_IN, recalibrate
 from rerank.jobs.track import record_of
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST
 from rerank.types import Query, Ranking
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 
@@ -495,3 +502,22 @@ def test_labels_of_groups_that_were_fitted_on_certify_nothing(
     assert (certificate.refused, certificate.queries) == ("", n - 1)
     notes, certificate = moved(tmp_path / "new", 0, " again")
     assert certificate.refused == KNOWN_GROUPS.format(count=n - 1, n=n, least=10)
+
+
+def test_labels_are_grouped_by_what_the_model_was_calibrated_with(
+    run: Run, small: LabelledSet, config: Config, tmp_path: Path
+) -> None:
+    """`calibrate --group-by` is recorded, and labels that have this metadata are grouped by it."""
+    queries = {i: replace(q, metadata={"faq": f"of {i}"}) for i, q in small.queries.items()}
+    labelled = replace(small, queries=queries)
+    made = calibrate(labelled.grouped_by("faq"), tmp_path / "by_faq", config, work=run.work)
+    model = CalibratedReranker.load(made.folder)
+    rows = [
+        {"query": queries[i].text, "right": True, "metadata": {"faq": n // 2}}
+        for n, i in enumerate(small.splits["test"])
+    ]
+    labels = written(tmp_path, [json.dumps(row) for row in rows])
+    for given in (labels, read_feedback(labels), labelled):
+        found, _, corpus = labels_and_pipeline(model, given, "test", Workspace(run.work))
+        assert all(f.query.metadata["group"] == f.query.metadata["faq"] for f in found)
+        assert not corpus or corpus["dataset"]["group_by"] == "faq"
