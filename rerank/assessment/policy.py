@@ -11,7 +11,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
-from rerank.types import Assessment, Bools, Floats, Mode
+from rerank.types import Assessment, Bools, Floats, Mode, Ranking, metadata_name
 
 ABOVE_LOW = ("HIGH", "MEDIUM")
 UNLIKE = "not certified: the question is unlike those that were labelled"
@@ -96,6 +96,15 @@ def _in_sentence(meaning: str) -> str:
     return meaning if meaning[1:2].isupper() else meaning[:1].lower() + meaning[1:]
 
 
+def _unfitted_segment(ranking: Ranking, maps: FittedMaps, segment_by: str) -> str:
+    """Why the confidence is that of all queries, if the query's segment was not fitted; else ""."""
+    name = metadata_name(ranking.query.metadata, segment_by)
+    if not segment_by or name in maps.segments.updates:
+        return ""
+    what = f"nothing was fitted for {segment_by} {name!r:.80}" if name else f"no {segment_by} came"
+    return f"{what}, so the confidence is that of all queries"
+
+
 def decide(
     predicted: Predictions, maps: FittedMaps, config: Config, mode: Mode
 ) -> list[Assessment]:
@@ -118,6 +127,8 @@ def decide(
             why = (f"not certified: {maps.certificate.refused}", *why)
         elif is_accepted and is_unlike and maps.certificate.promises(confidence):
             why = (UNLIKE, *why)
+        if unfitted := _unfitted_segment(ranking, maps, config.segment_by):
+            why = (unfitted, *why)
         assessments.append(
             Assessment(
                 ranking=ranking,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,18 @@ TEXTS = ["Return a sorted copy of an array.", "Draw a histogram."]
 SURER = LogisticMap((1.0,), 1.0, (0.0,), (1.0,))
 SEGMENTS = [{"source": "faq"}, {"source": "unheard of"}, {}]
 MOVES = [1.0, 0.0, 0.0]  # of the log odds
+OF_ALL = "so the confidence is that of all queries"
+UNFITTED = (
+    None,
+    f"nothing was fitted for source 'unheard of', {OF_ALL}",
+    f"no source came, {OF_ALL}",
+)
+
+
+def check_reasons(found: Sequence[Sequence[str]]) -> None:
+    """The first reason says if the segment was not fitted."""
+    for why, unfitted in zip(found, UNFITTED, strict=True):
+        assert why[0] == unfitted or (unfitted is None and OF_ALL not in " ".join(why))
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +81,7 @@ def test_both_modes_take_metadata(model: CalibratedReranker) -> None:
     provided = [model.rerank(QUESTION, TEXTS, metadata=m) for m in SEGMENTS]
     for answers in (searched, provided):
         assert moves([answer.confidence for answer in answers]) == MOVES
+        check_reasons([answer.reasons for answer in answers])
         for answer in answers:
             check_coherent(answer)
 
@@ -85,6 +99,7 @@ def test_rows_of_a_file_take_metadata(
     assert rescore(model, queries, out).answered == 3
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert moves([row["confidence"] for row in found]) == MOVES
+    check_reasons([row["reasons"] for row in found])
     for row in found:
         check_coherent(row)
 
@@ -127,6 +142,9 @@ def test_requests_take_metadata(folder: Path) -> None:
         for path, asked in paths.items():
             answers = [client.post(path, json={**asked, "metadata": m}) for m in SEGMENTS]
             assert moves([answer.json()["confidence"] for answer in answers]) == MOVES
+            check_reasons([answer.json()["reasons"] for answer in answers])
+            odd = client.post(path, json={**asked, "metadata": {"source": ["faq"]}}).json()
+            assert "nothing was fitted for source \"['faq']\"" in odd["reasons"][0]
             assert client.post(path, json={**asked, "metadata": "faq"}).status_code == 422
         told = client.get("/v1/model").json()
         assert (told["segment_by"], told["segments"]) == ("source", ["faq"])
