@@ -8,11 +8,12 @@ the metadata `partly`, and is right with grade 1 if the caller wants that. Wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rerank.data.beir import LabelledFiles, write_labels
-from rerank.data.grouping import grouped
+from rerank.data.grouping import groupings
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet
 from rerank.data.weights import CHOSEN, WEIGHT
 from rerank.labelling.state import Question, chosen_without_weights, weights
@@ -54,10 +55,10 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
 
 def groups_of(
     questions: Sequence[Question], find: Callable[[str], Passage | None], *, partly_right: bool
-) -> dict[str, str]:
-    """The group of each query of `labels_of`, by id: see `rerank.data.grouping.groupings`.
+) -> tuple[dict[str, str], str]:
+    """The group of each query of `labels_of`, by id, and what a certificate by these is about.
 
-    `find` gives a passage by its id.
+    See `rerank.data.grouping.groupings`. `find` gives a passage by its id.
     """
     made = labels_of(questions, partly_right=partly_right)
     named = sorted({doc_id for grades in made.qrels.values() for doc_id in grades})
@@ -67,8 +68,10 @@ def groups_of(
         for i, grades in made.qrels.items()
     }
     ids = list(made.queries)
-    labelled = grouped(LabelledSet(passages, made.queries, qrels, made.splits), ids)
-    return {i: labelled.group(i) for i in ids}
+    plain = LabelledSet(passages, made.queries, qrels, made.splits)
+    grouping = next(groupings(plain, ids))
+    labelled = replace(plain, grouping=grouping)
+    return {i: labelled.group(i) for i in ids}, grouping.about
 
 
 def right_of(question: Question, *, partly_right: bool) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from calibration.agreement import Agreement, cohens_kappa
 from calibration.label_selection import weighted_mean
-from calibration.thresholds import certify, percent
+from calibration.thresholds import ABOUT, certify, percent
 from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.labelling.beir_export import right_of
 from rerank.labelling.state import Question, chosen_without_weights, drawn_evenly, weights
@@ -28,6 +28,7 @@ def progress_sentences(
     questions: Sequence[Question],
     groups: Mapping[str, str],
     *,
+    about: str = ABOUT,
     calibrated: bool,
     target: float,
     partly_right: bool,
@@ -35,8 +36,8 @@ def progress_sentences(
     """How often the model's top passages are right so far, and how many more labels are needed.
 
     groups: of labelled questions by id (`rerank.labelling.beir_export.groups_of`); one without is a
-    group of its own. target: the share of right answers among accepted ones that a certificate
-    should guarantee.
+    group of its own. about: the questions that a certificate by these groups is about. target: the
+    share of right answers among accepted ones that a certificate should guarantee.
     """
     sampled = zip(questions, weights(questions), strict=True)
     pairs = [(question, weight or 1.0) for question, weight in sampled if question.done]
@@ -57,7 +58,7 @@ def progress_sentences(
         even = drawn_evenly(questions) and not chosen_without_weights(questions)
         return [
             f"{said}; the model's confidence is {mean:.0%} on average.",
-            _certificate(y, p, number, target) if even else NOT_EVEN,
+            _certificate(y, p, number, target, about) if even else NOT_EVEN,
         ]
     return [f"{said}.", _to_calibrate(y, right)]
 
@@ -75,10 +76,12 @@ def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
     return "Enough to calibrate; with more labels the confidence becomes surer."
 
 
-def _certificate(y: np.ndarray, p: np.ndarray, groups: np.ndarray, target: float) -> str:
+def _certificate(
+    y: np.ndarray, p: np.ndarray, groups: np.ndarray, target: float, about: str
+) -> str:
     """What a certificate would need, if accuracy stays as on these labels."""
     found = certify(y, p, groups=groups, target=target)
-    promise = f"a threshold with at least {percent(target)} right"
+    promise = f"a threshold with at least {percent(target)} of {about} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, if they are a uniform sample."
     if found.too_few:

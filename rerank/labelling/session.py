@@ -216,10 +216,11 @@ class Session:
     def so_far(self) -> list[str]:
         """How accurate the model is so far, and how many more labels are needed, in sentences."""
         questions, config = self.questions(), self.config
-        groups = groups_of(questions, self._passage, partly_right=config.partly_right)
+        groups, about = groups_of(questions, self._passage, partly_right=config.partly_right)
         return progress_sentences(
             questions,
             groups,
+            about=about,
             calibrated=self.model.calibrated,
             target=self.model.pipeline.config.thresholds.medium,
             partly_right=config.partly_right,

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rerank.data.grouping import THESE_DOCUMENTS
 from rerank.data.weights import CHOSEN, WEIGHT
 from rerank.errors import InputError
-from rerank.labelling.beir_export import labels_of
+from rerank.labelling.beir_export import groups_of, labels_of
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.question_proposals import PROPOSED
 from rerank.labelling.state import (
+    Grade,
     Person,
     Question,
     drawn_evenly,
@@ -22,6 +24,7 @@ from rerank.labelling.state import (
     to_undo,
     weights,
 )
+from rerank.types import Passage
 
 
 def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None = None) -> Question:
@@ -118,6 +121,23 @@ def test_questions_of_one_document_are_not_said_to_be_enough() -> None:
     for of, enough in (({}, True), (groups, False)):
         said = progress_sentences(asked, of, calibrated=True, target=0.7, partly_right=False)
         assert ("enough to certify" in said[1]) == enough
+
+
+def test_what_is_certified_names_the_questions_that_it_is_about() -> None:
+    """With labels of fewer than ten documents, these are new questions about the same ones."""
+    asked = [question(i, right=i < 99) for i in range(100)]
+    passages = {f"d{i}": Passage(f"d{i}", f"Page {i}", f"text number {i}") for i in range(5)}
+
+    def labelled(i: int) -> Question:
+        grades: dict[str, Grade] = {f"d{i % 5}": "right"}
+        return replace(question(i), people={"ann": Person(grades, done=True)})
+
+    _, about = groups_of([labelled(i) for i in range(30)], passages.get, partly_right=False)
+    assert about == THESE_DOCUMENTS
+    said = progress_sentences(
+        asked, {}, about=about, calibrated=True, target=0.7, partly_right=False
+    )
+    assert "enough to certify a threshold with at least 70% of new questions about these" in said[1]
 
 
 def test_labels_drawn_by_confidence_are_not_said_to_certify() -> None:
