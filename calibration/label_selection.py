@@ -77,8 +77,8 @@ def choose_rows(
     means = np.array([p[stratum].mean() for stratum in strata])
     spread = np.sqrt(np.clip(means * (1 - means), 0.01, None))
     above = np.array([accepted[stratum[0]] for stratum in strata])
-    worth = spread * sizes * np.where(above, 1.0, 1e-6) if quantity == "accuracy" else spread
-    labels_of = allocate(worth, sizes, count)
+    proportions = spread * sizes * np.where(above, 1.0, 1e-6) if quantity == "accuracy" else spread
+    labels_of = allocate(proportions, sizes, count)
     rng = np.random.default_rng(random_state)
     pairs = [
         (row, labels / len(stratum))
@@ -89,10 +89,10 @@ def choose_rows(
     return Sample(np.array(rows, dtype=np.int64), np.array(probability))
 
 
-def allocate(worth: Floats, sizes: Ints, count: int) -> Ints:
-    """Share `count` labels among strata (m,) by their worth: whole numbers, at most the size.
+def allocate(proportions: Floats, sizes: Ints, count: int) -> Ints:
+    """Share `count` labels among strata (m,) in these proportions, at most `sizes` (m,) each.
 
-    While the count lasts, each stratum first gets `LEAST`, the largest strata before the others.
+    Each stratum first gets `LEAST` labels while they last, the largest strata before the others.
     """
     labels = np.zeros(len(sizes), dtype=np.int64)
     for _ in range(LEAST):
@@ -100,7 +100,7 @@ def allocate(worth: Floats, sizes: Ints, count: int) -> Ints:
             if labels.sum() < count and labels[h] < sizes[h]:
                 labels[h] += 1
     while labels.sum() < count:  # to the stratum furthest below its share
-        behind = np.where(labels < sizes, worth / (labels + 1), -np.inf)
+        behind = np.where(labels < sizes, proportions / (labels + 1), -np.inf)
         labels[int(np.argmax(behind))] += 1
     return labels
 
@@ -137,7 +137,7 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Es
     return Estimate(mean, low, high)
 
 
-def _parts(p: Floats, rows: Ints, most: int) -> list[Ints]:
-    """Split the rows by rising confidence into at most `most` parts of about equal size."""
+def _parts(p: Floats, rows: Ints, count: int) -> list[Ints]:
+    """Split the rows by rising confidence into `count` parts of about equal size; none is empty."""
     ordered = rows[np.argsort(p[rows], kind="stable")]
-    return [part for part in np.array_split(ordered, most) if len(part)]
+    return [part for part in np.array_split(ordered, count) if len(part)]

@@ -46,10 +46,10 @@ def maximum_likelihood(
 ) -> Floats:
     """Return the weights w (d,) of sigmoid(design @ w + offset) that fit targets (n,) best.
 
-    They maximise `row_weight` times the log likelihood (each row counts as that share of an
-    independent one) minus `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start`
-    (d,). The method is Newton's with backtracking (Lin, Lin and Weng 2007, "A note on Platt's
-    probabilistic outputs for support vector machines", appendix 3).
+    They maximise `row_weight` times the log likelihood (for dependent rows below 1) minus
+    `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start` (d,). The method is
+    Newton's with backtracking (Lin, Lin and Weng 2007, "A note on Platt's probabilistic outputs for
+    support vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)

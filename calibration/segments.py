@@ -72,9 +72,8 @@ def fit_segments(
     """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
     An update is `fit_update`: slope and intercept, shrunk towards no change, so ten rows of a
-    segment move it little and a thousand as far as the data say. Rows of one group (n,) count as
-    fewer independent ones. p should come from a map that had not seen the rows and does not know
-    the segments.
+    segment move it little and a thousand as far as the data say. Rows of one group (n,) may be
+    dependent. p should come from a map that had not seen the rows and does not know the segments.
 
     Raises:
         ValueError: as `fit_update`; not one segment per row.

@@ -96,7 +96,7 @@ class Certificate:
     about: the questions that the promise is about, in words.
     groups: number of groups of the queries, if the promise is about new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty if the counts decide.
-    event: what is promised: that rows are right, or hold an answer among the first passages.
+    event: what is promised of rows: `RIGHT`, or a verb phrase, such as "hold an answer".
     copies: how many of `queries` were not labelled, but made of labelled ones.
     """
 
@@ -143,15 +143,13 @@ class Certificate:
         """The promise in words, or why there is none and what it would take."""
         if self.refused:
             return f"Warning: nothing is certified. {self.refused}"
-        promise = (
-            f"at least {percent(self.target)} {self.event}, at {percent(self.level)} confidence"
-        )
+        event = "are right" if self.event == RIGHT else self.event
+        promise = f"at least {percent(self.target)} {event}, at {percent(self.level)} confidence"
         if self.threshold is not None:
-            of_answers = self.event == RIGHT
-            counts = f"{self.right} of {self.accepted} {'were' if of_answers else 'do'}"
             return (
-                f"Certified from {self.threshold:.3f} up: {promise}, of {self.about}. Here "
-                f"{counts}, which is {self.accepted / self.queries:.0%} of {self._rests_on}."
+                f"Certified from {self.threshold:.3f} up: of {self.about}, {promise}. It rests on "
+                f"{self._rests_on}: {self.accepted} of them ({self.accepted / self.queries:.0%}) "
+                f"reach {self.threshold:.3f}, and {self.right} of these {event}."
             )
         if self.too_few:
             return (

@@ -11,24 +11,20 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, check_probabilities, check_y_p, group_codes
+from calibration.arrays import Floats, Groups, check_probabilities, check_y_p, group_codes
 
 
 def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
-    """Return the dependence of labels within groups, in [0, 1]: 0 none, 1 the most possible.
+    """Return how much the labels of one group depend on each other: 0 not at all, 1 fully.
 
-    The sum of the products of residuals y - p over pairs within groups (n,), divided by what it
-    would be if one uniform number decided a whole group (min(p, q) - p q per pair), plus one
-    standard error (by group): an estimate that is too low would take dependence for miscalibration.
-    It is 1 too if one number decides nothing, because all p are 0 or 1; 0 without groups of two
-    rows.
+    Full dependence means that one uniform number u decides all labels of a group (n,): a label is 1
+    if u < p. The product of two residuals y - p of one group is then min(p, q) - p q on average.
+    The result is the sum of these products over all pairs, divided by its value at full dependence.
+    One standard error, by group, is added: if the result is too low, dependence looks like
+    miscalibration. It is 0 if no group has two rows, and 1 if all p are 0 or 1.
     """
     labels, values = check_y_p(y, p)
-    return _dependence(labels, values, group_codes(groups, len(labels)))
-
-
-def _dependence(labels: Floats, values: Floats, number: Ints) -> float:
-    """`dependence` for group numbers (n,)."""
+    number = group_codes(groups, len(labels))
     sizes, residuals = np.bincount(number), labels - values
     if sizes.max() < 2:
         return 0.0
@@ -50,16 +46,16 @@ def sample_null_labels(
 ) -> Iterator[Floats]:
     """Yield labels (n,) of 0 and 1, `draws` times, each 1 with exactly the probability p.
 
-    Rows of one group (n,) are as dependent as `dependence` finds in the labels y; without y, as
-    dependent as possible, the worst case. With the chance sqrt(dependence) a row is decided by the
-    one uniform number of its group, otherwise by its own. groups None: all rows are independent.
+    Rows of one group (n,) are as dependent as the labels y (`dependence`); without y they depend
+    fully, the worst case. With probability sqrt(dependence) a label is decided by the uniform
+    number of its group, otherwise by its own. groups None: all rows are independent.
     """
     values = check_probabilities(p)
     number = group_codes(groups, len(values))
     count = int(number.max()) + 1
     together = 0.0
     if count < len(values):
-        together = 1.0 if y is None else _dependence(*check_y_p(y, values), number)
+        together = 1.0 if y is None else dependence(y, values, number)
     for _ in range(draws):
         u = rng.random(len(values))
         if together:

@@ -95,7 +95,7 @@ class Sketch:
     """The features of n fitted rows, for `alarm` to compare new rows with.
 
     names: one per feature, in the order of the columns.
-    n: effective number of independent fitted rows, which groups reduce.
+    n: effective number of fitted rows.
     features: one `FeatureSketch` per name.
     rows: number of fitted rows; 0 if an earlier version did not count them.
 
@@ -173,10 +173,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The comparison of a window of m independent rows with n fitted ones.
+    """The comparison of a window of new rows with the fitted ones.
 
+    n, m: effective numbers of the fitted and of the new rows.
     moves: one per feature, by rising p-value, then by falling distance, then by name.
-    fitted_rows, new_rows: the actual numbers of rows behind n and m; 0 if unknown.
+    fitted_rows, new_rows: numbers of the fitted and of the new rows; 0 if unknown.
     """
 
     level: float
@@ -199,8 +200,10 @@ class Drift:
     @property
     def sentence(self) -> str:
         """The decision in words."""
-        new, fitted = _counts_as(self.new_rows, self.m), _counts_as(self.fitted_rows, self.n)
-        rows = f"{new[0]} new rows{new[1]} against {fitted[0]} fitted rows{fitted[1]}"
+        new, fitted = self.new_rows or self.m, self.fitted_rows or self.n
+        rows = f"{new} new rows against {fitted} fitted rows"
+        if (new, fitted) != (self.m, self.n):
+            rows += f", worth {self.m} and {self.n} independent ones"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:
             few = " So few show only a very large change." if self.m < FEW else ""
@@ -226,9 +229,9 @@ class Drift:
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
-    Every row has the same weight. Groups (n,) determine how many independent rows they count as
-    (`effective_sample_size.effective_rows`); None: all. Values are kept and compared in single
-    precision, so that the last digits of another machine do not split a point mass.
+    Every row has the same weight. Groups (n,) determine the effective number of rows
+    (`effective_sample_size.effective_rows`). Values are kept and compared in single precision, so
+    that the last digits of another machine do not split a point mass.
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, a name twice, or fewer than
@@ -261,8 +264,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     2019, "Failing loudly".
 
     Every row has the same weight, as in the sketch. Groups (m,), such as the rephrasings of one
-    question, determine how many independent rows the window counts as
-    (`effective_sample_size.effective_rows`).
+    question, determine the effective number of rows (`effective_sample_size.effective_rows`).
 
     Raises:
         ValueError: X of another width than fitted, without a row, or not finite; groups of another
@@ -328,12 +330,6 @@ def _columns(x: Floats) -> list[_Column]:
 
 def _p(p: float, equals: str = "") -> str:
     return f"{equals}{p:.4f}" if p >= 0.0001 else "< 0.0001"
-
-
-def _counts_as(rows: int, independent: int) -> tuple[int, str]:
-    """The number of rows, and how many independent ones they count as, if that differs."""
-    same = not rows or rows == independent
-    return rows or independent, "" if same else f" that count as {independent}"
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, check_y_p, log_odds
+from calibration.arrays import Bools, Floats, check_y_p, log_odds
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
@@ -84,15 +84,14 @@ def fit_recalibration(
     *,
     target: float = 0.7,
     about: str = ABOUT,
+    certifying: Bools | None = None,
     random_state: int = 0,
 ) -> Recalibration:
     """Learn from labels y (n,) of confidences p (n,); the map behind p must not have seen them.
 
-    The certificate rests on the old confidences, which these labels did not influence. Its
-    threshold is carried through the update, which keeps their order. Labels of one group (n,), such
-    as rephrasings of a question, count as fewer independent ones
-    (`effective_sample_size.design_effect`).
-    `about` names the questions that the certificate is about.
+    Labels of one group (n,), such as rephrasings of a question, may be dependent. The certificate
+    rests on the labels that are `certifying` (n,), None: all; `about` names the questions that it
+    is about.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`; fewer than two groups.
@@ -103,17 +102,11 @@ def fit_recalibration(
     scores, number = log_odds(before), np.asarray(groups)
     update = fit_update(scores, right, number)
     after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
-    accepted = before[update.predict(scores) >= target]
+    lowest = float(before[update.predict(scores) >= target].min(initial=np.inf))  # accepted
+    rows = np.ones(len(right), dtype=np.bool_) if certifying is None else certifying
     certificate = certify(
-        *(right, before),
-        groups=number,
-        target=target,
-        floor=float(accepted.min(initial=np.inf)),
-        about=about,
+        right[rows], before[rows], groups=number[rows], target=target, floor=lowest, about=about
     )
-    if certificate.threshold is not None:
-        moved = float(update.predict(log_odds([certificate.threshold]))[0])
-        certificate = replace(certificate, threshold=moved * (1 - ROUNDING))
     table = comparison(
         {"before": before, "after": after},
         right,
@@ -126,7 +119,7 @@ def fit_recalibration(
     gain = student_interval(row_losses(right, before) - row_losses(right, after), number)
     return Recalibration(
         update=update,
-        certificate=certificate,
+        certificate=_carry_threshold(certificate, update),
         table=table,
         monitor=monitor,
         gain=gain.mean,
@@ -137,6 +130,17 @@ def fit_recalibration(
         before=before,
         after=after,
     )
+
+
+def _carry_threshold(certificate: Certificate, update: LogisticMap) -> Certificate:
+    """The certificate of old confidences, which no label has influenced, for the updated ones.
+
+    The update keeps their order, so the same rows reach the moved threshold.
+    """
+    if certificate.threshold is None:
+        return certificate
+    moved = float(update.predict(log_odds([certificate.threshold]))[0])
+    return replace(certificate, threshold=moved * (1 - ROUNDING))
 
 
 def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:

@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibration.arrays import log_odds
 from calibration.monitoring.recalibration import (
-    ROUNDING,
     Recalibration,
     compose_updates,
     fit_recalibration,
     rebase_update,
 )
 from calibration.segments import Segments
-from calibration.thresholds import Certificate, certify
 from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
@@ -218,11 +215,9 @@ def _update(
         groups,
         target=config.thresholds.medium,
         about=about,
+        certifying=certifying,
         random_state=config.seed,
     )
-    if not certifying.all():
-        certificate = _certify_some(recalibration, certifying, config.thresholds.medium, about)
-        recalibration = replace(recalibration, certificate=certificate)
     if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
         answered = [bool(f.relevant) for f in _those_of(feedback, certifying)]
         recalibration = replace(
@@ -242,23 +237,6 @@ def _update(
         feature_range=_widened(old, predicted.features[found_any(predicted.rankings)]),
     )
     return recalibration, new
-
-
-def _certify_some(made: Recalibration, rows: Bools, target: float, about: str) -> Certificate:
-    """The certificate of some of the labels (n,), as `fit_recalibration` makes that of all."""
-    before, groups = made.before, np.asarray(made.groups)
-    accepted = before[made.update.predict(log_odds(before)) >= target]
-    certificate = certify(
-        *(made.right[rows], before[rows]),
-        groups=groups[rows],
-        target=target,
-        floor=float(accepted.min(initial=np.inf)),
-        about=about,
-    )
-    if certificate.threshold is None:
-        return certificate
-    moved = float(made.update.predict(log_odds([certificate.threshold]))[0])
-    return replace(certificate, threshold=moved * (1 - ROUNDING))
 
 
 def _widened(old: FittedMaps, features: Floats) -> FeatureRange | None:

@@ -10,12 +10,12 @@ from rerank.training.mining import Example
 
 
 def keep_hardest(example: Example, keep: int) -> Example:
-    """The list with only the `keep` wrong passages of highest logit (one more if none is shown
-    right).
+    """The list with its right passages and the `keep` wrong ones with the highest logits.
 
-    The logits are `example.teacher`'s, which the new list does not keep. A wrong passage above the
-    lowest right one is left out unless a person judged it: it may be an answer (the denoised
-    negatives of RocketQA, Qu et al. 2021). If none is left, the one with the lowest logit stays.
+    One more wrong passage is kept if the list has no right one, or withholds it. The logits are
+    `example.teacher`; the new list has none. A wrong passage with a higher logit than some right
+    one may be an answer, so it is left out, unless a person judged it (the denoised negatives of
+    RocketQA, Qu et al. 2021). If no wrong passage is left, the one with the lowest logit stays.
     """
     logits, labels = np.array(example.teacher), np.array(example.labels)
     right, wrong = np.flatnonzero(labels), np.flatnonzero(labels == 0)

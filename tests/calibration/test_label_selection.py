@@ -40,7 +40,7 @@ def test_labels_go_where_they_tell_most() -> None:
 
 
 def test_an_allocation_is_neymans() -> None:
-    """By worth, 3 to 1, after two each; never more than there are."""
+    """In proportions of 3 to 1, two each at least; never more than there are."""
     assert allocate(np.array([3.0, 1.0]), np.array([100, 100]), 40).tolist() == [30, 10]
     assert allocate(np.array([3.0, 1.0]), np.array([5, 100]), 40).tolist() == [5, 35]
     assert allocate(np.array([1.0, 1.0, 1.0]), np.array([9, 8, 7]), 1).tolist() == [1, 0, 0]

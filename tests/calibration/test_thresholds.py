@@ -315,7 +315,12 @@ def test_the_promise_names_its_questions() -> None:
     """The sentence says what is promised of; an empty word is refused."""
     y, p = np.append(np.ones(90), np.zeros(60)), np.linspace(0.9, 0.1, 150)
     found = certify(y, p, about="questions about new documents")
-    assert "at 95% confidence, of questions about new documents. Here " in found.sentence
+    assert found.threshold is not None
+    assert found.sentence == (
+        f"Certified from {found.threshold:.3f} up: of questions about new documents, at least 70% "
+        f"are right, at 95% confidence. It rests on 150 labelled queries: {found.accepted} of them "
+        f"({found.accepted / 150:.0%}) reach {found.threshold:.3f}, and 90 of these are right."
+    )
     with pytest.raises(ValueError, match="about should say"):
         certify(y, p, about="")
 
@@ -325,8 +330,9 @@ def test_a_certificate_says_what_is_promised() -> None:
     y, p = np.arange(100) < 90, np.linspace(0.99, 0.5, 100)
     plain, context = certify(y, p), certify(y, p, event="hold an answer")
     assert (plain.threshold, plain.right) == (context.threshold, context.right)
-    assert "at least 70% right, at 95% confidence" in plain.sentence
+    assert "at least 70% are right, at 95% confidence" in plain.sentence
     assert "at least 70% hold an answer, at 95% confidence" in context.sentence
+    assert context.sentence.endswith("and 90 of these hold an answer.")
     assert Certificate(**context.to_dict()) == context
     with pytest.raises(ValueError, match="event should say"):
         certify(y, p, event="")

@@ -269,7 +269,7 @@ def test_the_table_and_the_sentence() -> None:
         "(p < 0.0001, level 0.01; 50 new rows against 100 fitted rows)."
     )
     grouped = alarm(sketch(x, ["still", "moved"], np.arange(100) // 2), window)
-    assert f"against 100 fitted rows that count as {grouped.n}" in grouped.sentence
+    assert f"100 fitted rows, worth 50 and {grouped.n} independent ones)." in grouped.sentence
     assert grouped.n < 100
     calm = alarm(sketch(x, ["still", "moved"]), x)
     assert calm.sentence.startswith("No feature has moved by more than chance (p = 1.0000")

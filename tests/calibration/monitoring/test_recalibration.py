@@ -75,6 +75,21 @@ def test_the_certificate_is_carried_through_the_update() -> None:
     assert (moved >= found.certificate.threshold - 1e-12).sum() == found.certificate.accepted
 
 
+def test_a_certificate_may_rest_on_some_of_the_labels() -> None:
+    """All labels move the map; the certificate counts those that are `certifying`."""
+    rng = np.random.default_rng(1)
+    z = 1 + 2 * rng.normal(size=500)
+    right = (rng.random(500) < expit(z)).astype(np.int64)
+    every, ids = np.arange(500), [str(i) for i in range(500)]
+    found = fit_recalibration(expit(z), right, ids, certifying=every < 300)
+    whole = fit_recalibration(expit(z), right, ids)
+    assert found.update == whole.update
+    assert (found.certificate.queries, whole.certificate.queries) == (300, 500)
+    assert found.certificate.threshold is not None
+    reach = found.update.predict(z)[:300] >= found.certificate.threshold
+    assert reach.sum() == found.certificate.accepted
+
+
 def test_two_updates_are_one() -> None:
     """Applying the first and then the second is applying what `then` makes of them."""
     one, two = (LogisticMap((a,), b, (0.0,), (1.0,)) for a, b in ((0.5, -1.0), (1.3, 0.2)))
