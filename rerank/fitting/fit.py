@@ -282,7 +282,8 @@ def _fit_confidence(
         if not enough_rows(choice.name, n_effective):
             reason += (
                 f" It may be too sure at both ends: it takes {MINIMUM_ROWS[choice.name]:,} "
-                f"independent labels, and these are worth {n_effective:.0f}."
+                f"independent labels, and by which of them are right these are worth "
+                f"{n_effective:.0f}."
             )
     segments, corrected = _fit_segments(out_of_fold[choice.name], ordered, right, config)
     return _Confidence(fitted, segments, corrected, choice.name, reason)

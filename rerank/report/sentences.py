@@ -52,9 +52,9 @@ def groups_sentence(report: Report) -> str:
     fitted, planned = report.fitted, report.planned
     with_copies = ", copies included," if report.copies else ""
     sentence = (
-        f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the "
-        f"{len(fitted.right)} queries fitted on{with_copies} are worth {fitted.effective:.0f} "
-        "independent ones."
+        f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the errors of the "
+        f"confidence on the {len(fitted.right)} queries fitted on{with_copies} are worth those of "
+        f"{fitted.effective:.0f} independent queries."
     )
     if planned.same_group:
         sentence += (

@@ -234,6 +234,7 @@ def test_the_named_calibrator_is_taken(
     named = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
     assert named.calibrator == "isotonic"
     assert named.reason.startswith("As asked for. It may be too sure at both ends: it takes 1,000")
+    assert "independent labels, and by which of them are right these are worth" in named.reason
     assert isinstance(named.maps.confidence.second, IsotonicMap)
 
 

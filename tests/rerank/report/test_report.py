@@ -199,7 +199,8 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
         "At 0.7: 50 of 1,000 measured queries are accepted (5%); 40 of these are right (80.0%, at "
         "least 68.4% with 95% confidence)."
     )
-    assert "rescore" in after_evaluation(some.evaluation)
+    assert "rescore {model} queries.jsonl" in after_evaluation(some.evaluation)
+    assert "rescore {model} {dataset}" in after_evaluation(some.evaluation, "lists")
     less = with_ours(some, accuracy_accepted=0.69)
     assert "recalibrate" in after_evaluation(less.evaluation)
     none = with_ours(
@@ -320,7 +321,8 @@ def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
     said = groups_sentence(alone)
     groups = len(set(report.fitted.groups))
     assert said.startswith(f"Groups: {report.planned.grouping.name}, {groups} of them; the ")
-    assert said.endswith(f"worth {report.fitted.effective:.0f} independent ones.")
+    assert "the errors of the confidence on the" in said
+    assert said.endswith(f"are worth those of {report.fitted.effective:.0f} independent queries.")
     assert groups <= len(report.planned.fit)
     assert 1 <= report.fitted.effective <= len(report.planned.fit)
     shared = groups_sentence(replace(report, planned=replace(report.planned, same_group=7)))
