@@ -42,7 +42,9 @@ def _run(o: argparse.Namespace) -> None:
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    command = after_evaluation(evaluation, labelled.mode).format(model=shlex.quote(str(o.model)))
+    model_path, dataset = (shlex.quote(str(path)) for path in (o.model, o.dataset))
+    following = after_evaluation(evaluation, labelled.mode)
+    command = following.format(model=model_path, dataset=dataset)
     print_headline(headline(evaluation, model.maps[labelled.mode].certificate), command)
     if o.verbose:
         print()

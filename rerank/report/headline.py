@@ -8,7 +8,7 @@ from rerank.types import Mode
 
 NEXT: dict[Mode, str] = {  # how to try a model
     "search": 'rerank search {model} "a query of yours"',
-    "lists": "rerank rescore {model} lists.jsonl --out predictions.jsonl",
+    "lists": "rerank rescore {model} {dataset} --out predictions.jsonl",
 }
 
 
@@ -81,9 +81,10 @@ def after_calibration(
 
 
 def after_evaluation(evaluation: Evaluation, mode: Mode = "search") -> str:
-    """The next step: recalibrate if accepted answers are right less often than promised.
+    """The next step, as a command with `{model}` and `{dataset}` in it.
 
-    mode: that of the labelled queries.
+    It is to recalibrate, if accepted answers are right less often than promised. mode: that of the
+    labelled queries.
     """
     ours = evaluation.table[OURS]
     accuracy, weighted = ours.accuracy_accepted, evaluation.weighted
@@ -91,5 +92,5 @@ def after_evaluation(evaluation: Evaluation, mode: Mode = "search") -> str:
         accuracy = weighted.right.mean if weighted.right else None
     if accuracy is not None and accuracy < ours.threshold:
         return "rerank recalibrate {model} --labels labels.jsonl --out NEW"
-    queries = "lists" if mode == "lists" else "queries"
-    return f"rerank rescore {{model}} {queries}.jsonl --out predictions.jsonl"
+    queries = "{dataset}" if mode == "lists" else "queries.jsonl"
+    return f"rerank rescore {{model}} {queries} --out predictions.jsonl"
