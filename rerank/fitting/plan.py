@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from calibration.monitoring.drift import LEAST_ROWS
 from rerank.assessment.policy import CALIBRATED_FROM
-from rerank.data.grouping import choose_grouping, groupings, was_seen
+from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, was_seen
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
@@ -109,8 +109,9 @@ def plan(
         remedy = "label more queries, or group them more finely"
         if 2 * division.seen > len(all_ids):
             remedy = "use queries that no model was trained on, or another --reranker"
+        reported = f"{len(report)}" if division.held_out else "the same ones, cross-fitted,"
         raise InputError(
-            f"{labelled.name}: {len(fit)} queries to fit on and {len(report)} to report on, of "
+            f"{labelled.name}: {len(fit)} queries to fit on and {reported} to report on, of "
             f"{len(all_ids)} ({division.seen} left out because a model was trained on "
             f"them, {division.asked_twice} because a reported query has the same words or group); "
             f"expected at least {CALIBRATED_FROM} to fit on; {remedy}"
@@ -126,7 +127,7 @@ def plan(
     grouped = replace(labelled, grouping=grouping)
     fitted_groups = {grouped.group(i) for i in fit}
     to_fit = labelled.select(fit, group_of)
-    documents = next((g for g in possible[:-1] if g.name == "document"), None)
+    documents = next((g for g in possible[:-1] if g.about == NEW_DOCUMENTS), None)
     trained = {*all_ids} - untrained
     return Plan(
         fit=to_fit,

@@ -277,6 +277,10 @@ def test_too_few_queries_are_refused() -> None:
     plan(labelled, trained_on=NONE, max_queries=None, seed=0)
     with pytest.raises(InputError, match=r"made: 19 queries to fit on.*\(2 left out"):
         plan(labelled, trained_on=hashes, max_queries=None, seed=0)
+    few = set_of({"train": [*range(9)]})
+    said = "9 queries to fit on and the same ones, cross-fitted, to report on, of 9"
+    with pytest.raises(InputError, match=said):
+        plan(few, trained_on=NONE, max_queries=None, seed=0)
 
 
 @pytest.mark.parametrize("bound", [-1, 0, CALIBRATED_FROM - 1])
