@@ -30,9 +30,10 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
 
     They are `metadata.group`, if any query has it; else the documents of the passages that are
     right or asked about, then those passages, then `LabelledSet.question_group`. A document is the
-    `metadata.document` of a passage, else its title, else the passage itself. Everything that one
-    query is about is joined, and so are units that hold nearly the same passages. Queries about no
-    passage are grouped by their words.
+    `metadata.document` of a passage, else its title, else the passage itself; if none of them has a
+    document or a title, the groups are called by passage. Everything that one query is about is
+    joined, and so are units that hold nearly the same passages. Queries about no passage are
+    grouped by their words.
     """
     if any(metadata_name(labelled.queries[i].metadata, "group") for i in ids):
         yield Grouping("metadata.group", NEW_GROUPS, {})
@@ -41,8 +42,9 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     passages = sorted({doc_id for doc_ids in about.values() for doc_id in doc_ids})
     places = list(near_duplicates([labelled.corpus[d].text for d in passages]))
     duplicates = [(passages[a], passages[b]) for a, b in places]
+    named = any(_document(labelled.corpus[d]) != _own_key(labelled.corpus[d]) for d in passages)
     for name, promise, key in (
-        ("document", NEW_DOCUMENTS, _document),
+        ("document" if named else "passage", NEW_DOCUMENTS, _document),
         ("passage", THESE_DOCUMENTS, _own_key),
     ):
         of = _components(labelled, about, duplicates, key)

@@ -50,6 +50,13 @@ def test_documents_are_groups_where_there_are_ten_of_them() -> None:
     assert names(library(3, 3)) == ["question"]
 
 
+def test_passages_that_name_no_document_are_called_passages() -> None:
+    """Each counts as a document of its own, as in runs of TREC, but is not called one."""
+    untitled = library(10, 3, titled=False)
+    first = next(groupings(untitled, list(untitled.queries)))
+    assert (first.name, first.about) == ("passage", NEW_DOCUMENTS)
+
+
 def test_a_document_can_be_named() -> None:
     """`metadata.document` of a passage comes before its title, whose case does not count."""
     labelled = library(12, 2)
