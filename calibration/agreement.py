@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.arrays import group_codes
+from calibration.arrays import Groups, group_codes
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 from calibration.metrics.intervals import LEVEL, student_point
 
@@ -26,7 +26,7 @@ class Agreement:
 def cohens_kappa(
     first: Sequence[Hashable],
     second: Sequence[Hashable],
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
 ) -> Agreement:
     """Return Cohen's kappa (1960) of two sequences of labels, (n,) each, with its 95% interval.
 

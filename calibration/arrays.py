@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -13,8 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Groups = Sequence[Hashable] | NDArray[Any] | None
-"""The group of each row (n,), whose rows may be dependent; None: every row is independent."""
+GroupNames = Sequence[Hashable] | NDArray[Any]
+"""The group of each row (n,), whose rows may be dependent."""
+
+Groups = GroupNames | None
+"""As `GroupNames`; None: every row is independent."""
 
 
 def sigmoid(z: ArrayLike) -> Floats:
@@ -213,6 +216,22 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [plain(v) for v in value]
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def check_keys(name: str, d: object, keys: Iterable[str]) -> None:
+    """Refuse what is not a mapping with exactly these keys.
+
+    Raises:
+        ValueError: naming it, and the keys that are missing or unknown.
+    """
+    keys = tuple(keys)
+    if not isinstance(d, Mapping):
+        raise ValueError(f"expected {name} with the keys {', '.join(keys)}, got {d!r:.80}")
+    missing, unknown = sorted(set(keys) - set(d)), sorted(map(str, set(d) - set(keys)))
+    if missing or unknown:
+        wrong = [f"lacks {', '.join(missing)}"] if missing else []
+        wrong += [f"has the unknown {', '.join(unknown)}"] if unknown else []
+        raise ValueError(f"{name} {' and '.join(wrong)}; its keys are {', '.join(keys)}")
 
 
 def group_codes(groups: Groups, n: int) -> Ints:

@@ -34,7 +34,7 @@ class Accepted(NamedTuple):
     threshold: float
     rows: int
     right: int
-    effective: float  # effective sample size, in independent rows
+    effective: float  # effective number of rows
     lower95: float  # of the share that is right; 0.0 without rows
 
 

@@ -1,4 +1,4 @@
-"""The effective sample size of dependent rows: the design effect of groups.
+"""The effective number of dependent rows, and the design effect of groups that reduces it.
 
 Numbers and groups in, one number out; numpy only. It knows nothing of what the groups are.
 """
@@ -39,23 +39,23 @@ def kish(groups: ArrayLike) -> float:
 
 
 def effective_groups(groups: ArrayLike) -> float:
-    """Return how many groups of equal size vary as much as groups (n,) of these sizes: n / `kish`.
+    """Return the effective number of groups (n,) of unequal sizes: n / `kish`.
 
     It is n^2 / sum of sizes^2, from 1 to the number of groups. A few large groups decide a mean, so
-    its spread is known no better than from that many groups (Satterthwaite 1946, for groups whose
-    sums vary with their sizes).
+    its spread is known no better than from that many groups of equal size (Satterthwaite 1946, for
+    groups whose sums vary with their sizes).
     """
     labels = np.asarray(groups)
     return len(labels) / kish(labels)
 
 
 def effective_n(residuals: ArrayLike, groups: Groups) -> float:
-    """Return the effective sample size of the rows: n / `design_effect`."""
+    """Return the effective number of the rows: n / `design_effect`."""
     return len(np.asarray(residuals)) / design_effect(residuals, groups)
 
 
 def effective_rows(X: ArrayLike, groups: Groups) -> float:
-    """Return the effective sample size of the rows of X (n, d), at most n.
+    """Return the effective number of the rows of X (n, d), at most n.
 
     It is that of the column whose rows depend most on each other within groups (n,). A column's
     design effect is the mean over three indicators: at most its first, second and third quartile.

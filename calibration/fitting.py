@@ -113,7 +113,7 @@ def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequ
     return [Penalty(each) for each in PENALTIES] if reference is None else STEPS
 
 
-def _step(losses: Floats, number: Ints) -> int:
+def _choose_step(losses: Floats, number: Ints) -> int:
     """Which of `STEPS` to take, by the out-of-fold losses (steps, n): the first if in doubt."""
     keeping = sum(step.keep_signs for step in STEPS)
     for steps, evidence in ((len(losses), VERY_STRONG), (keeping, STRONG)):
@@ -137,14 +137,14 @@ def fit_first_stage(
     """Return the logistic map of X (n, d), its penalty, and its out-of-fold logits (n,).
 
     If C is None, it is the strongest penalty of `PENALTIES` within one standard error of the lowest
-    grouped cross-validated log loss. The map is refitted on all rows. Without a
-    reference, with fewer than two groups or labels of one class, it is a constant.
+    grouped cross-validated log loss. The map is refitted on all rows. Without a reference, with
+    fewer than two groups or labels of one class, it is a constant.
 
     With a `reference` map, the fit is `fit_shrunk`, and C, from `STEPS`, is the variance of each
     step away from the old map. A larger step than the smallest is used only if its cross-validated
-    gain is also `STRONG` evidence, which few labels cannot give; for a step that turns weights of
-    the old map around, `VERY_STRONG` evidence. A weight that turns around is mostly chance, and the
-    reason that it gives contradicts its feature. A C that is a number keeps the signs.
+    gain is `STRONG` evidence, which few labels cannot give. A step that may change signs of weights
+    needs `VERY_STRONG` evidence: most changes of sign are chance, and a weight of the wrong sign
+    gives the user a wrong reason. A C that is a number keeps the signs.
 
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
@@ -165,7 +165,7 @@ def fit_first_stage(
         return first, penalties[0], np.full(len(x), first.intercept)
     logits = _out_of_fold_logits(x, labels, number, fold, penalties, reference)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
-    best = one_standard_error(losses, number) if reference is None else _step(losses, number)
+    best = one_standard_error(losses, number) if reference is None else _choose_step(losses, number)
     first = _fit_first(x, labels, number, penalties[best], reference)
     return first, penalties[best], logits[best]
 
@@ -191,11 +191,11 @@ def fit_two_stage(
     Raises:
         ValueError: as `fit_first_stage`; an unknown `second_stage`.
     """
-    second = _second_stage(second_stage, reference)
-    first, chosen, out = fit_first_stage(
+    fit = _second_stage(second_stage, reference)
+    first, penalty, out = fit_first_stage(
         X, y, groups, folds=folds, C=C, random_state=random_state, reference=reference
     )
-    return TwoStageMap(first, second(out, y, groups)), chosen, out
+    return TwoStageMap(first, fit(out, y, groups)), penalty, out
 
 
 def cross_fit_two_stage(
@@ -217,15 +217,13 @@ def cross_fit_two_stage(
     Raises:
         ValueError: as `fit_two_stage`; fewer than two groups.
     """
-    seconds = {
-        second_stage: _second_stage(second_stage, reference) for second_stage in second_stages
-    }
+    fits = {name: _second_stage(name, reference) for name in second_stages}
     x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     if len(labels) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
-    result = {second_stage: np.empty(len(labels)) for second_stage in second_stages}
+    result = {name: np.empty(len(labels)) for name in second_stages}
     for held in held_out(fold):
         first, _, out = fit_first_stage(
             x[~held],
@@ -236,17 +234,16 @@ def cross_fit_two_stage(
             random_state=random_state,
             reference=reference,
         )
-        for second_stage, second in seconds.items():
-            fitted = second(out, labels[~held], number[~held])
-            result[second_stage][held] = TwoStageMap(first, fitted).predict(x[held])
+        for name, fit in fits.items():
+            second = fit(out, labels[~held], number[~held])
+            result[name][held] = TwoStageMap(first, second).predict(x[held])
     return result
 
 
 def _second_stage(second_stage: str, reference: LogisticMap | None) -> Callable[..., Any]:
     """Return the fit of the second stage, a function of logits, labels and groups.
 
-    Around an old map, the logistic one is `fit_bounded_update`: shrunk towards no change, as the
-    first.
+    With a reference map, the logistic one is `fit_bounded_update`, shrunk towards no change.
     """
     if second_stage not in SCORE_FITS:
         raise ValueError(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from calibration.arrays import Floats, Groups, Ints, as_floats, check_share, check_y_p
 from calibration.effective_sample_size import design_effect
 from calibration.metrics.intervals import UNKNOWN, Estimate
-from calibration.thresholds import lower_bound, upper_bound
+from calibration.thresholds import binomial_interval
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
 
@@ -64,15 +64,12 @@ def choose_rows(
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
     check_share("threshold", threshold)
     accepted, n_strata = p >= threshold, min(STRATA, count // (2 * LEAST))
-    below = 1 if quantity == "accuracy" else n_strata
-    sides = (
-        ((accepted, n_strata), (~accepted, below))
-        if n_strata
-        else ((np.ones(n, dtype=np.bool_), 1),)
-    )
-    strata = [
-        stratum for side, parts in sides for stratum in _parts(p, np.flatnonzero(side), parts)
-    ]
+    if n_strata:
+        below = 1 if quantity == "accuracy" else n_strata
+        strata = _parts(p, np.flatnonzero(accepted), n_strata)
+        strata += _parts(p, np.flatnonzero(~accepted), below)
+    else:  # too few labels
+        strata = _parts(p, np.arange(n), 1)
     sizes = np.array([len(stratum) for stratum in strata])
     means = np.array([p[stratum].mean() for stratum in strata])
     spread = np.sqrt(np.clip(means * (1 - means), 0.01, None))
@@ -131,10 +128,7 @@ def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Es
     middle = float((share * rate).sum())
     effective = middle * (1 - middle) / variance
     effective /= design_effect(w * (labels - mean), groups)
-    low, high = (
-        bound(mean * effective, effective, level=0.975) for bound in (lower_bound, upper_bound)
-    )
-    return Estimate(mean, low, high)
+    return Estimate(mean, *binomial_interval(mean * effective, effective))
 
 
 def _parts(p: Floats, rows: Ints, count: int) -> list[Ints]:

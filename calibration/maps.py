@@ -19,6 +19,7 @@ from calibration.arrays import (
     all_finite,
     as_features,
     as_scores,
+    check_keys,
     finite_number,
     log_odds,
     sigmoid,
@@ -284,10 +285,6 @@ def map_from_dict(d: Mapping[str, Any]) -> CalibrationMap:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"unknown kind of map {kind!r}; this version knows {', '.join(_KINDS)}")
     make, keys = _KINDS[kind]
-    missing, extra = set(keys) - set(d), set(d) - set(keys) - {"kind"}
-    if missing or extra:
-        wrong = [f"lacks {', '.join(sorted(missing))}"] if missing else []
-        wrong += [f"has the unknown {', '.join(sorted(extra))}"] if extra else []
-        raise ValueError(f"a {kind} map {' and '.join(wrong)}; its keys are {', '.join(keys)}")
+    check_keys(f"a {kind} map", d, ("kind", *keys))
     result: CalibrationMap = make(**{key: d[key] for key in keys})
     return result

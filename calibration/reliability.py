@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import Floats, Groups, check_y_p, finite_number, plain
+from calibration.arrays import Floats, Groups, check_keys, check_y_p, finite_number, plain
 from calibration.curves import at_thresholds
 from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
@@ -85,11 +85,9 @@ class Reliability:
         Raises:
             ValueError: a missing or an unknown key, or a count that is not a whole number.
         """
-        names = {f.name: str(f.type) for f in fields(cls)}
-        if set(d) | {"extra"} != set(names):
-            wrong = sorted(set(d) ^ set(names))
-            raise ValueError(f"not a reliability of this version: missing or unknown {wrong}")
-        return cls(**{key: _restore(names[key], value) for key, value in d.items()})
+        kinds = {f.name: str(f.type) for f in fields(cls)}
+        check_keys("a reliability", {"extra": {}, **d}, kinds)
+        return cls(**{key: _restore(kinds[key], value) for key, value in d.items()})
 
     def table(self, name: str = "confidence") -> str:
         """Return the plain text table of `Comparison.table` with one row."""

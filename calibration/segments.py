@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, as_scores, check_probabilities, group_codes, log_odds
+from calibration.arrays import (
+    Floats,
+    GroupNames,
+    Groups,
+    as_scores,
+    check_probabilities,
+    group_codes,
+    log_odds,
+)
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.selection import grouped_folds, held_out
 
@@ -96,7 +104,7 @@ def cross_fit_segments(
     p: ArrayLike,
     y: ArrayLike,
     segments: SegmentNames,
-    groups: Sequence[Hashable] | NDArray[Any],
+    groups: GroupNames,
     *,
     folds: int = 5,
     random_state: int = 0,

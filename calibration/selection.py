@@ -6,7 +6,7 @@ out-of-fold probabilities, in order from the simplest candidate to the most comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, Groups, Ints, as_floats, check_y_p, group_codes
+from calibration.arrays import Floats, GroupNames, Groups, Ints, as_floats, check_y_p, group_codes
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
@@ -49,9 +49,7 @@ class Choice:
     reason: str
 
 
-def grouped_folds(
-    groups: Sequence[Hashable] | NDArray[Any], folds: int, *, random_state: int
-) -> Ints:
+def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
     """Return (n,) fold numbers from 0; the rows of one group share a fold.
 
     Groups are shuffled and dealt, largest first, to the fold with the fewest rows, so sizes differ

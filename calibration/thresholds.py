@@ -25,6 +25,7 @@ from calibration.arrays import (
     log_odds,
 )
 from calibration.group_tests import group_sizes, group_tails, times_needed
+from calibration.metrics.intervals import Interval
 from calibration.sequence_tests import (
     FORESEEN,
     POWER,
@@ -77,6 +78,15 @@ def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     return 1.0 - lower_bound(n - hits, n, level=level)
 
 
+def binomial_interval(hits: float, n: float) -> Interval:
+    """Return the two-sided 95% interval of a share: both Clopper-Pearson bounds at 97.5%.
+
+    Raises:
+        ValueError: as `lower_bound`.
+    """
+    return lower_bound(hits, n, level=0.975), upper_bound(hits, n, level=0.975)
+
+
 def percent(share: float) -> str:
     """A promised share as it was given, not rounded: 87.5%."""
     return f"{100 * share:.10g}%"
@@ -91,8 +101,8 @@ class Certificate:
     queries: labelled queries that it rests on.
     accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries needed for a promise, four times in five, if the accuracy stays as
-        measured; None if there is a threshold, if `MAX_TIMES` times as many would not do, or if of
-        `FEW` queries or more none reaches the floor.
+        measured; None if there is a threshold, if `MAX_TIMES` times as many would not do, or if
+        none of at least `FEW` queries reaches the floor.
     about: the questions that the promise is about, in words.
     groups: number of groups of the queries, if the promise is about new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty if the counts decide.

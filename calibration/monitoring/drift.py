@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, as_features, check_share, group_codes
+from calibration.arrays import Floats, Groups, as_features, check_keys, check_share, group_codes
 from calibration.effective_sample_size import effective_rows
 from calibration.frozen_arrays import set_finite_numbers
 from calibration.tables import aligned
@@ -138,11 +138,11 @@ class Sketch:
                 sketch; the message names the feature.
         """
         d = {"rows": 0, **d} if isinstance(d, Mapping) else d
-        _check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
+        check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
             raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
         for feature in d["features"]:
-            _check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
+            check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
         features = []
         for feature in d["features"]:
             try:
@@ -338,9 +338,3 @@ def _check_names(names: tuple[str, ...]) -> None:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"each feature needs a name of its own, got {twice!r} twice")
-
-
-def _check_keys(name: str, d: Any, keys: tuple[str, ...]) -> None:
-    if not isinstance(d, Mapping) or set(d) != set(keys):
-        actual = ", ".join(map(str, d)) if isinstance(d, Mapping) else repr(d)
-        raise ValueError(f"{name} has the keys {', '.join(keys)}; got {actual}")

@@ -6,14 +6,12 @@ the confidences were made.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from calibration.arrays import Bools, Floats, check_y_p, log_odds
+from calibration.arrays import Bools, Floats, GroupNames, check_y_p, log_odds
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
@@ -44,7 +42,7 @@ class Recalibration:
     gain_interval: Interval  # 95%, by group; NaN with fewer than ten groups
     effective: float  # effective number of independent labels
     # per label, (n,): its group, whether it was right, and the two confidences of the table
-    groups: Sequence[Hashable] | NDArray[Any] = field(compare=False, repr=False)
+    groups: GroupNames = field(compare=False, repr=False)
     right: Floats = field(compare=False, repr=False)
     before: Floats = field(compare=False, repr=False)
     after: Floats = field(compare=False, repr=False)
@@ -80,7 +78,7 @@ class Recalibration:
 def fit_recalibration(
     p: ArrayLike,
     y: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[Any],
+    groups: GroupNames,
     *,
     target: float = 0.7,
     about: str = ABOUT,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import check_share, check_y_p
+from calibration.arrays import check_keys, check_share, check_y_p
 from calibration.monitoring.betting import Wealth, log_factors, log_mean
 
 SIZES = (0.25, 0.5, 1.0, 2.0)
@@ -277,19 +277,11 @@ def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:
 
 def _fields(d: Mapping[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of a monitor from its JSON, its wealth included."""
-    for part_name, value, keys in (
-        (f"the state of a monitor ({kind})", d, {"kind", "wealth", *names}),
-        ("its wealth", d.get("wealth") if isinstance(d, Mapping) else None, _WEALTH),
-    ):
-        if not isinstance(value, Mapping) or set(value) != keys:
-            actual = ", ".join(map(str, value)) if isinstance(value, Mapping) else repr(value)
-            raise ValueError(f"{part_name} has the keys {', '.join(sorted(keys))}; got {actual}")
+    check_keys(f"the state of a monitor ({kind})", d, ("kind", *names, "wealth"))
+    check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))
     if d["kind"] != kind:
         raise ValueError(f"expected kind {kind!r}, got {d['kind']!r}")
     for name in names:
         if isinstance(d[name], bool) or not isinstance(d[name], (int, float)):
             raise ValueError(f"{name} must be a number, got {d[name]!r}")
     return {**{name: d[name] for name in names}, "wealth": Wealth(**d["wealth"])}
-
-
-_WEALTH = {"stakes", "n", "peak"}

@@ -33,6 +33,7 @@ from calibration.plots.style import (
     tidy,
 )
 
+STRONGEST = 10  # features with a bar of their own
 NAMES = 0.43  # share of a picture's width that the names of its rows take
 LONGEST = 47  # characters per line of these names
 ROOM = 0.085  # share of a picture's width that a number below it takes
@@ -47,11 +48,10 @@ def feature_effects(
     confidence: float,
     title: str = "Why this confidence",
     below: str = "",
-    most: int = 10,
 ) -> Figure:
     """Return how moves (d,), one per feature, lead from `base` log odds to those of one query.
 
-    The `most` strongest have a row each, the others share one. If the sum is not the log odds of
+    The `STRONGEST` have a row each, the others share one. If the sum is not the log odds of
     `confidence`, because a second stage transforms the score, the picture says so.
 
     Raises:
@@ -61,9 +61,11 @@ def feature_effects(
     if steps.shape != (len(names),) or not len(names):
         raise ValueError(f"expected one move a name, got {steps.shape} for {len(names)} names")
     order = np.argsort(-np.abs(steps), kind="stable")
-    rows = [(names[i], float(steps[i])) for i in order[:most]]
-    if len(order) > most:
-        rows.append((f"{len(order) - most} others together", float(steps[order[most:]].sum())))
+    rows = [(names[i], float(steps[i])) for i in order[:STRONGEST]]
+    if len(order) > STRONGEST:
+        rows.append(
+            (f"{len(order) - STRONGEST} others together", float(steps[order[STRONGEST:]].sum()))
+        )
     ends = base + np.cumsum([0.0, *(move for _, move in rows)])
     exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
 

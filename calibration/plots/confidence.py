@@ -36,7 +36,7 @@ from calibration.plots.style import (
     legend_below,
     tidy,
 )
-from calibration.thresholds import lower_bound, upper_bound
+from calibration.thresholds import binomial_interval
 
 STYLES = ("-", "--", "-.", ":")
 
@@ -108,10 +108,7 @@ def _dots(axes: Axes, bins: Sequence[Bin]) -> None:
     else:
         axes.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
     hits = [round(s * n) for s, n in zip(share, count, strict=True)]
-    bounds = [
-        (lower_bound(h, n, level=0.975), upper_bound(h, n, level=0.975))
-        for h, n in zip(hits, count, strict=True)
-    ]
+    bounds = [binomial_interval(h, n) for h, n in zip(hits, count, strict=True)]
     axes.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
     axes.plot(centre, share, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
 

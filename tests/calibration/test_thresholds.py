@@ -15,7 +15,7 @@ from scipy.stats import binom, binomtest
 
 from calibration import sequence_tests
 from calibration.sequence_tests import foreseen_place, refuted, starts_of, tails
-from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
+from calibration.thresholds import Certificate, binomial_interval, certify, lower_bound, upper_bound
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -28,6 +28,13 @@ def test_bounds_are_scipys(hits: int, n: int, level: float) -> None:
     high = binomtest(hits, n, alternative="less").proportion_ci(level, method="exact").high
     assert lower_bound(hits, n, level=level) == pytest.approx(low, abs=1e-12)
     assert upper_bound(hits, n, level=level) == pytest.approx(high, abs=1e-12)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 0), (0, 9), (7, 10), (9, 9)])
+def test_an_interval_is_scipys(hits: int, n: int) -> None:
+    """Two-sided, as in scipy.stats.binomtest; of nothing it is all of [0, 1]."""
+    expected = binomtest(hits, n).proportion_ci(0.95, method="exact") if n else (0.0, 1.0)
+    assert binomial_interval(hits, n) == pytest.approx(tuple(expected), abs=1e-12)
 
 
 def test_bounds_have_their_meaning() -> None:

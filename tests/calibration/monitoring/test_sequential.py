@@ -322,12 +322,12 @@ def test_labels_that_cannot_be_counted(y: list, p: list, sentence: str) -> None:
     ("change", "sentence"),
     [
         ({"kind": "map"}, "expected kind 'calibration-monitor', got 'map'"),
-        ({"more": 1}, r"the state of a monitor \(calibration-monitor\) has the keys"),
+        ({"more": 1}, r"the state of a monitor \(calibration-monitor\) has the unknown more"),
         ({"level": 1.0}, "level must lie between 0 and 1, got 1.0"),
         ({"level": "0.05"}, "level must be a number, got '0.05'"),
         ({"hits": 1}, "hits must lie between 0 and n, got 1 of 0"),
         ({"promised": 0.5}, "promised must lie between 0 and 0"),
-        ({"wealth": None}, "its wealth has the keys"),
+        ({"wealth": None}, "expected its wealth with the keys stakes, n, peak, got None"),
         ({"wealth": {"stakes": [-1.0], "n": 0, "peak": 0.0}}, "expected 16 stakes, got 1"),
         ({"wealth": {"stakes": ["a"], "n": 0, "peak": 0.0}}, "stakes must be a number, got 'a'"),
         ({"wealth": {"stakes": [np.inf], "n": 0, "peak": 0.0}}, "stakes must be finite, got inf"),
@@ -345,6 +345,6 @@ def test_an_accuracy_needs_a_target_that_can_be_missed() -> None:
     with pytest.raises(ValueError, match=r"target must lie between 0 and 1, got 1.0"):
         AccuracyMonitor.start(1.0)
     with pytest.raises(
-        ValueError, match=r"the state of a monitor \(accuracy-monitor\) has the keys"
+        ValueError, match=r"the state of a monitor \(accuracy-monitor\) lacks target"
     ):
         AccuracyMonitor.from_dict(CalibrationMonitor.start().to_dict())

@@ -157,10 +157,11 @@ def test_histogram_splits_right_from_wrong() -> None:
     assert titles == ["4 right, of which 3 reach 0.7 (75%)", "1 wrong, of which 0 reach 0.7 (0%)"]
 
 
-def test_effects_lead_from_the_base_to_the_confidence() -> None:
+def test_effects_lead_from_the_base_to_the_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strongest first, each bar starts where the one above it ended; the last dot is the query."""
     confidence = float(sigmoid(-0.5 + MOVES.sum()))
-    figure = feature_effects(list("abcd"), MOVES, base=-0.5, confidence=confidence, most=2)
+    monkeypatch.setattr("calibration.plots.ablation.STRONGEST", 2)
+    figure = feature_effects(list("abcd"), MOVES, base=-0.5, confidence=confidence)
     bars = [(float(bar.get_x()), float(bar.get_width())) for bar in figure.axes[0].patches]
     assert bars == [(-0.5, 1.5), (1.0, -1.0), (0.0, 0.25)]  # a, d, and b with c
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
