@@ -8,28 +8,26 @@ labels.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from rerank.assessment.text_cache import cached_by_length
-from rerank.data.words import content_words, sentence_words, words
+from rerank.data.words import content_words, words, words_in_sentences
 from rerank.types import Bools, FirstStage, Floats, Passage
 
-CACHED_LENGTH = 2**22  # characters of passages whose words are kept, at about 50 bytes each
+CACHED_LENGTH = 3 * 2**22  # characters of passages whose words are kept, at about 15 bytes each
 
 
 @dataclass(frozen=True, slots=True)
 class PassageWords:
-    """The words of a passage as the coverage features need them."""
+    """The words of a passage as the coverage features need them: where each one is."""
 
-    body: frozenset[str]
     title: frozenset[str]
-    sentences: tuple[frozenset[str], ...]
-    bigrams: frozenset[tuple[str, str]]
-    length: int
+    places: dict[str, list[int]]  # of each word of the text, counted in words
+    sentence_at: list[int]  # the number of the sentence at each place
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +60,11 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
 @cached_by_length(CACHED_LENGTH)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
     """The passage's words; cached, because a passage is a candidate of many queries."""
-    sentences = sentence_words(text, language=language)
-    body = list(chain.from_iterable(sentences))
-    return PassageWords(
-        frozenset(body),
-        frozenset(words(title, language=language)),
-        tuple(frozenset(sentence) for sentence in sentences),
-        frozenset(pairwise(body)),
-        len(body),
-    )
+    body, sentence_at = words_in_sentences(text, language=language)
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(body):
+        places.setdefault(word, []).append(place)
+    return PassageWords(frozenset(words(title, language=language)), places, sentence_at)
 
 
 def first_stage_features(
@@ -123,15 +117,18 @@ def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
     return shares / (total * (1 + 1 / len(weights))) if total > 0 else np.zeros(len(shares))
 
 
-def _best_part_coverage(
-    view: View, parts_of: Callable[[PassageWords], Sequence[frozenset[str]]]
-) -> Floats:
-    """Share of the query's idf found in the best of each passage's parts."""
-    found = [
-        max(sum(view.idf[w] for w in view.idf if w in part) for part in parts_of(p))
-        for p in view.passages
-    ]
-    return _share(found, list(view.idf.values()))
+def _idf_in(held: Container[str], idf: Mapping[str, float]) -> float:
+    """The total idf of the words that are held."""
+    return sum(v for word, v in idf.items() if word in held)
+
+
+def _idf_in_best_sentence(passage: PassageWords, idf: Mapping[str, float]) -> float:
+    """The largest total idf of words in one sentence of the text; 0 if none is in it."""
+    total: dict[int, float] = {}
+    for word, v in idf.items():
+        for sentence in {passage.sentence_at[i] for i in passage.places.get(word, ())}:
+            total[sentence] = total.get(sentence, 0.0) + v
+    return max(total.values(), default=0.0)
 
 
 @cross_encoder
@@ -199,21 +196,22 @@ def fused_log_rank(view: View) -> Floats:
 @first_stage
 def term_coverage(view: View) -> Floats:
     """Share of the query's distinct words found in the passage or its title."""
-    query_words = set(view.query_words)
-    found = [len(query_words & (p.body | p.title)) for p in view.passages]
-    return _share(found, [1.0] * len(query_words))
+    found = [sum(w in p.places or w in p.title for w in view.idf) for p in view.passages]
+    return _share(found, [1.0] * len(view.idf))
 
 
 @first_stage
 def idf_coverage(view: View) -> Floats:
     """Share of the query's idf found in the passage's text."""
-    return _best_part_coverage(view, lambda p: (p.body,))
+    found = [_idf_in(p.places, view.idf) for p in view.passages]
+    return _share(found, list(view.idf.values()))
 
 
 @first_stage
 def sentence_coverage(view: View) -> Floats:
     """Share of the query's idf found in the best sentence of the text."""
-    return _best_part_coverage(view, lambda p: p.sentences)
+    found = [_idf_in_best_sentence(p, view.idf) for p in view.passages]
+    return _share(found, list(view.idf.values()))
 
 
 @first_stage
@@ -224,7 +222,8 @@ def content_lead(view: View) -> Floats:
     """
     idf = {w: view.idf[w] for w in view.content}
     found = [
-        max(sum(v for w, v in idf.items() if w in s or w in p.title) for s in p.sentences)
+        _idf_in(p.title, idf)
+        + _idf_in_best_sentence(p, {w: v for w, v in idf.items() if w not in p.title})
         for p in view.passages
     ]
     return lead(_share(found, list(idf.values())))
@@ -233,21 +232,28 @@ def content_lead(view: View) -> Floats:
 @first_stage
 def title_coverage(view: View) -> Floats:
     """Share of the query's idf found in the title."""
-    return _best_part_coverage(view, lambda p: (p.title,))
+    found = [_idf_in(p.title, view.idf) for p in view.passages]
+    return _share(found, list(view.idf.values()))
 
 
 @first_stage
 def bigram_coverage(view: View) -> Floats:
     """Share of the query's neighbouring word pairs that are neighbours in the passage."""
     query_bigrams = set(pairwise(view.query_words))
-    found = [len(query_bigrams & p.bigrams) for p in view.passages]
+    found = [sum(_are_neighbours(p, *pair) for pair in query_bigrams) for p in view.passages]
     return _share(found, [1.0] * len(query_bigrams))
+
+
+def _are_neighbours(passage: PassageWords, first: str, second: str) -> bool:
+    """Whether the second word follows the first somewhere in the text."""
+    following = passage.places.get(second, ())
+    return any(place + 1 in following for place in passage.places.get(first, ()))
 
 
 @first_stage
 def log_length(view: View) -> Floats:
     """log(1 + number of words of the passage)."""
-    return np.log1p(np.array([p.length for p in view.passages], dtype=np.float64))
+    return np.log1p(np.array([len(p.sentence_at) for p in view.passages], dtype=np.float64))
 
 
 # the columns' names, in order: a ChainMap goes through its last map first

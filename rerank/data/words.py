@@ -9,7 +9,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Container
-from itertools import chain, islice
+from itertools import accumulate
 
 import regex
 import Stemmer
@@ -20,7 +20,9 @@ WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, c
 MARKS = regex.compile(r"(\p{M}{30})\p{M}++")  # no language writes so many on a letter
 ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
 SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
-ASCII_SENTENCE_END = re.compile(r"[.!?:;][ \t\n\r\f\v]|\n")
+# a word, as the group, or the end of a sentence
+WORD_OR_END = regex.compile(f"({WORD.pattern})|{SENTENCE_END.pattern}")
+ASCII_WORD_OR_END = re.compile(r"([a-z0-9]+)|[.!?:;][ \t\n\r\f\v]|\n")
 
 
 def words(text: str, *, language: str = "english") -> list[str]:
@@ -39,16 +41,17 @@ def content_words(text: str, *, language: str = "english") -> list[str]:
     return _stems([w for w in WORD.findall(_normalise(text)) if w not in stop], language)
 
 
-def sentence_words(text: str, *, language: str = "english") -> list[list[str]]:
-    """The same words, one list per sentence.
+def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[str], list[int]]:
+    """The same words, and for each the number of its sentence, from 0.
 
-    A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line.
+    A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line. One
+    without a word has a number too.
     """
     normal = _normalise(text)
-    end = ASCII_SENTENCE_END if normal.isascii() else SENTENCE_END
-    parts = [_split_words(part) for part in end.split(normal)]
-    stems = iter(_stems(list(chain.from_iterable(parts)), language))
-    return [list(islice(stems, len(part))) for part in parts]
+    found = (ASCII_WORD_OR_END if normal.isascii() else WORD_OR_END).findall(normal)
+    ended = accumulate(int(not word) for word in found)
+    numbers = [number for word, number in zip(found, ended, strict=True) if word]
+    return _stems([word for word in found if word], language), numbers
 
 
 def word_places(text: str, wanted: Container[str], *, language: str) -> dict[str, list[int]]:
