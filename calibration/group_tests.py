@@ -134,7 +134,7 @@ def mean_upper_bound(values: ArrayLike, groups: Groups = None) -> float:
 
 
 def times_needed(
-    labels: Floats, number: Ints, target: float, chance: float, *, reach: int | None = None
+    labels: Floats, number: Ints, target: float, chance: float, *, reach: int
 ) -> float | None:
     """Return how many times as many groups like these would refute the target, or None for never.
 
@@ -150,7 +150,7 @@ def times_needed(
     after_row = _within(gain, number)
     won, spread = np.cumsum(gain), np.cumsum(after_row**2 - (after_row - gain) ** 2)
     worst = target * np.maximum.accumulate(_within(weight, number)) * np.log(1 / chance)
-    good = (won > 0) & (np.arange(len(won)) < (len(won) if reach is None else reach))
+    good = (won > 0) & (np.arange(len(won)) < reach)
     if not good.any():
         return None
     b = spread[good] * (ndtri(1 - chance) + ndtri(0.8)) ** 2

@@ -81,7 +81,7 @@ def log_evidence(
     start: Floats,
     *,
     precision: Floats,
-    row_weight: float = 1.0,
+    row_weight: float,
 ) -> float:
     """Return the log marginal likelihood of labels (n,), by Laplace, up to a constant.
 

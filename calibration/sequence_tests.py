@@ -73,7 +73,7 @@ def tails(labels: Floats, target: float) -> Floats:
     return np.asarray(np.where(hits > 0, chances, 1.0))
 
 
-def foreseen_place(values: Floats, target: float, chance: float = 0.05) -> int | None:
+def foreseen_place(values: Floats, target: float, chance: float) -> int | None:
     """Return the place in values (n,) where a test most surely passes if the confidences are true.
 
     values fall. The place maximises (mean of the first k - target) sqrt(k), the standardised
@@ -130,7 +130,7 @@ def refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> Ints:
     return ends[found]
 
 
-def chance_of_a_start(truth: Floats, target: float, level: float, *, reach: float = 1.0) -> float:
+def chance_of_a_start(truth: Floats, target: float, level: float, *, reach: float) -> float:
     """Return the probability that the likeliest of the starts refutes "no more than `target`".
 
     truth (n,): the probability that each row is right, the most confident first; also used as the

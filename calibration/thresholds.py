@@ -257,21 +257,12 @@ def certify(
     for name, share in (("target", target), ("level", level)):
         check_share(name, share)
     order = np.argsort(-values, kind="stable")
-    number, n = group_codes(groups, len(values))[order], len(values)
     labels, values = labels[order], values[order]
+    number, n = group_codes(groups, len(values))[order], len(values)
     n_groups = int(number.max()) + 1
-    in_groups = n_groups if n_groups < n else None
     ends = _refuted_ends(labels, values, number, target, level)
     last = int(ends[values[ends] >= floor].max(initial=-1))
-    needed = None
-    reach = int((values >= floor).sum())
-    if last < 0 and (reach or n_groups < FEW):  # with more labels, some rows may reach the floor
-        reach = reach or n
-        needed = (
-            _needed(labels, values, reach, target, level)
-            if in_groups is None
-            else _needed_in_groups(labels, number, reach, target, level)
-        )
+    needed = _labels_needed(labels, values, number, floor, target, level) if last < 0 else None
     return Certificate(
         threshold=None if last < 0 else float(values[last]),
         target=target,
@@ -281,7 +272,7 @@ def certify(
         right=int(labels[: last + 1].sum()),
         labels_needed=needed,
         about=about,
-        groups=in_groups,
+        groups=n_groups if n_groups < n else None,
         event=event,
     )
 
@@ -304,7 +295,21 @@ def _refuted_ends(
     return refuted(tail, ends, starts, chances)
 
 
-def _needed_in_groups(
+def _labels_needed(
+    labels: Floats, values: Floats, number: Ints, floor: float, target: float, level: float
+) -> int | None:
+    """Return `Certificate.labels_needed` of a sample by falling values (n,) without a promise."""
+    n, n_groups, reach = len(labels), int(number.max()) + 1, int((values >= floor).sum())
+    if not reach:
+        if n_groups >= FEW:
+            return None
+        reach = n  # of more labels, some may reach the floor
+    if n_groups == n:
+        return _rows_needed(labels, values, reach, target, level)
+    return _rows_needed_in_groups(labels, number, reach, target, level)
+
+
+def _rows_needed_in_groups(
     labels: Floats, number: Ints, reach: int, target: float, level: float
 ) -> int | None:
     """Return how many queries, in more groups like these, a promise would need, or None.
@@ -317,7 +322,9 @@ def _needed_in_groups(
     return max(len(labels) + 1, int(np.ceil(times * len(labels))))
 
 
-def _needed(labels: Floats, values: Floats, reach: int, target: float, level: float) -> int | None:
+def _rows_needed(
+    labels: Floats, values: Floats, reach: int, target: float, level: float
+) -> int | None:
     """Return how many queries a promise would need to be made with probability `POWER`, or None.
 
     It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. Only the first

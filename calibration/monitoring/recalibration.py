@@ -55,10 +55,11 @@ class Recalibration:
     def sentences(self) -> list[str]:
         """Whether the update is worse, what was learned, its gain, and what is promised now."""
         slope, intercept = self.update.coef[0], self.update.intercept
-        before = self.table["before"]
+        before, effective = self.table["before"], round(self.effective)
+        worth = f", worth {effective} independent ones" if effective < before.n else ""
         return [
             *([WORSE] if self.worse else []),
-            f"{before.n} labels, worth {self.effective:.0f} independent ones: "
+            f"{before.n} labels{worth}: "
             f"{before.base_accuracy:.1%} of the labelled top passages are right.",
             f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self._gain_in_words()}, "
             "cross-fitted.",

@@ -121,10 +121,10 @@ def test_half_of_the_chance_goes_where_the_confidences_say() -> None:
     """
     falling = np.linspace(0.9, 0.1, 150)
     excess = [(falling[:k].mean() - 0.7) * np.sqrt(k) for k in range(1, 151)]
-    place = foreseen_place(falling, 0.7)
+    place = foreseen_place(falling, 0.7, 0.05)
     assert place == int(np.argmax(excess))
-    assert foreseen_place(np.full(50, 0.69), 0.7) is None
-    assert foreseen_place(falling / 2 + 0.27, 0.7) is None  # a little above it, of few rows
+    assert foreseen_place(np.full(50, 0.69), 0.7, 0.05) is None
+    assert foreseen_place(falling / 2 + 0.27, 0.7, 0.05) is None  # a little above it, few rows
     size, ends = np.arange(1.0, 151), np.arange(150)
     starts, chances = starts_of(size, ends, (19, 49), place, 0.05)
     np.testing.assert_array_equal(starts, [18, place, 48])

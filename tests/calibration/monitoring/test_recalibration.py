@@ -145,6 +145,8 @@ def test_copies_of_labels_teach_nothing_new() -> None:
     found = fit_recalibration(expit(np.repeat(z, 5)), np.repeat(y, 5), groups)
     assert found.effective == pytest.approx(59)
     assert found.sentences()[0].startswith("300 labels, worth 59 independent ones: ")
+    alone = fit_recalibration(expit(z), y, [str(i) for i in range(60)])
+    assert alone.sentences()[0].startswith("60 labels: ")
 
 
 def test_where_nothing_moved_copies_cost_no_more_than_single_labels() -> None:
