@@ -69,29 +69,14 @@ def feature_effects(
     ends = base + np.cumsum([0.0, *(move for _, move in rows)])
     exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
 
-    top, foot = 1.2, 1.3
-    height = 0.42 * (len(rows) + 2) + top + foot
-    figure = Figure(figsize=(7.2, height), facecolor="white")
-    axes = figure.add_axes((NAMES, foot / height, 0.96 - NAMES, 1 - (foot + top) / height))
-    heading(figure, title, below)
-    tidy(axes)
-    axes.grid(visible=False, axis="y")
-    span = float(np.ptp(ends)) or 1.0
-    low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span
-    for i, (_, move) in enumerate(rows, start=1):
-        colour, side = (BLUE, "left") if move >= 0 else (AMBER, "right")
-        axes.barh(i, move, left=ends[i - 1], height=0.62, color=colour, zorder=3)
-        gap = 0.015 * span if move >= 0 else -0.015 * span
-        number = axes.text(ends[i] + gap, i, f"{move:+.2f}", ha=side, va="center", zorder=5)
-        number.set(fontsize=SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
-    for i, end in enumerate(ends):  # from each row to the next
-        axes.plot([end, end], [i, i + 1], color=SOFT, lw=0.8, zorder=2)
-    axes.plot([ends[0], ends[-1]], [0, len(rows) + 1], "o", color=INK, ms=7, zorder=4)
     start = f"a usual query ({float(sigmoid(base)):.2f})" if exact else "a usual query"
     labels = [start, *(name for name, _ in rows), f"this query ({confidence:.2f})"]
-    axes.set_yticks(range(len(labels)), [_wrapped(label) for label in labels])
-    axes.set(xlim=(low, high), ylim=(len(labels) - 0.4, -0.6))
-    axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
+    figure, axes = _named_rows([_wrapped(label) for label in labels], NAMES, top=1.2, foot=1.3)
+    heading(figure, title, below)
+    span = float(np.ptp(ends)) or 1.0
+    low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span
+    axes.set_xlim(low, high)
+    _draw_moves(axes, [move for _, move in rows], ends, gap=0.015 * span)
     axes.set_xlabel("log odds of being right" if exact else "score of the first stage", color=INK)
     bent = f" A second stage turns the score into the confidence, {confidence:.2f}."
     if exact:
@@ -103,6 +88,39 @@ def feature_effects(
         "the one above it ended. The last dot is this query." + ("" if exact else bent),
     )
     return figure
+
+
+def _named_rows(
+    labels: Sequence[str], left: float, *, top: float, foot: float
+) -> tuple[Figure, Axes]:
+    """Return a figure and its axes, with a row for each label, which stands to the left of it.
+
+    left: share of the width that the labels take; top, foot: inches above and below the rows.
+    """
+    height = 0.42 * len(labels) + top + foot
+    figure = Figure(figsize=(7.2, height), facecolor="white")
+    axes = figure.add_axes((left, foot / height, 0.96 - left, 1 - (foot + top) / height))
+    tidy(axes)
+    axes.grid(visible=False, axis="y")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
+    return figure, axes
+
+
+def _draw_moves(axes: Axes, moves: Sequence[float], ends: Floats, *, gap: float) -> None:
+    """Draw moves (d,) as bars, each from where the one above it ended, with dots at both ends.
+
+    ends: (d + 1,), from the start on. gap: between a bar and its number.
+    """
+    for i, move in enumerate(moves, start=1):
+        colour, side, away = (BLUE, "left", gap) if move >= 0 else (AMBER, "right", -gap)
+        axes.barh(i, move, left=ends[i - 1], height=0.62, color=colour, zorder=3)
+        number = axes.text(ends[i] + away, i, f"{move:+.2f}", ha=side, va="center", zorder=5)
+        number.set(fontsize=SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
+    for i, end in enumerate(ends):  # from each row to the next
+        axes.plot([end, end], [i, i + 1], color=SOFT, lw=0.8, zorder=2)
+    axes.plot([ends[0], ends[-1]], [0, len(ends)], "o", color=INK, ms=7, zorder=4)
 
 
 def _wrapped(label: str) -> str:
@@ -147,22 +165,13 @@ def feature_groups(
             f"expected a number and an interval a name, got {len(names)}, {len(nats)} and "
             f"{len(intervals)}"
         )
-    top, foot = 0.85, 1.4
-    height = 0.42 * len(names) + top + foot
-    figure = Figure(figsize=(7.2, height), facecolor="white")
-    left = 0.34
-    axes = figure.add_axes((left, foot / height, 0.96 - left, 1 - (foot + top) / height))
+    beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
+    figure, axes = _named_rows([literal(label) for label in beside], 0.34, top=0.85, foot=1.4)
     heading(figure, "What each group of features adds", below)
-    tidy(axes)
-    axes.grid(visible=False, axis="y")
     axes.barh(range(len(names)), nats, height=0.62, color=BLUE, alpha=0.75, zorder=2)
     for i, (low, high) in enumerate(intervals):
         axes.plot([low, high], [i, i], color=INK, lw=1.4, zorder=3)
     axes.axvline(0, color=SOFT, lw=1.0, zorder=4)
-    beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
-    axes.set_yticks(range(len(names)), [literal(label) for label in beside])
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
     axes.set_xlabel("log loss saved against the base rate, nats a query", color=INK)
     caption(
         figure,
