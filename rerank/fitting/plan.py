@@ -119,8 +119,9 @@ def plan(
     possible = list(groupings(labelled, all_ids))
     grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=LEAST_GROUPS_TO_FIT)
     if (count := len(set(group_of.values()))) < LEAST_GROUPS_TO_FIT:
+        groups = "1 group" if count == 1 else f"{count} groups"
         raise InputError(
-            f"{labelled.name}: the {len(fit)} queries to fit on are {count} groups; expected at "
+            f"{labelled.name}: the {len(fit)} queries to fit on are {groups}; expected at "
             f"least {LEAST_GROUPS_TO_FIT}: group them more finely, or label queries about more "
             "documents"
         )

@@ -248,7 +248,7 @@ def test_a_question_asked_in_the_same_words_is_not_fitted_on() -> None:
 
 def test_queries_of_one_group_are_no_basis_for_a_fit() -> None:
     """Cross-fitting needs several groups: one question in forty wordings is refused."""
-    with pytest.raises(InputError, match="are 1 groups; expected at least 4"):
+    with pytest.raises(InputError, match="are 1 group; expected at least 4"):
         plan(set_of({"train": [7] * 40, "test": [1]}), trained_on=NONE, max_queries=None, seed=0)
 
 

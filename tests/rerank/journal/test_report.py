@@ -97,6 +97,20 @@ def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:
     assert json.loads(json.dumps(found.to_dict()))["documents"][0]["document"] == "Manual"
 
 
+def test_few_labels_are_told_without_bounds(store: JournalStore) -> None:
+    """A share between 0% and 100% says nothing; more labels have bounds."""
+    store.add([entry(i, f"q{i}", 0.9 if i else 0.2) for i in range(20)])
+    assert store.judge("0", True)
+    assert "no accepted answer has been judged yet" in report(store).text()
+    assert store.judge("1", True)
+    found = report(store)
+    assert "1 of 1 accepted answers were right, too few to say more." in found.text()
+    assert "too few to say more" in found.to_dict()["monitors"][0]["sentence"]
+    for i in range(2, 20):
+        assert store.judge(str(i), True)
+    assert "19 of 19 accepted answers were right, between" in report(store).text()
+
+
 def test_labels_of_answers_are_counted_apart(store: JournalStore) -> None:
     """They say nothing of the confidence, which is that of the first passage."""
     answer = {"answer": "text", "answer_hash": "hash"}
