@@ -25,8 +25,7 @@ CELLS = 2_000_000
 """Numbers held in memory at once."""
 
 FIRST_GROUPS = 12
-"""Number of groups of one size at which a sequence of tests starts; each further start doubles it.
-"""
+"""Groups of equal size at the first start of a test sequence; each next one has twice as many."""
 
 
 def row_weights(number: Ints) -> Floats:

@@ -190,9 +190,9 @@ class TwoStageMap:
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds.
 
-        Exact if the second stage is logistic and the logit within its bounds; if it is cut at a
-        bound, what the features would add without it; otherwise what they add to the first stage's
-        logit.
+        This is exact if the second stage is logistic and the logit lies within its bounds. Beyond a
+        bound, it is what the features would add without the bound. For another second stage, it is
+        what they add to the first stage's logit.
         """
         moves = self.first.contributions(X)
         if isinstance(self.second, LogisticMap):

@@ -206,15 +206,17 @@ def _shrunk(
     prior expects, their prior is `WIDER` times as wide.
     """
     target = labels.astype(np.float64)
-    none = np.zeros(design.shape[1])
-    none[0] = 1.0
+    unchanged = np.zeros(design.shape[1])
+    unchanged[0] = 1.0
     row_weight = _row_weight(design[:, 0], labels, groups)
     wider = precision.copy()
     wider[:2] /= WIDER**2
     narrow, wide = (
-        maximum_likelihood(design, target, none, precision=p, row_weight=row_weight)
+        maximum_likelihood(design, target, unchanged, precision=p, row_weight=row_weight)
         for p in (precision, wider)
     )
-    gain = log_evidence(design, target, wide, none, precision=wider, row_weight=row_weight)
-    gain -= log_evidence(design, target, narrow, none, precision=precision, row_weight=row_weight)
+    gain = log_evidence(design, target, wide, unchanged, precision=wider, row_weight=row_weight)
+    gain -= log_evidence(
+        design, target, narrow, unchanged, precision=precision, row_weight=row_weight
+    )
     return (wide, wider) if gain > STRONG else (narrow, precision)

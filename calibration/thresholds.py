@@ -44,10 +44,10 @@ RIGHT = "right"
 """What is promised of an accepted row, by default."""
 
 FEW = 50
-"""Independent labels below which their accuracy says too little of how many more are needed."""
+"""With fewer independent labels, it cannot be told how many more are needed."""
 
 MAX_TIMES = 40
-"""More labels are advised only up to this many times as many as there are."""
+"""The advice is never to collect more than this many times the labels that there are."""
 
 
 def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:

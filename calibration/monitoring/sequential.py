@@ -25,11 +25,12 @@ SIZES = (0.25, 0.5, 1.0, 2.0)
 """How far the bets of `CalibrationMonitor` move the log odds."""
 
 TOLERANCE = 0.05
-"""How far off a confidence may be before it is worth acting on.
+"""How far off a confidence may be without an alarm.
 
-No map fitted on labels is exact, and without a tolerance enough new labels detect that: of maps
-fitted on 250 labels, half had alarmed by 2,000; with 0.05, one in twenty, and of those fitted on
-1,000, none. Promised 0.7 and right 0.43 then takes 42 labels instead of 28."""
+No fitted map is exact, so without a tolerance every monitor would alarm in the end. In simulations
+with maps fitted on 250 labels, half of the monitors alarmed within 2,000 new labels; with 0.05, one
+in twenty did, and with maps fitted on 1,000 labels none. In return, an alarm takes longer: 42
+labels instead of 28 if 70% are promised and 43% are right."""
 
 DIRECTIONS = (
     ("promise too much", -1.0, 0.0),
@@ -73,8 +74,8 @@ class CalibrationMonitor(_Bets):
     It bets in four directions at once: the confidences promise too much, too little, are too sure
     (too near 0 and 1) or too timid. A bet on more hits pays the price p + tolerance, a bet on fewer
     p - tolerance, so its expected stake does not grow while the truth lies between them. The chance
-    of ever giving a false alarm is at most `level`, for any confidences. Promised 0.7 and right
-    0.43 alarms after about 40 labels (median).
+    of ever giving a false alarm is at most `level`, for any confidences. If 70% are promised and
+    43% are right, it alarms after about 40 labels (median).
 
     level: of the test, within (0, 1).
     tolerance: how far off a confidence may be, in [0, 1); 0 tests for exact calibration.
@@ -165,7 +166,8 @@ class AccuracyMonitor(_Bets):
     """Are the accepted answers right as often as promised? Labels of accepted queries only.
 
     A test of E[y | all before] >= target at every label. The chance of ever giving a false alarm is
-    at most `level`. Target 0.7 and right 0.5 alarms after about 40 labels (median).
+    at most `level`. If the target is 70% and 50% are right, it alarms after about 40
+    labels (median).
 
     level, target: within (0, 1). hits: right answers so far. wealth: one stake per number of
     `FALLS`.
