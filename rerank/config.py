@@ -305,6 +305,12 @@ class FinetuneConfig:
     withheld: float = option(
         0.0, "share of answerable queries shown without their right passage", least=0, below=1
     )
+    altered: float = option(
+        0.0,
+        "share of answerable queries that are altered so that their passage no longer answers them",
+        least=0,
+        below=1,
+    )
     miner: str = option(
         "", "cross-encoder, such as the last run's, that picks the hardest wrong passages"
     )

@@ -43,6 +43,7 @@ from rerank.training.mining import (
     mine,
     split_validation,
     validation_queries,
+    without_misled_teacher,
     without_overlap,
     without_withheld,
 )
@@ -97,12 +98,15 @@ def finetune(
             hardest = (keep_hardest(example, config.hard + config.easy) for example in scored)
             examples = [without_withheld(example) for example in hardest]
         if teacher:
-            examples = add_teacher_scores(examples, teacher, config, cache)
+            examples = [
+                without_misled_teacher(example)
+                for example in add_teacher_scores(examples, teacher, config, cache)
+            ]
         from rerank.training.trainer import train
 
         with reserved(checkpoints):
             model, shown = train(examples, validation, base, checkpoints, config)
-        queries = [e.query for e in examples] + [q.query for q in validation]
+        queries = [e.altered_from or e.query for e in examples] + [q.query for q in validation]
         return Trained(model, checkpoints, queries, counts, asdict(shown))
 
     return run_training(

@@ -21,6 +21,7 @@ from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
+from rerank.training.altered import alter
 from rerank.types import Passage, Query, metadata_name
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer
@@ -34,7 +35,8 @@ class Example:
 
     The right passages come first, then `judged` ones that a person judged wrong. `teacher` holds a
     teacher model's logits of the same passages, if there is a teacher. `withheld`: the right
-    passage is there for a miner only, see `without_withheld`.
+    passage is there for a miner only, see `without_withheld`. `altered_from`: the query of the set
+    that `alter` made this one of; its right passage is then a wrong one, and `judged`.
     """
 
     query: str
@@ -43,6 +45,7 @@ class Example:
     teacher: tuple[float, ...] = ()
     judged: int = 0
     withheld: bool = False
+    altered_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +227,17 @@ def _example(
     shown = [labelled.corpus[draw.choice(right)]] if right else []
     answers = {doc_id: _word_set(labelled.corpus[doc_id]) for doc_id in right}
     judged = [labelled.corpus[i] for i in _judged_wrong(labelled, query.query_id)]
+    question, altered_from = query.text, ""
+    if shown and config.altered and draw.random() < config.altered:
+        changed = alter(question, shown[0].full_text, draw)
+        if changed:
+            question, altered_from, judged, shown = changed, query.text, shown, []
     near = [p for p in candidates if _is_wrong(p, answers) and p not in judged]
     if index is not None:
         near = near[: config.depth]
     withheld = bool(shown and near and config.withheld and draw.random() < config.withheld)
     room = config.hard + (withheld or not shown)
-    first_wrong, others = (judged[:0], judged) if right else (judged[:1], judged[1:])
+    first_wrong, others = (judged[:0], judged) if shown else (judged[:1], judged[1:])
     sure = [*first_wrong, *draw.sample(others, len(others))][:room]
     hard = [*sure, *draw.sample(near, min(room - len(sure), len(near)))]
     easy: list[Passage] = []
@@ -238,7 +246,14 @@ def _example(
     easy = [p for p in easy if _is_wrong(p, answers)]
     passages = [p.full_text for p in (*shown, *hard, *easy)]
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
-    example = Example(query.text, tuple(passages), labels, judged=len(sure), withheld=withheld)
+    example = Example(
+        question,
+        tuple(passages),
+        labels,
+        judged=len(sure),
+        withheld=withheld,
+        altered_from=altered_from,
+    )
     return example if config.miner else without_withheld(example)
 
 
@@ -253,6 +268,16 @@ def without_withheld(example: Example) -> Example:
         labels=(0,) * len(kept),
         withheld=False,
     )
+
+
+def without_misled_teacher(example: Example) -> Example:
+    """The list without its teacher, if it has only wrong passages, one of them judged so.
+
+    A teacher takes the passage that an unanswerable question was asked about for its answer; so
+    such a list is learned from its labels alone.
+    """
+    misled = example.judged and not any(example.labels)
+    return replace(example, teacher=()) if misled else example
 
 
 def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> list[int]:

@@ -22,6 +22,7 @@ from rerank.training.mining import (
     mine,
     split_validation,
     validation_queries,
+    without_misled_teacher,
     without_overlap,
     without_withheld,
 )
@@ -327,3 +328,35 @@ def test_equal_ids_of_another_part_are_no_group(small: LabelledSet) -> None:
         small.name,
     )
     assert leave_out(replace(small, queries=plain), [part], "train").splits["train"] == ids
+
+
+def test_an_altered_query_is_asked_about_its_passage(
+    small: LabelledSet, index: Index, encoder: Encoder
+) -> None:
+    """The right passage comes first, is wrong, counts as judged, and the query is remembered."""
+    ids = [i for i in small.splits["train"] if small.relevant(i)][:40]
+    config = FinetuneConfig(altered=0.9, withheld=0.3, easy=0)
+    by_text = {small.queries[i].text: small.relevant(i) for i in ids}
+    examples = mine(small, ids, index, encoder, config)
+    altered = [e for e in examples if e.altered_from]
+    assert 0 < len(altered) < len(examples)
+    for example in altered:
+        right = {small.corpus[d].full_text for d in by_text[example.altered_from]}
+        assert example.query != example.altered_from
+        assert example.passages[0] in right
+        assert not any(example.labels)
+        assert example.judged == 1
+        assert right.isdisjoint(example.passages[1:])
+        assert len(example.passages) == 3
+    assert all(e.query in by_text for e in examples if not e.altered_from)
+
+
+def test_a_teacher_is_not_heard_on_what_it_takes_for_an_answer() -> None:
+    """The passage that an unanswerable question was asked about; all other lists keep theirs."""
+    asked = Example("q", ("a", "b"), (0, 0), teacher=(4.0, -2.0), judged=1)
+    assert without_misled_teacher(asked) == replace(asked, teacher=())
+    for example in (
+        Example("q", ("a", "b"), (1, 0), teacher=(4.0, -2.0), judged=1),
+        Example("q", ("a", "b"), (0, 0), teacher=(-4.0, -2.0)),
+    ):
+        assert without_misled_teacher(example) == example
