@@ -70,7 +70,7 @@ def test_a_feature_of_a_passage(pipeline: Pipeline, run: Any, config: Config) ->
     @first_stage
     def has_example(view: View) -> Floats:
         """1 where the passage shows an example."""
-        return np.array([float("exampl" in p.body) for p in view.passages])
+        return np.array([float("exampl" in p.places) for p in view.passages])
 
     assert list(PASSAGE_FEATURES)[-1] == "has_example"
     searched = search_rankings(pipeline, run.plan)
