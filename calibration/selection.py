@@ -162,7 +162,7 @@ def choose(
     if left_out:
         reason += f"; {', '.join(left_out)} not considered on {len(labels)} rows"
         if effective_n is not None and round(effective_n) < len(labels):
-            reason += f", worth {effective_n:.0f} independent ones"
+            reason += f", whose labels are worth those of {effective_n:.0f} independent ones"
     return Choice(
         name=names[chosen],
         losses=MappingProxyType(dict(zip(names, means.tolist(), strict=True))),

@@ -198,7 +198,7 @@ class Certificate:
 
     @property
     def _rests_on(self) -> str:
-        groups = "" if self.groups is None else f" in {self.groups} groups"
+        groups = {None: "", 1: " in 1 group"}.get(self.groups, f" in {self.groups} groups")
         copies = f" and {self.copies} copies without their answers" if self.copies else ""
         return f"{self.queries - self.copies} labelled queries{copies}{groups}"
 

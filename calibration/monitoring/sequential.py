@@ -32,6 +32,8 @@ with maps fitted on 250 labels, half of the monitors alarmed within 2,000 new la
 in twenty did, and with maps fitted on 1,000 labels none. In return, an alarm takes longer: 42
 labels instead of 28 if 70% are promised and 43% are right."""
 
+NO_BOUND = 0.0005  # a share that is shown as 0.0%
+
 DIRECTIONS = (
     ("promise too much", -1.0, 0.0),
     ("promise too little", 1.0, 0.0),
@@ -218,7 +220,11 @@ class AccuracyMonitor(_Bets):
     @property
     def sentence(self) -> str:
         """What is known by now, in words."""
+        if not self.n:
+            return "No alarm: no accepted answer has been judged yet."
         seen = f"{self.hits} of {self.n} accepted answers were right"
+        if not self.alarmed and self.lower < NO_BOUND and self.upper > 1 - NO_BOUND:
+            return f"No alarm: {seen}, too few to say more."
         bounds = f"between {100 * self.lower:.1f}% and {100 * self.upper:.1f}% on average"
         if not self.alarmed:
             return f"No alarm: {seen}, {bounds} ({_evidence(self.wealth)})."

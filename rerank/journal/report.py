@@ -23,7 +23,6 @@ MODEL_COLUMNS = (
     *("right/judged", "answers right/judged", "last (UTC)"),
 )
 DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "lately")
-NO_BOUND = 0.0005  # a share that is shown as 0.0%
 LEAST_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c
 _OF_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
@@ -97,11 +96,8 @@ class JournalReport:
             "alarm": self.alarmed,
             "models": [asdict(model) for model in self.models],
             "monitors": [
-                {**m.to_dict(), "n": m.n, "alarm": m.alarmed, "sentence": sentence}
-                for m, sentence in (
-                    (self.accuracy, self._accuracy_sentence()),
-                    (self.calibration, self.calibration.sentence),
-                )
+                {**m.to_dict(), "n": m.n, "alarm": m.alarmed, "sentence": m.sentence}
+                for m in (self.accuracy, self.calibration)
             ],
             "documents": [asdict(document) for document in self.documents],
         }
@@ -128,18 +124,7 @@ class JournalReport:
         """What the labels of the newest model say."""
         if not self.calibration.n:
             return "Nobody has judged its first passages yet."
-        return f"{self._accuracy_sentence()}\n{self.calibration.sentence}"
-
-    def _accuracy_sentence(self) -> str:
-        """What the labels of accepted answers say, without bounds of 0% and 100%."""
-        found = self.accuracy
-        if found.alarmed or found.lower >= NO_BOUND or found.upper <= 1 - NO_BOUND:
-            return found.sentence
-        if not found.n:
-            return "No alarm: no accepted answer has been judged yet."
-        return (
-            f"No alarm: {found.hits} of {found.n} accepted answers were right, too few to say more."
-        )
+        return f"{self.accuracy.sentence}\n{self.calibration.sentence}"
 
 
 def report(

@@ -143,7 +143,9 @@ def test_the_reason_says_what_the_rows_are_worth() -> None:
     """Where groups make them fewer than they look."""
     p = {"a": np.full(40, 0.5)}
     told = choose(p, np.tile([0, 1], 20), left_out=("beta",), effective_n=12.3)
-    assert told.reason.endswith("beta not considered on 40 rows, worth 12 independent ones.")
+    assert told.reason.endswith(
+        "beta not considered on 40 rows, whose labels are worth those of 12 independent ones."
+    )
     assert choose(p, np.tile([0, 1], 20), left_out=("b",), effective_n=40.0).reason.endswith(
         "40 rows."
     )
