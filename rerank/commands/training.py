@@ -13,7 +13,7 @@ from rerank.errors import InputError
 
 if TYPE_CHECKING:
     from rerank.jobs.training_run import TrainingRun
-    from rerank.training.mining import TrainingSet
+    from rerank.training.training_sets import TrainingSet
 
 MODELS = {"cross-encoder": "reranker", "bi-encoder": "encoder"}  # as the configuration names them
 
@@ -61,7 +61,7 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
     from rerank.data.pairs import read_training_set
     from rerank.inference.int8_weights import check_can_pack, tensors_to_pack
     from rerank.inference.model_files import resolve
-    from rerank.training.mining import TrainingSet, leave_out
+    from rerank.training.training_sets import TrainingSet, leave_out
 
     if o.pack:
         check_can_pack(o.pack)

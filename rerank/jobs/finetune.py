@@ -37,15 +37,17 @@ from rerank.storage.locks import reserved
 from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import (
     Example,
-    TrainingSet,
     ValidationQuery,
-    examples_per_set,
     mine,
-    split_validation,
     validation_queries,
     without_misled_teacher,
-    without_overlap,
     without_withheld,
+)
+from rerank.training.training_sets import (
+    TrainingSet,
+    examples_per_set,
+    split_validation,
+    without_overlap,
 )
 from rerank.workspace import Workspace
 

@@ -32,7 +32,8 @@ from rerank.jobs.training_run import (
 )
 from rerank.retrieval.dense import Encoder
 from rerank.storage.locks import reserved
-from rerank.training.mining import Example, TrainingSet, mine, split_validation
+from rerank.training.mining import Example, mine
+from rerank.training.training_sets import TrainingSet, split_validation
 from rerank.workspace import Workspace
 
 KIND = "bi-encoder"

@@ -23,7 +23,7 @@ from rerank.storage.locks import output_folder
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
-from rerank.training.mining import TrainingSet
+from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
 

@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import FinetuneConfig
-from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about
-from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.training.altered import alter
-from rerank.types import Passage, Query, metadata_name
+from rerank.types import Passage, Query
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer
 
@@ -55,106 +53,6 @@ class ValidationQuery:
     query: str
     right: tuple[str, ...]
     found: tuple[str, ...]
-
-
-def split_validation(
-    labelled: LabelledSet,
-    split: str,
-    count: int,
-    *,
-    seed: int,
-    seen: frozenset[str] = frozenset(),
-    limit: int | None = None,
-) -> tuple[list[str], list[str]]:
-    """(ids of queries to train on, at most `limit`; ids of about `count` to validate on).
-
-    Both are whole groups, in random order: what a limit leaves over can still be calibrated on. At
-    most a fifth of the queries are held out, and no group with a query (`query_hash`) that the base
-    has `seen`: on those it would look better than it is.
-    """
-    draw = random.Random(f"{seed}:{labelled.name}")
-    groups: dict[str, list[str]] = {}
-    for query_id in labelled.splits[split]:
-        groups.setdefault(labelled.group(query_id), []).append(query_id)
-    names = sorted(groups)
-    draw.shuffle(names)
-    room = min(count, len(labelled.splits[split]) // 5)
-    held: list[str] = []
-    to_train: list[str] = []
-    for name in names:
-        group = groups[name]
-        is_seen = any(query_hash(labelled.queries[i].text) in seen for i in group)
-        if not is_seen and len(held) + len(group) <= room:
-            held += group
-        elif limit is None or len(to_train) + len(group) <= limit:
-            to_train += group
-    return to_train, held
-
-
-def without_overlap(
-    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], validated_on: frozenset[str]
-) -> list[str]:
-    """`ids` without those that overlap with the validation queries.
-
-    An id is dropped if its question is one of `validated_on` (`query_hash`), of whatever set, or if
-    it shares the group or a right passage with one of the `held` queries of this set.
-    """
-    marks = {mark for i in held for mark in _overlap_keys(labelled, i)}
-    return [
-        i
-        for i in ids
-        if query_hash(labelled.queries[i].text) not in validated_on
-        and marks.isdisjoint(_overlap_keys(labelled, i))
-    ]
-
-
-def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) -> LabelledSet:
-    """The set with a `split` that holds nothing of the sets `held`, for training.
-
-    A query is dropped if one of `held` asks it, or has one of its right passages as a right one, or
-    has the same name, as a part of this set, and a query of the same group.
-
-    Raises:
-        InputError: no query is left.
-    """
-    if not held:
-        return labelled
-    asked = {query_hash(q.text) for other in held for q in other.queries.values()}
-    answers = {text for other in held for i in other.queries for text in _answers(other, i)}
-    parts = [other for other in held if other.name == labelled.name]
-    groups = {_group_of_texts(other, i) for other in parts for i in other.queries}
-    ids = labelled.split(split)
-    kept = tuple(
-        i
-        for i in ids
-        if query_hash(labelled.queries[i].text) not in asked
-        and _group_of_texts(labelled, i) not in groups
-        and answers.isdisjoint(_answers(labelled, i))
-    )
-    if ids and not kept:
-        raise InputError(f"{labelled.name}: --leave-out leaves no query of {split!r} to train on")
-    return replace(labelled, splits={**labelled.splits, split: kept})
-
-
-def _group_of_texts(labelled: LabelledSet, query_id: str) -> str | frozenset[str]:
-    """The group of a query; unless it has a name, by texts: the parts of a set count ids anew."""
-    named = metadata_name(labelled.queries[query_id].metadata, "group")
-    if named:
-        return named
-    about = asked_about(labelled.queries[query_id])
-    texts = _answers(labelled, query_id) or {
-        labelled.corpus[i].full_text for i in [about] if i in labelled.corpus
-    }
-    return frozenset(texts or {query_hash(labelled.queries[query_id].text)})
-
-
-def _answers(labelled: LabelledSet, query_id: str) -> set[str]:
-    return {labelled.corpus[doc_id].full_text for doc_id in labelled.relevant(query_id)}
-
-
-def _overlap_keys(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
-    questions = {("question", mark) for mark in labelled.duplicate_keys(query_id)}
-    return frozenset(questions | {("right", doc_id) for doc_id in labelled.relevant(query_id)})
 
 
 def mine(
@@ -280,17 +178,6 @@ def without_misled_teacher(example: Example) -> Example:
     return replace(example, teacher=()) if misled else example
 
 
-def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
-    """How many of `total` examples each set gives: in proportion to its size ** (1 / temperature).
-
-    Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
-    2019, who mixed languages this way). Each set gives at least one.
-    """
-    logits = np.log(np.asarray(sizes, dtype=np.float64)) / temperature
-    weights = np.exp(logits - logits.max())  # a power of a size would overflow
-    return [max(1, int(n)) for n in np.rint(total * weights / weights.sum())]
-
-
 def validation_queries(
     labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, *, depth: int
 ) -> list[ValidationQuery]:
@@ -335,22 +222,3 @@ def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
 
 def _word_set(passage: Passage) -> set[str]:
     return set(passage.full_text.lower().split())
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSet:
-    """A labelled set to train on: its split, and how many examples (default: one per query)."""
-
-    labelled: LabelledSet
-    split: str = "train"
-    limit: int | None = None
-    within: bool = False  # wrong passages are of the query's own group: see `mine`
-
-    def __post_init__(self) -> None:
-        """Refuse a missing or empty split before any work is done for it."""
-        labelled, split, limit = self.labelled, self.split, self.limit
-        if limit is not None and limit < 1:
-            raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
-        if not labelled.splits.get(split):
-            has = list(labelled.splits)
-            raise InputError(f"{labelled.name} has no split {split!r}; it has {has}")

@@ -11,7 +11,7 @@ from finetuning import CHEAP, TEN, Trained
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.jobs.finetune import finetune
-from rerank.training.mining import TrainingSet
+from rerank.training.training_sets import TrainingSet
 
 
 @contextmanager

@@ -25,7 +25,8 @@ from rerank.jobs.finetune import add_teacher_scores, finetune
 from rerank.jobs.training_run import write_model
 from rerank.storage.files import umask
 from rerank.storage.folder import verify_folder
-from rerank.training.mining import Example, TrainingSet
+from rerank.training.mining import Example
+from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")

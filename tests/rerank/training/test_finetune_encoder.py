@@ -20,7 +20,7 @@ from rerank.inference.model_files import resolve, trained_on, training
 from rerank.jobs.finetune_encoder import finetune_encoder
 from rerank.jobs.training_run import TrainingRun
 from rerank.retrieval.dense import Encoder
-from rerank.training.mining import TrainingSet
+from rerank.training.training_sets import TrainingSet
 
 CHEAP = EncoderConfig(steps=2, batch=4, max_length=48, warmup=0.0, check_every=1, depth=10)
 

@@ -21,7 +21,8 @@ from rerank.inference.int8_weights import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.finetune import finetune
 from rerank.storage.files import sha256_file
-from rerank.training.mining import Example, TrainingSet
+from rerank.training.mining import Example
+from rerank.training.training_sets import TrainingSet
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
 
