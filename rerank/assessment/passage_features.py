@@ -18,7 +18,7 @@ from rerank.assessment.text_cache import cached_by_length
 from rerank.data.words import content_words, words, words_in_sentences
 from rerank.types import Bools, FirstStage, Floats, Passage
 
-CACHED_LENGTH = 3 * 2**22  # characters of passages whose words are kept, at about 15 bytes each
+CACHED_LENGTH = 2**23  # characters of passages whose words are kept, at about 15 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +246,10 @@ def bigram_coverage(view: View) -> Floats:
 
 def _are_neighbours(passage: PassageWords, first: str, second: str) -> bool:
     """Whether the second word follows the first somewhere in the text."""
-    following = passage.places.get(second, ())
-    return any(place + 1 in following for place in passage.places.get(first, ()))
+    before, after = passage.places.get(first), passage.places.get(second)
+    if not before or not after:
+        return False
+    return not {place + 1 for place in before}.isdisjoint(after)
 
 
 @first_stage

@@ -34,13 +34,13 @@ NOT_AT_RANDOM = (
 )
 KNOWN_GROUPS = (
     "{count} of {n} labels are of groups (`metadata.group`) that the model was fitted or "
-    "recalibrated on: it looks better there than on new ones. The confidence follows the labels; a "
-    "promise takes labels of at least {least} questions of other groups."
+    "recalibrated on, or name none: it looks better there than on new groups. The confidence "
+    "follows the labels; a promise takes labels of at least {least} questions of new groups."
 )
 KNOWN_GROUPS_LEFT_OUT = (
     "{count} of {n} labels of the mode {mode} are of groups (`metadata.group`) that the model was "
-    "fitted or recalibrated on: the confidence follows them, and they are left out of what is "
-    "certified."
+    "fitted or recalibrated on, or name none: the confidence follows them, and they are left out "
+    "of what is certified."
 )
 NO_LISTS = (
     "The labelled lists were cut from our own search: they promise nothing of the lists that "

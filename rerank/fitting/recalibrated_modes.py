@@ -37,7 +37,7 @@ from rerank.fitting.label_checks import (
 )
 from rerank.fitting.plan import LEAST_GROUPS_TO_FIT
 from rerank.fitting.rankings import as_from_caller
-from rerank.types import Bools, Floats, Mode, Query, Scored
+from rerank.types import Bools, Floats, Mode, Query, Scored, metadata_name
 
 LEAST_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
@@ -156,16 +156,29 @@ def _recalibrated_mode(
             f"measured on other groups than it is fitted on; the {len(labels)} labels are of "
             f"{len(set(groups))}: label questions of other groups, too"
         )
-    known = np.array([was_seen(f.query, fitted_on) for f in labels])
-    counts = {"count": int(known.sum()), "n": len(labels)}
-    enough = _has_least_labels(_those_of(labels, ~known))
-    certifying = ~known if enough else np.ones(len(labels), dtype=np.bool_)
+    new_groups = _of_new_groups([f.query for f in labels], fitted_on)
+    counts = {"count": int((~new_groups).sum()), "n": len(labels)}
+    enough = _has_least_labels(_those_of(labels, new_groups))
+    certifying = new_groups if enough else np.ones(len(labels), dtype=np.bool_)
     recalibration, new = _update(old, predicted, labels, groups, about, certifying, pipeline.config)
     left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
-    found = RecalibratedMode(recalibration, new, predicted, (left_out,) if known.any() else ())
+    found = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
         found = found.without_certificates(KNOWN_GROUPS.format(least=LEAST_QUESTIONS, **counts))
     return found.without_certificates(NO_LISTS) if from_search else found
+
+
+def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools:
+    """Whether each query, (n,), is of a group that was not fitted on.
+
+    All are if none is of a group that was. Otherwise a query without a group may be about the same
+    as one that was fitted on, so it is not.
+    """
+    known = np.array([was_seen(query, fitted_on) for query in queries])
+    if not known.any():
+        return ~known
+    named = [bool(metadata_name(query.metadata, "group")) for query in queries]
+    return ~known & np.array(named)
 
 
 def _one_outcome(mode: Mode, right: Floats) -> list[str]:

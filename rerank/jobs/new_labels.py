@@ -26,9 +26,10 @@ from rerank.types import LISTS, metadata_name
 from rerank.workspace import Workspace
 
 WEIGHTED = (
-    "{count} labels have a weight, which is not used: a correction of the confidence takes none, "
-    "because they were drawn by this confidence. The figures are of the labelled answers, not of "
-    "all that they were drawn from; `rerank evaluate` of a labelled set weighs them."
+    "labels with a weight, which is not used: {count}. A correction of the confidence takes none, "
+    "which is right for labels that were drawn by the confidence of this model. The figures are of "
+    "the labelled answers, not of all that they were drawn from; `rerank evaluate` of a labelled "
+    "set weighs them."
 )
 
 
@@ -53,7 +54,11 @@ def labels_and_pipeline(
         labels = feedback_of(feedback, split)
         if not searched:
             return labels, model.pipeline, {}
-        corpus = {"dataset": feedback.described(), "corpus_digest": feedback.corpus_digest()}
+        grouped = {"group_by": group_by} if group_by else {}  # also if none of these has the key
+        corpus = {
+            "dataset": feedback.described() | grouped,
+            "corpus_digest": feedback.corpus_digest(),
+        }
         return labels, pipeline_over(feedback, model, work), corpus
     if group_by:
         feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]

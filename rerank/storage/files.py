@@ -134,10 +134,11 @@ def digest(handle: int, size: int) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
+    fields: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in fields:
+            raise RepeatedKeyError(key)
+        fields[key] = value
     return fields
 
 

@@ -186,3 +186,10 @@ def test_real_features_are_those_of_the_candidates(
             assert X[k, names.index("idf_coverage")] == pytest.approx(expected, abs=1e-9)
             share = len(asked & (text | set(words(passage.title)))) / (len(asked) + 1)
             assert X[k, names.index("term_coverage")] == pytest.approx(share, abs=1e-12)
+
+
+def test_a_long_passage_takes_time_in_proportion() -> None:
+    """Two words, each there a hundred thousand times and never neighbours in this order."""
+    long = "gap " * 100_000 + "fill " * 100_000
+    assert seen("gap fill", [("", long)])[0, list(PASSAGE_FEATURES).index("bigram_coverage")] == 0.5
+    assert seen("fill gap", [("", long)])[0, list(PASSAGE_FEATURES).index("bigram_coverage")] == 0

@@ -23,6 +23,7 @@ from rerank.batch.parquet import write_parquet
 from rerank.batch.rows import QueryRow, RejectedRow, Row, parse
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
+from rerank.storage.files import RepeatedKeyError, loads
 from rerank.types import Query
 
 FEW = settings(
@@ -429,3 +430,10 @@ def test_a_written_parquet_reads_back(tmp_path: Path) -> None:
         assert row["ranking"] == [{"doc_id": "d", "relevance": 0.1, "scores": scores}]
     write_parquet([], tmp_path / "none.parquet")
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_many_keys_take_time_in_proportion() -> None:
+    """Two hundred thousand, the last one a second time."""
+    keys = ", ".join(f'"k{i}": 0' for i in [*range(200_000), 7])
+    with pytest.raises(RepeatedKeyError, match="the key 'k7' appears twice"):
+        loads(f"{{{keys}}}")

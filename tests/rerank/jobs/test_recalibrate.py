@@ -481,9 +481,9 @@ def test_labels_of_groups_that_were_fitted_on_certify_nothing(
     texts = [small.queries[i].text for i in small.splits["test"]]
     n = len(texts)
 
-    def moved(start: Path, known: int, words: str) -> tuple[list[str], Any]:
+    def moved(start: Path, known: int, words: str, other: str = "new {}") -> tuple[list[str], Any]:
         """The notes and the certificate, with `known` labels of groups that were fitted on."""
-        groups = fitted[:known] + [f"new {i}" for i in range(known, n)]
+        groups = fitted[:known] + [other.format(i) for i in range(known, n)]
         rows = [
             {"query": f"{text}{words}", "right": i % 3 > 0, "metadata": {"group": group}}
             for i, (text, group) in enumerate(zip(texts, groups, strict=True))
@@ -500,6 +500,9 @@ def test_labels_of_groups_that_were_fitted_on_certify_nothing(
     notes, certificate = moved(made.folder, 1, "")
     assert KNOWN_GROUPS_LEFT_OUT.format(count=1, n=n, mode="search") in notes
     assert (certificate.refused, certificate.queries) == ("", n - 1)
+    notes, certificate = moved(made.folder, 1, "", other="")  # of no group: perhaps of a known one
+    assert certificate.refused == KNOWN_GROUPS.format(count=n, n=n, least=10)
+    moved(made.folder, 1, "")
     notes, certificate = moved(tmp_path / "new", 0, " again")
     assert certificate.refused == KNOWN_GROUPS.format(count=n - 1, n=n, least=10)
 
@@ -521,3 +524,5 @@ def test_labels_are_grouped_by_what_the_model_was_calibrated_with(
         found, _, corpus = labels_and_pipeline(model, given, "test", Workspace(run.work))
         assert all(f.query.metadata["group"] == f.query.metadata["faq"] for f in found)
         assert not corpus or corpus["dataset"]["group_by"] == "faq"
+    _, _, corpus = labels_and_pipeline(model, small, "test", Workspace(run.work))
+    assert corpus["dataset"]["group_by"] == "faq"  # for the next labels: these have no such key
