@@ -96,7 +96,7 @@ DOCUMENTED := arviz==0.23.4 astropy==8.0.2 biotite==1.6.0 control==0.10.2 geopan
   imbalanced-learn==0.14.2 libpysal==4.14.1 librosa==0.11.0 matplotlib==3.11.2 mne==1.13.2 \
   networkx==3.6.1 nibabel==5.4.2 nilearn==0.14.1 pyarrow==26.0.1 rasterio==1.4.4 \
   scikit-bio==0.7.4 scikit-image==0.26.0 seaborn==0.13.2 shapely==2.2.0 statsmodels==0.15.0
-OF_SETS := squad2:3000 squadshifts_newwiki:3857 squadshifts_reddit:4236 selqa:951
+OF_SETS := squad2:5936 squadshifts_newwiki:3857 squadshifts_reddit:4236 selqa:951
 OF_PAIRS := boolq_dev:2211 conala:1703 docs_faq:4802 docs_tasks:3642 dstc11_reviews:2009 dstc9_faq:999 \
   fairytaleqa:4000 fetaqa:1500 lfrqa_forum:9145 medquad:5422 nl2bash:1500 nq_open_oracle:1248 \
   onestopqa:485 product_qa:8252 squad11_dev_other:4494 squad_train_part:12124 tatqa:1221 \

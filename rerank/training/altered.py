@@ -13,14 +13,16 @@ import random
 import re
 from collections.abc import Callable
 
-NAME = re.compile(r"\b[A-Z][\w'’-]*\w(?: (?:of |the |de |and )?[A-Z][\w'’-]*\w)*")
+from rerank.data.stop_words import STOP_WORDS
+
+NAME = re.compile(r"\b[A-Z][\w-]*\w(?: (?:of |the |de |and )?[A-Z][\w-]*\w)*")
 SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(])\s*\Z")
 NUMBER = re.compile(r"\b\d+(?:[.,]\d+)*\b")
 YEAR = re.compile(r"1\d{3}|20\d{2}")
 YEARS_AWAY = (-20, -10, -5, -3, -2, 2, 3, 5, 10)
 WORD = re.compile(r"\b[a-z]+\b")
-# what a question of these asks stays the same, or becomes another yes
-NOT_NEGATED = re.compile(r"(?i)how (?:many|much)\b|(?:is|are|was|were|did|do|does|can)\b")
+# a passage that answers such a question also answers its opposite
+SAME_OPPOSITE = re.compile(r"(?i)how (?:many|much)\b|(?:is|are|was|were|did|do|does|can)\b")
 NEGATED = {"can": "can't", "will": "won't"} | {
     verb: f"{verb}n't"
     for verb in ("is", "are", "was", "were", "do", "does", "did", "has", "had", "could", "would")
@@ -37,7 +39,7 @@ female male|first last|gain lose|gained lost|global local|hard easy|heavier ligh
 hide show|high low|higher lower|highest lowest|horizontal vertical|import export|inside outside
 install uninstall|join split|larger smaller|largest smallest|least most|less more|load save
 lock unlock|longer shorter|longest shortest|maximum minimum|merge split|modern traditional
-most fewest|new old|newest oldest|north south|northern southern|open close|opened closed
+most fewest|new old|newest oldest|north south|northern southern|opened closed
 opposed supported|oppose support|parallel serial|positive negative|private public|read write
 rich poor|rise fall|rose fell|rural urban|safe dangerous|send receive|shrink grow|start stop
 started stopped|strong weak|strongest weakest|thick thin|upper lower|upload download|weaker stronger
@@ -90,12 +92,15 @@ def _other_name(question: str, passage: str, draw: random.Random) -> str | None:
 
 
 def _names(text: str) -> list[re.Match[str]]:
-    """Runs of capitalised words, without a word that begins a sentence."""
+    """Runs of capitalised words; one that begins a sentence only without a stop word before it."""
     names = []
     for found in NAME.finditer(text):
         name: re.Match[str] | None = found
         if SENTENCE_START.search(text, max(0, found.start() - 3), found.start()):
-            name = NAME.search(text, found.start() + len(found[0].split()[0]), found.end())
+            first = found[0].split()[0]
+            name = NAME.search(text, found.start() + len(first), found.end())
+            if first.lower() not in STOP_WORDS["english"]:
+                continue
         if name:
             names.append(name)
     return names
@@ -121,8 +126,9 @@ def _other_number(question: str, passage: str, draw: random.Random) -> str | Non
 
 def _antonym(question: str, _passage: str, draw: random.Random) -> str | None:
     """A word becomes its antonym."""
-    found = [m for m in WORD.finditer(question) if m[0] in ANTONYMS]
-    if not found:
+    asked = {m[0] for m in WORD.finditer(question)}
+    found = [m for m in WORD.finditer(question) if asked.isdisjoint(ANTONYMS.get(m[0], asked))]
+    if not found or SAME_OPPOSITE.match(question):
         return None
     word = draw.choice(found)
     return _replaced(question, word, draw.choice(ANTONYMS[word[0]]))
@@ -130,7 +136,7 @@ def _antonym(question: str, _passage: str, draw: random.Random) -> str | None:
 
 def _negated(question: str, _passage: str, _draw: random.Random) -> str | None:
     """Its first auxiliary verb is negated."""
-    if NOT_NEGATED.match(question) or "n't" in question or " not " in question:
+    if SAME_OPPOSITE.match(question) or "n't" in question or " not " in question:
         return None
     verb = next((m for m in WORD.finditer(question) if m[0] in NEGATED), None)
     return _replaced(question, verb, NEGATED[verb[0]]) if verb else None

@@ -35,7 +35,11 @@ def all_altered(question: str, passage: str = PASSAGE) -> set[str | None]:
         ("who came in 1889", {"who came in 1884"}),  # another number of as many digits
         ("who has 330 of them", {"who has 661 of them", "who has 991 of them"}),  # or a multiple
         ("which is the largest tower", {"which is the smallest tower"}),
-        ("why did it open", {"why didn't it open", "why did it close"}),
+        ("why did it start", {"why didn't it start", "why did it stop"}),
+        (
+            "whose is Eiffel's tower",
+            {"whose is Paris's tower", "whose is Stephen Sauvestre's tower"},
+        ),
     ],
 )
 def test_one_change(question: str, expected: set[str]) -> None:
@@ -64,6 +68,12 @@ def test_a_name_shares_no_word_with_the_one_it_replaces() -> None:
 def test_a_question_that_no_rule_fits_stays(question: str) -> None:
     """Nothing to exchange; a number asked for and a question of yes or no are not negated."""
     assert all_altered(question.replace("true", "so"), "No name, no number.") == {None}
+
+
+@pytest.mark.parametrize("question", ["is it old", "how many were lost", "does it start or stop"])
+def test_what_answers_it_answers_its_opposite(question: str) -> None:
+    """A question of yes or no, or of how many, has the same answer in the passage, or "no"."""
+    assert all_altered(question) == {None}
 
 
 def test_antonyms_go_both_ways() -> None:
