@@ -177,8 +177,8 @@ def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools
     known = np.array([was_seen(query, fitted_on) for query in queries])
     if not known.any():
         return ~known
-    named = [bool(metadata_name(query.metadata, "group")) for query in queries]
-    return ~known & np.array(named)
+    named = np.array([bool(metadata_name(query.metadata, "group")) for query in queries])
+    return np.logical_and(named, ~known)
 
 
 def _one_outcome(mode: Mode, right: Floats) -> list[str]:
