@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -41,18 +42,18 @@ def log_odds(p: ArrayLike) -> Floats:
 
 
 def as_floats(values: ArrayLike) -> Floats:
-    """Return real numbers, in an array of any shape, as floats; booleans are 0 and 1.
+    """Return real numbers, in an array of any shape, as floats; booleans are 0 and 1, None is NaN.
 
     Raises:
         ValueError: complex numbers, text, dates, masked values, or what is no array at all.
     """
     if type(values) is np.ndarray and values.dtype == np.float64:
         return values
-    _refuse_masked(values)
+    refuse_masked(values)
     try:
         found = np.asarray(values)
-        if found.dtype.kind == "O" and any(isinstance(v, (str, bytes)) for v in found.flat):
-            raise ValueError("expected real numbers, got text")
+        if found.dtype.kind == "O":
+            _check_numbers(found)
         if found.dtype.kind not in "biufO":
             raise ValueError(f"expected real numbers, got values of type {found.dtype.name}")
         return found.astype(np.float64, copy=False)
@@ -60,8 +61,40 @@ def as_floats(values: ArrayLike) -> Floats:
         raise ValueError(f"expected an array of real numbers: {error}") from None
 
 
-def _refuse_masked(values: object) -> None:
-    """Raise a ValueError if some values of a masked array are masked: NumPy would unmask them."""
+def _check_numbers(values: NDArray[np.object_]) -> None:
+    """Raise a ValueError if an object is no real number, as which NumPy would take some."""
+    for value in values.flat:
+        if isinstance(value, (str, bytes)):
+            raise ValueError("expected real numbers, got text")
+        refuse_masked(value)
+        if value is not None and not _is_real(_unwrapped(value)):
+            raise ValueError(f"expected real numbers, got values of type {type(value).__name__}")
+
+
+def _is_real(value: object) -> bool:
+    """Whether it is a real number or a truth value; NumPy counts spans of time as numbers."""
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, np.timedelta64)
+
+
+def _unwrapped(value: Any) -> Any:
+    """The number in an array without an axis, and a truth value of NumPy as Python's."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]  # not `item`, which makes a date a whole number
+    tensor = getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic)
+    return value.item() if tensor or isinstance(value, np.bool_) else value
+
+
+def refuse_masked(values: object) -> None:
+    """Refuse masked arrays, also in a list, with masked values: NumPy would unmask them.
+
+    Raises:
+        ValueError: with the number of masked values.
+    """
+    if isinstance(values, (list, tuple)):
+        for value in values:
+            if not isinstance(value, (float, int, str)):
+                refuse_masked(value)
+        return
     mask = getattr(values, "mask", None)
     if isinstance(mask, np.ndarray) and mask.any():
         raise ValueError(f"expected a value for each row, got {mask.sum()} masked: leave them out")
@@ -119,18 +152,30 @@ def _check_finite(x: Floats) -> None:
         )
 
 
-def finite_number(name: str, value: object) -> float:
-    """Return the value as a finite float; text is not a number.
+def as_number(name: str, value: object) -> float:
+    """Return a real number, which may be infinite or NaN, as a float; text is not a number.
+
+    An array without an axis is the number in it.
 
     Raises:
         ValueError: naming the field.
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
+    number: Any = value if np.ma.is_masked(value) else _unwrapped(value)
+    if isinstance(number, bool) or not _is_real(number):
         raise ValueError(f"{name} must be a number, got {str(value)[:80]!r}")
     try:
-        result = float(value)
+        return float(number)
     except OverflowError:
-        result = math.inf
+        return math.inf if number > 0 else -math.inf
+
+
+def finite_number(name: str, value: object) -> float:
+    """Return the value as a finite float, as `as_number`.
+
+    Raises:
+        ValueError: naming the field.
+    """
+    result = as_number(name, value)
     if not math.isfinite(result):
         raise ValueError(f"{name} must be finite, got {str(value)[:80]}")
     return result
@@ -243,7 +288,7 @@ def group_codes(groups: Groups, n: int) -> Ints:
     """
     if groups is None:
         return np.arange(n, dtype=np.int64)
-    _refuse_masked(groups)
+    refuse_masked(groups)
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"expected one group per row, shape ({n},), got shape {labels.shape}")
@@ -256,11 +301,13 @@ def group_codes(groups: Groups, n: int) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def check_share(name: str, value: float) -> None:
-    """Refuse what is not a number within (0, 1).
+def check_share(name: str, value: object) -> float:
+    """Return a number within (0, 1) as a float.
 
     Raises:
-        ValueError: naming it.
+        ValueError: naming what is not a number, or not within (0, 1).
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < 1:
+    share = as_number(name, value)
+    if not 0 < share < 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value!s:.80}")
+    return share

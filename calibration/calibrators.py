@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from calibration.arrays import Floats, Groups, Ints, as_scores
+from calibration.arrays import Floats, Groups, Ints, as_floats, as_scores, refuse_masked
 from calibration.fitting import fit_logistic, fit_two_stage
 from calibration.maps import CalibrationMap
 from calibration.score_fitting import (
@@ -55,14 +55,20 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
         return np.asarray(self.classes_[likely.astype(np.int64)])
 
     def _inputs(self, X: ArrayLike) -> Any:
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        x = validate_data(self, X, reset=False, dtype=np.float64)
+        as_floats(X)  # scikit-learn takes text and dates as numbers
+        return x
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Any, Ints]:
         """Return X (n, d) as floats, and y (n,) as 0 and 1; set `classes_`."""
         x, labels = validate_data(self, X, y, dtype=np.float64)
+        as_floats(X)  # scikit-learn takes text and dates as numbers, and unmasks what is masked
+        refuse_masked(y)
         return x, self._coded(labels)
 
-    def _coded(self, y: NDArray[Any]) -> Ints:
+    def _coded(self, y: ArrayLike) -> Ints:
+        refuse_masked(y)
+        y = np.asarray(y)
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) == 1 and classes[0] in (0, 1):  # as where nothing is right yet
@@ -91,7 +97,7 @@ class _ScoreCalibrator(_Calibrator):
             ValueError: wrong shapes, scores that are not finite, labels that are not of two
                 classes.
         """
-        self.map_ = type(self)._fit(as_scores(X), self._coded(np.asarray(y)))
+        self.map_ = type(self)._fit(as_scores(X), self._coded(y))
         self.n_features_in_ = 1
         return self
 

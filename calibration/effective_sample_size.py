@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Groups, group_codes
+from calibration.arrays import Groups, as_floats, group_codes
 
 
 def design_effect(residuals: ArrayLike, groups: Groups) -> float:
@@ -20,7 +20,7 @@ def design_effect(residuals: ArrayLike, groups: Groups) -> float:
     ratio below 1 (negatively correlated rows in a group) becomes 1, since chance alone produces it
     as well.
     """
-    values = np.asarray(residuals, dtype=np.float64)
+    values = as_floats(residuals)
     number = group_codes(groups, len(values))
     n_groups, rows = int(number.max(initial=-1)) + 1, float((values**2).sum())
     if n_groups == len(values) or rows <= 0:
@@ -51,7 +51,8 @@ def effective_groups(groups: ArrayLike) -> float:
 
 def effective_n(residuals: ArrayLike, groups: Groups) -> float:
     """Return the effective number of the rows: n / `design_effect`."""
-    return len(np.asarray(residuals)) / design_effect(residuals, groups)
+    values = as_floats(residuals)
+    return len(values) / design_effect(values, groups)
 
 
 def effective_rows(X: ArrayLike, groups: Groups) -> float:
@@ -62,7 +63,7 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
     It is capped at `kish`, the case of identical rows in a group, and is that of `kish` if all rows
     are identical. n >= 1.
     """
-    x = np.asarray(X, dtype=np.float64)
+    x = as_floats(X)
     number = group_codes(groups, len(x))
     if number.max(initial=0) + 1 == len(x):
         return float(len(x))
@@ -82,7 +83,7 @@ def grouped_standard_error(values: ArrayLike, groups: ArrayLike) -> float:
     over n, times sqrt(G / (G - 1)). With one row per group it is the usual s / sqrt(n). One group
     gives infinity: the spread is unknown.
     """
-    v = np.asarray(values, dtype=np.float64)
+    v = as_floats(values)
     number = group_codes(np.asarray(groups), len(v))
     sums = np.bincount(number, weights=v - v.mean())
     if len(sums) < 2:

@@ -218,7 +218,8 @@ def cross_fit_two_stage(
         ValueError: as `fit_two_stage`; fewer than two groups.
     """
     fits = {name: _second_stage(name, reference) for name in second_stages}
-    x, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
+    x = as_features(X)
+    labels = as_labels(y, len(x))
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     if len(labels) == 0 or fold.max() == 0:

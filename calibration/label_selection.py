@@ -62,7 +62,7 @@ def choose_rows(
     n = len(p)
     if not 1 <= count <= n:
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
-    check_share("threshold", threshold)
+    threshold = check_share("threshold", threshold)
     accepted, n_strata = p >= threshold, min(STRATA, count // (2 * LEAST))
     if n_strata:
         below = 1 if quantity == "accuracy" else n_strata

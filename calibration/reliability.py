@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import Floats, Groups, check_keys, check_y_p, finite_number, plain
+from calibration.arrays import Floats, Groups, as_number, check_keys, check_y_p, plain
 from calibration.curves import at_thresholds
 from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
@@ -83,10 +83,11 @@ class Reliability:
         """Return what `to_dict` wrote.
 
         Raises:
-            ValueError: a missing or an unknown key, or a count that is not a whole number.
+            ValueError: a missing or an unknown key, or a value of the wrong kind.
         """
         kinds = {f.name: str(f.type) for f in fields(cls)}
-        check_keys("a reliability", {"extra": {}, **d}, kinds)
+        d = {"extra": {}, **d} if isinstance(d, Mapping) else d
+        check_keys("a reliability", d, kinds)
         return cls(**{key: _restore(kinds[key], value) for key, value in d.items()})
 
     def table(self, name: str = "confidence") -> str:
@@ -96,13 +97,17 @@ class Reliability:
 
 def _restore(kind: str, value: Any) -> Any:
     if kind == "Interval":
+        if not isinstance(value, (list, tuple)) or len(value) != 2:
+            raise ValueError(f"not a reliability: expected low and high, got {value!r:.80}")
         low, high = (_restore("float", v) for v in value)
         return low, high
     if kind == "float":
-        return float("nan") if value is None else float(value)
+        return float("nan") if value is None else as_number("a value of a reliability", value)
     if kind == "int" and type(value) is not int:
         raise ValueError(f"not a reliability: expected a whole number, got {value!r:.80}")
     if kind.startswith("Mapping"):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"not a reliability: expected extra metrics, got {value!r:.80}")
         return {name: _restore("float", v) for name, v in value.items()}
     return value
 
@@ -175,10 +180,13 @@ def measure(
     to a float.
 
     Raises:
-        ValueError: as `calibration.arrays.check_y_p`; a threshold that is not a finite number.
+        ValueError: as `calibration.arrays.check_y_p`; a threshold that is not a number, which
+            may be infinite: -inf accepts every row and inf none.
     """
     labels, values = check_y_p(y, p)
-    threshold = finite_number("threshold", threshold)
+    threshold = as_number("threshold", threshold)
+    if math.isnan(threshold):
+        raise ValueError("threshold must be a number, got NaN")
     (accepted,) = at_thresholds(labels, values, [threshold], groups=groups)
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())

@@ -26,7 +26,7 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     table = as_floats(losses)
     if table.ndim != 2:
         raise ValueError(f"losses should be (n, m), got {table.shape}")
-    check_share("risk", risk)
+    risk = check_share("risk", risk)
     last = -1
     for j, column in enumerate(table.T):
         if mean_upper_bound(column, groups) > risk:

@@ -19,7 +19,7 @@ from calibration.arrays import (
     GroupNames,
     Groups,
     as_scores,
-    check_probabilities,
+    check_y_p,
     group_codes,
     log_odds,
 )
@@ -88,7 +88,8 @@ def fit_segments(
     """
     from calibration.shrinkage import fit_update
 
-    scores, labels = log_odds(check_probabilities(p)), np.asarray(y)
+    labels, values = check_y_p(y, p)
+    scores = log_odds(values)
     names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
     return Segments(
         {
@@ -114,7 +115,7 @@ def cross_fit_segments(
     Raises:
         ValueError: as `fit_segments` and `grouped_folds`.
     """
-    old, labels = np.asarray(p, dtype=np.float64), np.asarray(y)
+    labels, old = check_y_p(y, p)
     names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()

@@ -14,7 +14,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import Floats, GroupNames, Groups, Ints, as_floats, check_y_p, group_codes
+from calibration.arrays import (
+    Floats,
+    GroupNames,
+    Groups,
+    Ints,
+    as_floats,
+    check_y_p,
+    group_codes,
+    refuse_masked,
+)
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
@@ -92,8 +101,9 @@ def cross_fit(
     `fit(X, y, groups)` returns an object with `.predict(X)`. X is (n, d) or (n,); y is (n,).
 
     Raises:
-        ValueError: lengths that differ, or fewer than two groups.
+        ValueError: lengths that differ, masked values, or fewer than two groups.
     """
+    refuse_masked(y)
     features, labels = as_floats(X), np.asarray(y)
     if len(features) != len(labels):
         raise ValueError(f"X has {len(features)} rows and y has {len(labels)}")
@@ -114,7 +124,7 @@ def one_standard_error(losses: ArrayLike, groups: ArrayLike) -> int:
     the same rows, by group; Breiman et al. (1984) use the best's own error, which at a few hundred
     rows is several times larger than any real difference and would always take the simplest.
     """
-    table = np.asarray(losses, dtype=np.float64)
+    table = as_floats(losses)
     best = int(np.argmin(table.mean(axis=1)))
     for k in range(best):
         gap = table[k] - table[best]
@@ -140,7 +150,7 @@ def choose(
     Raises:
         ValueError: no candidate, or as `calibration.arrays.check_y_p`, with the candidate's name.
     """
-    labels, names = np.asarray(y), list(predictions)
+    labels, names = as_floats(y), list(predictions)
     if not names:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
     number = group_codes(groups, len(labels))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from calibration.arrays import (
     Floats,
     Groups,
     Ints,
+    as_number,
     check_share,
     check_y_p,
     finite_number,
@@ -60,7 +60,7 @@ def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     Raises:
         ValueError: hits not within 0..n, n not finite, or level not within (0, 1).
     """
-    _check(hits, n, level)
+    hits, n, level = _checked(hits, n, level)
     if hits == 0:
         return 0.0
     from scipy.special import betaincinv
@@ -74,7 +74,7 @@ def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     Raises:
         ValueError: hits not within 0..n, n not finite, or level not within (0, 1).
     """
-    _check(hits, n, level)
+    hits, n, level = _checked(hits, n, level)
     return 1.0 - lower_bound(n - hits, n, level=level)
 
 
@@ -106,7 +106,7 @@ class Certificate:
     about: the questions that the promise is about, in words.
     groups: number of groups of the queries, if the promise is about new groups; None: by rows.
     refused: why nothing is promised whatever the counts say; empty if the counts decide.
-    event: what is promised of rows: `RIGHT`, or a verb phrase, such as "hold an answer".
+    event: what is promised of rows: `RIGHT`, or what questions do, such as "have an answer".
     copies: how many of `queries` were not labelled, but made of labelled ones.
     """
 
@@ -153,7 +153,7 @@ class Certificate:
         """The promise in words, or why there is none and what it would take."""
         if self.refused:
             return f"Warning: nothing is certified. {self.refused}"
-        event = "are right" if self.event == RIGHT else self.event
+        event = "get a right answer" if self.event == RIGHT else self.event
         promise = f"at least {percent(self.target)} {event}, at {percent(self.level)} confidence"
         if self.threshold is not None:
             return (
@@ -249,13 +249,13 @@ def certify(
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`; `target` or `level` not within (0, 1); or
-            `floor` below 0 or NaN.
+            `floor` not a number, or below 0.
     """
     labels, values = check_y_p(y, p)
-    if not isinstance(floor, Real) or not floor >= 0:
+    floor = as_number("floor", floor)
+    if not floor >= 0:
         raise ValueError(f"floor should be at least 0, got {floor}")
-    for name, share in (("target", target), ("level", level)):
-        check_share(name, share)
+    target, level = check_share("target", target), check_share("level", level)
     order = np.argsort(-values, kind="stable")
     labels, values = labels[order], values[order]
     number, n = group_codes(groups, len(values))[order], len(values)
@@ -351,7 +351,9 @@ def _rows_needed(
     return high
 
 
-def _check(hits: float, n: float, level: float) -> None:
-    if not 0 <= finite_number("hits", hits) <= finite_number("n", n):
+def _checked(hits: float, n: float, level: float) -> tuple[float, float, float]:
+    """The three numbers as floats."""
+    found, rows = finite_number("hits", hits), finite_number("n", n)
+    if not 0 <= found <= rows:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
-    check_share("level", level)
+    return found, rows, check_share("level", level)

@@ -11,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_y_p, group_codes, logit, sigmoid
+from calibration.arrays import (
+    Floats,
+    Groups,
+    as_floats,
+    check_y_p,
+    group_codes,
+    logit,
+    sigmoid,
+)
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 
 LEVEL = 0.95
@@ -49,19 +57,20 @@ class Estimate(NamedTuple):
 
 
 def student_interval(
-    values: Floats, groups: Groups = None, *, least_groups: int = LEAST_GROUPS
+    values: ArrayLike, groups: Groups = None, *, least_groups: int = LEAST_GROUPS
 ) -> Estimate:
     """Return the mean of values (n,) with Student's interval, by group (n,).
 
     The standard error is the cluster-robust one. The interval is NaN with fewer than `least_groups`
     groups, 2 at least; without values all is NaN.
     """
-    if not len(values):
+    v = as_floats(values)
+    if not len(v):
         return Estimate(math.nan, *UNKNOWN)
-    number, mean = group_codes(groups, len(values)), float(values.mean())
+    number, mean = group_codes(groups, len(v)), float(v.mean())
     if int(number.max()) + 1 < least_groups:
         return Estimate(mean, *UNKNOWN)
-    room = student_point(LEVEL, effective_groups(number)) * grouped_standard_error(values, number)
+    room = student_point(LEVEL, effective_groups(number)) * grouped_standard_error(v, number)
     return Estimate(mean, mean - room, mean + room)
 
 
@@ -73,7 +82,7 @@ def mean_interval(values: ArrayLike, groups: Groups = None) -> Interval:
     another mean are rare: fewer than 1 - 0.025^(1 / groups), whose values may all be 0, or all 1.
     (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
     """
-    v = np.asarray(values, dtype=np.float64)
+    v = as_floats(values)
     if not len(v):
         return UNKNOWN
     number = group_codes(groups, len(v))

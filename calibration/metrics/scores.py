@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, check_probabilities, check_y_p
+from calibration.arrays import Floats, Groups, as_floats, check_probabilities, check_y_p
 from calibration.metrics.abstention import tie_blocks
 from calibration.metrics.intervals import Interval, mean_interval
 
@@ -94,5 +94,5 @@ def brier_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interva
 
 def row_losses(y: ArrayLike, p: ArrayLike) -> Floats:
     """Return (n,) log losses in nats, with p clipped to [1e-6, 1 - 1e-6]."""
-    q = np.clip(np.asarray(p, dtype=np.float64), CLIP, 1 - CLIP)
-    return np.asarray(-np.where(np.asarray(y) == 1, np.log(q), np.log1p(-q)), dtype=np.float64)
+    q = np.clip(as_floats(p), CLIP, 1 - CLIP)
+    return np.asarray(-np.where(as_floats(y) == 1, np.log(q), np.log1p(-q)), dtype=np.float64)

@@ -270,7 +270,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
         ValueError: X of another width than fitted, without a row, or not finite; groups of another
             length; a level that is not within (0, 1).
     """
-    check_share("level", level)
+    level = check_share("level", level)
     x = _as_float32(as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")

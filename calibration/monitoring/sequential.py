@@ -95,7 +95,8 @@ class CalibrationMonitor(_Bets):
     tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
-        _check(self.level, self.hits, self.wealth, len(DIRECTIONS) * len(SIZES))
+        level = _checked(self.level, self.hits, self.wealth, len(DIRECTIONS) * len(SIZES))
+        object.__setattr__(self, "level", level)
         if not 0 <= self.tolerance < 1:
             raise ValueError(f"tolerance must lie in [0, 1), got {self.tolerance}")
         if not 0 <= self.promised <= self.n * (1 + 1e-9):
@@ -168,8 +169,8 @@ class AccuracyMonitor(_Bets):
     """Are the accepted answers right as often as promised? Labels of accepted queries only.
 
     A test of E[y | all before] >= target at every label. The chance of ever giving a false alarm is
-    at most `level`. If the target is 70% and 50% are right, it alarms after about 40
-    labels (median).
+    at most `level`. If the target is 70% and 50% are right, it alarms after about 40 labels
+    (median).
 
     level, target: within (0, 1). hits: right answers so far. wealth: one stake per number of
     `FALLS`.
@@ -184,8 +185,9 @@ class AccuracyMonitor(_Bets):
     wealth: Wealth
 
     def __post_init__(self) -> None:
-        _check(self.level, self.hits, self.wealth, len(FALLS))
-        check_share("target", self.target)
+        level = _checked(self.level, self.hits, self.wealth, len(FALLS))
+        object.__setattr__(self, "level", level)
+        object.__setattr__(self, "target", check_share("target", self.target))
 
     @classmethod
     def start(cls, target: float = 0.7, level: float = 0.05) -> AccuracyMonitor:
@@ -275,12 +277,13 @@ def _evidence(wealth: Wealth) -> str:
     return f"e-value {wealth.e_value:.3g}, highest {wealth.highest:.3g}"
 
 
-def _check(level: float, hits: int, wealth: Wealth, bets: int) -> None:
-    check_share("level", level)
+def _checked(level: float, hits: int, wealth: Wealth, bets: int) -> float:
+    """The level as a float, if the rest fits too."""
     if not isinstance(hits, int) or not 0 <= hits <= wealth.n:
         raise ValueError(f"hits must lie between 0 and n, got {hits!r} of {wealth.n}")
     if len(wealth.stakes) != bets:
         raise ValueError(f"expected {bets} stakes, got {len(wealth.stakes)}")
+    return check_share("level", level)
 
 
 def _fields(d: Mapping[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rerank.fitting.passages import cross_fit_rows
 from rerank.fitting.unanswerable import copies_in
 from rerank.types import Floats, Ranking
 
-HOLDS = "hold an answer among the first {} passages"
+HOLDS = "have an answer among the first {} passages"
 LOST = 0.05  # share of all questions that may lose an answer which the first ten passages hold
 THRESHOLDS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from known_world import world
 from scipy.optimize import minimize
@@ -334,6 +335,33 @@ def test_labels_may_be_of_any_two_classes(estimator: LogisticCalibrator) -> None
     assert set(named.predict(X)) <= {"no", "yes"}
     with pytest.raises(ValueError, match="Only binary classification is supported"):
         clone(estimator).fit(X, np.arange(80) % 3)
+
+
+@pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
+def test_what_is_masked_is_refused(estimator: LogisticCalibrator) -> None:
+    """In features and in labels: scikit-learn would unmask it."""
+    X, y, _ = world(80, width=1)
+    X = X if isinstance(estimator, TwoStageCalibrator | LogisticCalibrator) else X[:, 0]
+    first = np.arange(80) < 1
+    with pytest.raises(ValueError, match="got 1 masked"):
+        clone(estimator).fit(np.ma.masked_array(X, first.reshape(X.shape)), y)
+    with pytest.raises(ValueError, match="got 1 masked"):
+        clone(estimator).fit(X, np.ma.masked_array(y, first))
+
+
+@pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)
+@pytest.mark.parametrize("kind", [np.str_, object, "M8[s]"])
+def test_features_that_are_no_numbers_are_refused(
+    estimator: LogisticCalibrator, kind: npt.DTypeLike
+) -> None:
+    """Text of numbers, and dates: in a fit and in a prediction."""
+    X, y, _ = world(80, width=1)
+    X = X if isinstance(estimator, TwoStageCalibrator | LogisticCalibrator) else X[:, 0]
+    wrong = X.astype(np.int64).astype(kind) if kind == "M8[s]" else X.astype(np.str_).astype(kind)
+    with pytest.raises(ValueError, match="expected real numbers, got"):
+        clone(estimator).fit(wrong, y)
+    with pytest.raises(ValueError, match="expected real numbers, got"):
+        clone(estimator).fit(X, y).predict_proba(wrong)
 
 
 def test_scikit_learns_manners() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,37 @@ def test_json_and_back(result: Reliability) -> None:
     d.pop("brier")
     with pytest.raises(ValueError, match="a reliability lacks brier; its keys are n, "):
         Reliability.from_dict(d)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ([], "expected a reliability with the keys"),
+        ("x", "expected a reliability with the keys"),
+        (None, "expected a reliability with the keys"),
+        ({"auroc_interval": 0.5}, "expected low and high, got 0.5"),
+        ({"auroc": []}, "must be a number"),
+        ({"extra": []}, "expected extra metrics"),
+    ],
+)
+def test_what_is_no_result_is_refused(result: Reliability, broken: Any, sentence: str) -> None:
+    """What is no mapping, and values of another kind."""
+    d = {**result.to_dict(), **broken} if isinstance(broken, dict) else broken
+    with pytest.raises(ValueError, match=sentence):
+        Reliability.from_dict(d)
+
+
+def test_a_threshold_may_be_infinite() -> None:
+    """It accepts nothing, or everything. An array without an axis is a number, NaN is none."""
+    y, p = [0, 1, 1], [0.2, 0.7, 0.9]
+    nothing, everything = (measure(y, p, threshold=t, draws=5) for t in (math.inf, -math.inf))
+    assert (nothing.accepted, nothing.coverage, nothing.band_rows) == (0, 0.0, 0)
+    assert (everything.accepted, everything.coverage) == (3, 1.0)
+    found = measure(y, p, threshold=np.array(0.7), draws=5)  # type: ignore[arg-type]
+    assert (found.threshold, found.accepted) == (0.7, 2)
+    for wrong, sentence in ((math.nan, "got NaN"), ("0.7", "got '0.7'")):
+        with pytest.raises(ValueError, match=f"threshold must be a number, {sentence}"):
+            measure(y, p, threshold=wrong, draws=5)  # type: ignore[arg-type]
 
 
 def test_one_class_goes_through_json() -> None:

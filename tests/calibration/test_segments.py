@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +82,7 @@ def test_json_keeps_every_bit(fitted: Segments) -> None:
     wide = LogisticMap((1.0, 1.0), 0.0, (0.0, 0.0), (1.0, 1.0))
     for broken, sentence in (
         ([], "an update per segment"),
+        ("x", "an update per segment"),
         ({"a": {"kind": "unheard of"}}, "unknown kind of map"),
         ({"a": wide.to_dict()}, "of one input"),
     ):
@@ -91,3 +94,13 @@ def test_segments_are_one_a_row(fitted: Segments) -> None:
     """A missing segment is a mistake of the caller."""
     with pytest.raises(ValueError, match="one segment per row"):
         fitted.apply(np.zeros(3), ["easy"])
+
+
+@pytest.mark.parametrize("fit", [fit_segments, cross_fit_segments])
+@pytest.mark.parametrize(
+    "y", [np.ma.masked_array([0, 1] * 10, [True] * 10 + [False] * 10), ["0", "1"] * 10]
+)
+def test_labels_that_are_no_numbers_are_refused(fit: Callable[..., Any], y: Any) -> None:
+    """Masked values would be unmasked."""
+    with pytest.raises(ValueError, match=r"got 10 masked|got values of type str"):
+        fit(np.linspace(0.1, 0.9, 20), y, ["a"] * 20, np.arange(20))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -325,8 +327,9 @@ def test_the_promise_names_its_questions() -> None:
     assert found.threshold is not None
     assert found.sentence == (
         f"Certified from {found.threshold:.3f} up: of questions about new documents, at least 70% "
-        f"are right, at 95% confidence. It rests on 150 labelled queries: {found.accepted} of them "
-        f"({found.accepted / 150:.0%}) reach {found.threshold:.3f}, and 90 of these are right."
+        "get a right answer, at 95% confidence. It rests on 150 labelled queries: "
+        f"{found.accepted} of them ({found.accepted / 150:.0%}) reach {found.threshold:.3f}, and "
+        "90 of these get a right answer."
     )
     with pytest.raises(ValueError, match="about should say"):
         certify(y, p, about="")
@@ -335,11 +338,11 @@ def test_the_promise_names_its_questions() -> None:
 def test_a_certificate_says_what_is_promised() -> None:
     """Of contexts: what they hold; the numbers are the same."""
     y, p = np.arange(100) < 90, np.linspace(0.99, 0.5, 100)
-    plain, context = certify(y, p), certify(y, p, event="hold an answer")
+    plain, context = certify(y, p), certify(y, p, event="have an answer")
     assert (plain.threshold, plain.right) == (context.threshold, context.right)
-    assert "at least 70% are right, at 95% confidence" in plain.sentence
-    assert "at least 70% hold an answer, at 95% confidence" in context.sentence
-    assert context.sentence.endswith("and 90 of these hold an answer.")
+    assert "at least 70% get a right answer, at 95% confidence" in plain.sentence
+    assert "at least 70% have an answer, at 95% confidence" in context.sentence
+    assert context.sentence.endswith("and 90 of these have an answer.")
     assert Certificate(**context.to_dict()) == context
     with pytest.raises(ValueError, match="event should say"):
         certify(y, p, event="")
@@ -350,6 +353,22 @@ def test_a_floor_that_nothing_reaches_takes_better_scores() -> None:
     p = np.linspace(0.05, 0.69, 200)
     assert "better scores" in certify(np.ones(200), p, floor=0.7).sentence
     assert "more" in certify(np.ones(20), p[-20:], floor=0.7).sentence
-    for floor in (np.nan, -1.0, "0.7"):
-        with pytest.raises(ValueError, match="floor should be at least 0"):
+    for floor, sentence in (
+        (np.nan, "floor should be at least 0, got nan"),
+        (-1.0, "floor should be at least 0, got -1.0"),
+        ("0.7", "floor must be a number, got '0.7'"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
             certify(np.ones(200), p, floor=floor)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [np.array, np.float32, lambda value: Decimal(str(value))])
+def test_numbers_of_any_type_certify(number: Callable[[float], Any]) -> None:
+    """Arrays without an axis, and decimals; the certificate goes through JSON."""
+    y, p = np.arange(200) < 180, np.linspace(0.99, 0.5, 200)
+    found = certify(y, p, floor=number(0.75), target=number(0.5), level=number(0.875))
+    assert found == certify(y, p, floor=0.75, target=0.5, level=0.875)
+    assert Certificate(**json.loads(json.dumps(found.to_dict()))) == found
+    bound = lower_bound(number(1), number(3), level=number(0.875))
+    assert bound == lower_bound(1, 3, level=0.875)
+    assert upper_bound(number(1), number(3), level=number(0.875)) == upper_bound(1, 3, level=0.875)

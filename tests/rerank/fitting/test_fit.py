@@ -288,7 +288,7 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
     context = found.maps.context
     assert context == fitted.maps.context
     assert context is not None
-    assert context.event == f"hold an answer among the first {config.sufficiency_k} passages"
+    assert context.event == f"have an answer among the first {config.sufficiency_k} passages"
     assert FittedMaps.from_dict(found.maps.to_dict()).context == context
 
 
