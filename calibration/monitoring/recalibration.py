@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Bools, Floats, GroupNames, check_y_p, log_odds
+from calibration.arrays import Bools, Floats, GroupNames, check_y_p, log_odds, refuse_masked
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
@@ -83,7 +83,7 @@ def fit_recalibration(
     *,
     target: float = 0.7,
     about: str = ABOUT,
-    certifying: Bools | None = None,
+    certifying: ArrayLike | None = None,
     random_state: int = 0,
 ) -> Recalibration:
     """Learn from labels y (n,) of confidences p (n,); the map behind p must not have seen them.
@@ -93,16 +93,17 @@ def fit_recalibration(
     is about.
 
     Raises:
-        ValueError: as `calibration.arrays.check_y_p`; fewer than two groups.
+        ValueError: as `calibration.arrays.check_y_p`; fewer than two groups; `certifying` is not
+            one truth value per label, or none is true.
     """
     from calibration.shrinkage import fit_update
 
     right, before = check_y_p(y, p)
+    rows = _certifying_rows(certifying, len(right))
     scores, number = log_odds(before), np.asarray(groups)
     update = fit_update(scores, right, number)
     after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
     lowest = float(before[update.predict(scores) >= target].min(initial=np.inf))  # accepted
-    rows = np.ones(len(right), dtype=np.bool_) if certifying is None else certifying
     certificate = certify(
         right[rows], before[rows], groups=number[rows], target=target, floor=lowest, about=about
     )
@@ -129,6 +130,22 @@ def fit_recalibration(
         before=before,
         after=after,
     )
+
+
+def _certifying_rows(certifying: ArrayLike | None, n: int) -> Bools:
+    """The labels that certify, (n,); None: all."""
+    if certifying is None:
+        return np.ones(n, dtype=np.bool_)
+    refuse_masked(certifying)
+    rows = np.asarray(certifying)
+    if rows.shape != (n,) or rows.dtype != np.bool_:
+        raise ValueError(
+            f"certifying should be one truth value per label, shape ({n},), got {rows.dtype.name} "
+            f"of shape {rows.shape}"
+        )
+    if not rows.any():
+        raise ValueError("certifying should be true for one label at least")
+    return rows
 
 
 def _carry_threshold(certificate: Certificate, update: LogisticMap) -> Certificate:

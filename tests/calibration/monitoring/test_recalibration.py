@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,3 +206,21 @@ def test_the_interval_of_the_gain_is_students_by_group() -> None:
     )
     width, of_copies = (np.ptp(one.gain_interval) for one in (found, copied))
     assert of_copies == pytest.approx(width, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("certifying", "sentence"),
+    [
+        (np.arange(5), r"one truth value per label, shape \(20,\), got int64 of shape \(5,\)"),
+        (np.ones(20), "got float64"),
+        ([True], r"of shape \(1,\)"),
+        (np.zeros(20, dtype=np.bool_), "should be true for one label at least"),
+        (np.ma.masked_array([True] * 20, [True] * 20), "got 20 masked"),
+    ],
+)
+def test_labels_that_certify_are_marked_one_by_one(certifying: Any, sentence: str) -> None:
+    """Numbers of rows, counts and marks of other rows are refused, and so is no mark at all."""
+    p, y, groups = np.linspace(0.1, 0.9, 20), np.arange(20) % 2, np.arange(20)
+    with pytest.raises(ValueError, match=sentence):
+        fit_recalibration(p, y, groups, certifying=certifying)
+    assert fit_recalibration(p, y, groups, certifying=[True] * 20).certificate.queries == 20
