@@ -149,8 +149,8 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
 
     As `fit_shrunk`, without steps, and with the standard deviations `SLOPE_SPREAD` and
     `INTERCEPT_SPREAD`: in simulations, these cost 0.006 nats if nothing has moved, and gain more if
-    something has. A slope below `LEAST_SLOPE` is raised to it: labels
-    must not reverse the order of the scores.
+    something has. A slope below `LEAST_SLOPE` is raised to it: labels must not reverse the order of
+    the scores.
 
     Raises:
         ValueError: as `fit_platt`; groups that are not one per row.
