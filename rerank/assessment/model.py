@@ -79,6 +79,11 @@ class CalibratedReranker:
         return self.files.manifest
 
     @property
+    def group_by(self) -> str:
+        """The metadata that the labelled queries were grouped by (`--group-by`), or ""."""
+        return str(self.manifest.get("dataset", {}).get("group_by", ""))
+
+    @property
     def version(self) -> str:
         """The first 12 digits of the manifest's digest, which changes with any file of the folder.
 

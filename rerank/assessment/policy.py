@@ -101,7 +101,11 @@ def _unfitted_segment(ranking: Ranking, maps: FittedMaps, segment_by: str) -> st
     name = metadata_name(ranking.query.metadata, segment_by)
     if not segment_by or name in maps.segments.updates:
         return ""
-    what = f"nothing was fitted for {segment_by} {name!r:.80}" if name else f"no {segment_by} came"
+    what = (
+        f"nothing was fitted for {segment_by} {name!r:.80}"
+        if name
+        else f"the query names no {segment_by}"
+    )
     return f"{what}, so the confidence is that of all queries"
 
 

@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
 from rerank.batch.rows import RejectedRow, Row, parse
 from rerank.data.records import LONGEST_RECORD
-from rerank.storage.files import loads
+from rerank.storage.files import RepeatedKeyError, loads
 
 BOM = b"\xef\xbb\xbf"
 
@@ -87,6 +87,8 @@ def decode(line: Line, segment_by: str = "") -> Row:
         row = loads(text)
     except RecursionError:
         return RejectedRow(line.number, "not JSON that can be read: it is nested too deep")
+    except RepeatedKeyError as error:
+        return RejectedRow(line.number, str(error))
     except ValueError as error:
         return RejectedRow(line.number, f"not JSON ({error})")
     return parse(line.number, row, segment_by=segment_by)

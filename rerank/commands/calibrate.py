@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import read_dataset
+from rerank.commands.inputs import read_dataset, rescorable
 from rerank.commands.options import (
     add_group_by,
     add_json,
@@ -116,7 +116,7 @@ def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], s
         mode=maps.main,
         unused=unused(manifest) if o.max_queries else 0,
     )
-    model, dataset = (shlex.quote(str(path)) for path in (o.out, o.dataset))
+    model, dataset = (shlex.quote(str(path)) for path in (o.out, rescorable(o.dataset)))
     return head.splitlines(), rest, command.format(model=model, dataset=dataset)
 
 

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, read_dataset
+from rerank.commands.inputs import load_model, read_dataset, rescorable
 from rerank.commands.options import (
     add_group_by,
     add_json,
@@ -42,7 +42,7 @@ def _run(o: argparse.Namespace) -> None:
     if o.json:
         print(json.dumps(evaluation.to_dict()))
         return
-    model_path, dataset = (shlex.quote(str(path)) for path in (o.model, o.dataset))
+    model_path, dataset = (shlex.quote(str(path)) for path in (o.model, rescorable(o.dataset)))
     following = after_evaluation(evaluation, labelled.mode)
     command = following.format(model=model_path, dataset=dataset)
     print_headline(headline(evaluation, model.maps[labelled.mode].certificate), command)

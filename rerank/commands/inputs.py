@@ -35,6 +35,13 @@ def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> 
     return labelled
 
 
+def rescorable(dataset: Path) -> Path:
+    """The file of labelled lists, if `rescore` takes its ending; else a name that it takes."""
+    from rerank.batch.input import JSONL, PARQUET
+
+    return dataset if dataset.suffix.lower() in JSONL + PARQUET else Path("lists.jsonl")
+
+
 def read_sets(
     folders: Sequence[Path], o: argparse.Namespace, *, corpus_elsewhere: bool = False
 ) -> list[LabelledSet]:

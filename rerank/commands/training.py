@@ -102,7 +102,7 @@ def finish(o: argparse.Namespace, made: TrainingRun, kind: str) -> None:
         return
     average = made.report["config"]["average"]
     kept = f"step {step}" if average == 1 else f"the mean of the last {average} checkpoints"
-    print(f"{o.out}: a {kind} trained on {examples} examples; {kept} is kept")
+    print(f"{o.out}: a {kind}; {examples} examples to draw from, {kept} is kept")
     if not made.made:
         print("it was there already, made from the same sets, settings and weights")
     print_run(made.run, made.notes)

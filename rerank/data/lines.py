@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from rerank.data.checks import json_type
 from rerank.errors import InputError
-from rerank.storage.files import loads, regular
+from rerank.storage.files import RepeatedKeyError, loads, regular
 
 SHOWN_PROBLEMS = 20
 LONGEST_PROBLEM = 300  # characters
@@ -78,6 +78,9 @@ def records(
     for where, line in lines(path):
         try:
             row = loads(line)
+        except RepeatedKeyError as error:
+            problems.add(where, str(error))
+            continue
         except (ValueError, RecursionError) as error:
             problems.add(where, f"not JSON ({error})")
             continue

@@ -263,7 +263,10 @@ def _check_once(passages: Sequence[Passage], where: str) -> None:
     seen: set[str] = set()
     for passage in passages:
         if passage.doc_id in seen:
-            raise InputError(f"{where!r} holds the id {shown(passage.doc_id)} twice")
+            raise InputError(
+                f"{where!r} holds the id {shown(passage.doc_id)} twice (a passage without an id "
+                "gets its position)"
+            )
         seen.add(passage.doc_id)
 
 

@@ -178,7 +178,8 @@ def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools
     if not known.any():
         return ~known
     named = np.array([bool(metadata_name(query.metadata, "group")) for query in queries])
-    return np.logical_and(named, ~known)
+    of_new: Bools = named & ~known
+    return of_new
 
 
 def _one_outcome(mode: Mode, right: Floats) -> list[str]:

@@ -34,15 +34,18 @@ def evaluate(
     """Measure a model on a split, on the set's own corpus.
 
     If that is not the model's corpus, it is indexed under `work`. Queries that its models were
-    trained on are left out. `notes` of the result say what makes the figures too good. If queries
-    have weights (`rerank.jobs.label_next`), `weighted` is the estimate for all queries that they
-    were drawn from; all else is of these alone.
+    trained on are left out. The queries are grouped as those of the model were. `notes` of the
+    result say what makes the figures too good. If queries have weights (`rerank.jobs.label_next`),
+    `weighted` is the estimate for all queries that they were drawn from; all else is of these
+    alone.
 
     Raises:
         InputError: no such split, no query left in it, or only some of them have a weight; or
             another search system holds none of the passages that the labels name.
         RetrieverError: that system does not answer.
     """
+    if model.group_by and not labelled.group_by:
+        labelled = labelled.grouped_by(model.group_by)
     in_split, notes = labelled.split(split), list[str]()
     if isinstance(model.pipeline, RetrieverPipeline):  # its passages tell which queries go together
         labelled, missing = with_held_passages(labelled, model.pipeline.system)

@@ -37,7 +37,7 @@ OF_ALL = "so the confidence is that of all queries"
 UNFITTED = (
     None,
     f"nothing was fitted for source 'unheard of', {OF_ALL}",
-    f"no source came, {OF_ALL}",
+    f"the query names no source, {OF_ALL}",
 )
 
 

@@ -41,6 +41,7 @@ from rerank.fitting.label_checks import (
     NOT_AT_RANDOM,
 )
 from rerank.jobs.calibrate import calibrate
+from rerank.jobs.evaluate import evaluate
 from rerank.jobs.init import init
 from rerank.jobs.new_labels import (
     WEIGHTED,
@@ -526,3 +527,10 @@ def test_labels_are_grouped_by_what_the_model_was_calibrated_with(
         assert not corpus or corpus["dataset"]["group_by"] == "faq"
     _, _, corpus = labels_and_pipeline(model, small, "test", Workspace(run.work))
     assert corpus["dataset"]["group_by"] == "faq"  # for the next labels: these have no such key
+
+    fitted = {q.query_id: q for q in run.plan.fit.items}
+    about_fitted = zip(small.splits["test"], fitted, strict=False)
+    asked = {i: replace(queries[i], metadata={"faq": f"of {known}"}) for i, known in about_fitted}
+    again = replace(labelled, queries={**queries, **asked})
+    notes = evaluate(model, again, work=run.work).notes
+    assert any(f"was fitted on {len(asked)} of these" in note for note in notes)

@@ -143,3 +143,11 @@ def test_an_unknown_question_or_passage_is_not_found(labelling: httpx.Client) ->
         assert refused.status_code == 404
         assert f"no such {what}" in refused.json()["message"]
     assert labelling.get("/v1/label", params={"annotator": "ann"}).json() == asked
+
+
+def test_a_judgement_takes_no_key_twice(labelling: httpx.Client) -> None:
+    """Readers differ in which of the two values counts."""
+    sent = b'{"annotator": "ann", "do": "right", "do": "nothing"}'
+    answer = labelling.post("/v1/label", content=sent, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert "'do' twice in one object" in answer.json()["message"]
