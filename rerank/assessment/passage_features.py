@@ -238,8 +238,14 @@ def title_coverage(view: View) -> Floats:
 
 @first_stage
 def bigram_coverage(view: View) -> Floats:
-    """Share of the query's neighbouring word pairs that are neighbours in the passage."""
-    query_bigrams = set(pairwise(view.query_words))
+    """Share of the query's neighbouring word pairs that are neighbours in the passage.
+
+    A query without a pair of different words has its term coverage instead: that is neither for
+    nor against the passage.
+    """
+    query_bigrams = {pair for pair in pairwise(view.query_words) if pair[0] != pair[1]}
+    if not query_bigrams:
+        return term_coverage(view)
     found = [sum(_are_neighbours(p, *pair) for pair in query_bigrams) for p in view.passages]
     return _share(found, [1.0] * len(query_bigrams))
 

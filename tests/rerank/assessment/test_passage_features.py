@@ -193,3 +193,11 @@ def test_a_long_passage_takes_time_in_proportion() -> None:
     long = "gap " * 100_000 + "fill " * 100_000
     assert seen("gap fill", [("", long)])[0, list(PASSAGE_FEATURES).index("bigram_coverage")] == 0.5
     assert seen("fill gap", [("", long)])[0, list(PASSAGE_FEATURES).index("bigram_coverage")] == 0
+
+
+def test_a_query_without_a_pair_of_words_lacks_none() -> None:
+    """One word, also if it is repeated, is covered as a word."""
+    names = list(PASSAGE_FEATURES)
+    for query in ("fill", "fill fill fill"):
+        found = seen(query, [("", "fill the gaps"), ("", "sort them")])
+        assert found[:, names.index("bigram_coverage")].tolist() == [0.5, 0.0]
