@@ -341,7 +341,7 @@ class Assessment:
     verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
     accepted: bool  # confidence >= the advisory threshold
     certified: bool  # accepted, at the certified threshold, and like the labelled questions
-    reasons: tuple[str, ...]  # what moved the confidence, in words
+    reasons: tuple[str, ...]  # where the confidence starts and what moved it, in words
     features: Floats  # (d,) of the ranking, which the confidence was computed from
     mode: Mode  # of the query as it came, even if another system has found its passages
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold

@@ -121,11 +121,13 @@ def decide(
     unlike = unlike_labelled(predicted.features, maps)
     promised = certified(predicted.confidence, predicted.features, maps, t)
     names = list(table)
+    usual = float(maps.confidence.predict(np.array([first.mean]))[0])
+    start = f"start: a query with usual evidence has {usual:.2f}"
     assessments = []
     for i, ranking in enumerate(predicted.rankings):
         confidence = float(predicted.confidence[i])
         sufficiency = float(predicted.sufficiency[i, k - 1])
-        why = reasons(names, predicted.features[i], first.mean, moves[i], table)
+        why = (start, *reasons(names, predicted.features[i], first.mean, moves[i], table))
         is_accepted, is_unlike = accepted(confidence, t), bool(unlike[i])
         if is_accepted and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)

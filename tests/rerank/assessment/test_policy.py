@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calibration.arrays import log_odds, sigmoid
 from calibration.thresholds import Certificate
 from rerank.assessment import policy
 from rerank.assessment.fitted_maps import FittedMaps
@@ -89,6 +90,20 @@ def test_what_moves_nothing_is_no_reason() -> None:
     """A slight contribution is not worth reading."""
     names = list(RANKING_FEATURES)[:2]
     assert policy.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()
+
+
+def test_reasons_start_where_a_usual_query_stands(
+    maps: FittedMaps, to_report: Labelled[Scored], config: Config
+) -> None:
+    """From there, all that moves the log-odds gives the confidence."""
+    predicted = predict(to_report.items, maps, config)
+    answers = policy.decide(predicted, maps, config, "search")
+    moves = maps.confidence.contributions(predicted.features).sum(axis=1)
+    start = maps.confidence.predict(np.array([maps.confidence.first.mean]))
+    expected = sigmoid(log_odds(start) + moves)
+    for answer, confidence in zip(answers, expected, strict=True):
+        assert f"start: a query with usual evidence has {start[0]:.2f}" in answer.reasons
+        assert answer.confidence == pytest.approx(confidence, abs=1e-9)
 
 
 def test_a_certified_context_is_sufficient(
