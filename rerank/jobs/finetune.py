@@ -145,7 +145,13 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         raise InputError(f"the model has {layers} layers, cannot keep {config.layers}")
     if config.layers and getattr(shape, "layer_types", None):
         raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
-    check_frozen(config.layers or layers, config.frozen_layers)
+    layers = config.layers or layers
+    check_frozen(layers, config.frozen_layers)
+    if config.lora and layers is not None and config.frozen_layers >= layers:
+        raise InputError(
+            f"--lora {config.lora} updates layers that are not frozen, and --frozen-layers "
+            f"{config.frozen_layers} freezes all {layers}: freeze fewer"
+        )
 
 
 def _check_reader(files: ModelFiles, config: FinetuneConfig) -> None:
