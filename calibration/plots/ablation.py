@@ -97,7 +97,8 @@ def _named_rows(
 
     left: share of the width that the labels take; top, foot: inches above and below the rows.
     """
-    height = 0.42 * len(labels) + top + foot
+    lines = max(label.count("\n") + 1 for label in labels)
+    height = max(0.42, 0.1 + 0.16 * lines) * len(labels) + top + foot
     figure = Figure(figsize=(7.2, height), facecolor="white")
     axes = figure.add_axes((left, foot / height, 0.96 - left, 1 - (foot + top) / height))
     tidy(axes)

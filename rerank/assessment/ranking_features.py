@@ -127,7 +127,7 @@ def score_margin(r: Ranking) -> float:
 
 @feature("score")
 def score_none(r: Ranking) -> float:
-    """Doubt that anything is right: mean over the first 10 of log(1 - score)."""
+    """Log chance that a passage is wrong: mean over the first 10 of log(1 - score)."""
     return float(np.log1p(-np.minimum(r.score[:10], 1 - 1e-6)).mean())
 
 

@@ -63,6 +63,13 @@ FIGURES = {
         notes=["2 features, AUROC 0.700", "30 features, AUROC 0.801"],
         below="two groups",
     ),
+    "long names": lambda: feature_effects(
+        ["Neighbouring query words side by side in the top passage\n0.70, usually 0.38"] * 6,
+        np.linspace(0.9, -0.4, 6),
+        base=-0.2,
+        confidence=0.79,
+        title="The surest answer that was wrong",
+    ),
     "labels": lambda: label_budget(
         [50, 100, 200, 500, 1000, 12345],
         {"log loss": RNG.random((6, 5)), "smECE": RNG.random((6, 5))},
@@ -81,8 +88,13 @@ def test_no_text_covers_another(name: str) -> None:
     blocks = [t.get_window_extent(renderer) for t in figure.texts]
     blocks += [legend.get_window_extent(renderer) for legend in figure.legends]
     blocks += [axes.get_tightbbox(renderer) for axes in figure.axes]
-    for a, b in itertools.combinations(blocks, 2):
-        assert not a.overlaps(b)
+    names = [
+        [name.get_window_extent(renderer) for name in axes.get_yticklabels() if name.get_text()]
+        for axes in figure.axes
+    ]
+    for together in (blocks, *names):
+        for a, b in itertools.combinations(together, 2):
+            assert not a.overlaps(b)
     for block in blocks:
         assert block.x0 >= 0
         assert block.y0 >= 0
