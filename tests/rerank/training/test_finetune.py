@@ -267,7 +267,6 @@ def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
         ({}, {"frozen_layers": 7}, "6 layers, cannot freeze 7"),
         ({}, {"layers": 7}, "6 layers, cannot keep 7"),
         ({}, {"layers": 3, "frozen_layers": 4}, "3 layers, cannot freeze 4"),
-        ({}, {"lora": 2, "frozen_layers": 6}, "--frozen-layers 6 freezes all 6"),
         ({"model_type": "none such"}, {}, "is not a transformer"),
     ):
         (base / "config.json").write_text(json.dumps({**config, **changed}))
