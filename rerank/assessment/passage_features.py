@@ -117,6 +117,11 @@ def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
     return shares / (total * (1 + 1 / len(weights))) if total > 0 else np.zeros(len(shares))
 
 
+def _idf_coverage(view: View, idf_found: Callable[[PassageWords], float]) -> Floats:
+    """Share of the query's idf that is found in each passage."""
+    return _share([idf_found(p) for p in view.passages], list(view.idf.values()))
+
+
 def _idf_in(held: Container[str], idf: Mapping[str, float]) -> float:
     """The total idf of the words that are held."""
     return sum(v for word, v in idf.items() if word in held)
@@ -203,15 +208,13 @@ def term_coverage(view: View) -> Floats:
 @first_stage
 def idf_coverage(view: View) -> Floats:
     """Share of the query's idf found in the passage's text."""
-    found = [_idf_in(p.places, view.idf) for p in view.passages]
-    return _share(found, list(view.idf.values()))
+    return _idf_coverage(view, lambda p: _idf_in(p.places, view.idf))
 
 
 @first_stage
 def sentence_coverage(view: View) -> Floats:
     """Share of the query's idf found in the best sentence of the text."""
-    found = [_idf_in_best_sentence(p, view.idf) for p in view.passages]
-    return _share(found, list(view.idf.values()))
+    return _idf_coverage(view, lambda p: _idf_in_best_sentence(p, view.idf))
 
 
 @first_stage
@@ -232,8 +235,7 @@ def content_lead(view: View) -> Floats:
 @first_stage
 def title_coverage(view: View) -> Floats:
     """Share of the query's idf found in the title."""
-    found = [_idf_in(p.title, view.idf) for p in view.passages]
-    return _share(found, list(view.idf.values()))
+    return _idf_coverage(view, lambda p: _idf_in(p.title, view.idf))
 
 
 @first_stage

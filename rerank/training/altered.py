@@ -98,9 +98,9 @@ def _names(text: str) -> list[re.Match[str]]:
         name: re.Match[str] | None = found
         if SENTENCE_START.search(text, max(0, found.start() - 3), found.start()):
             first = found[0].split()[0]
-            name = NAME.search(text, found.start() + len(first), found.end())
             if first.lower() not in STOP_WORDS["english"]:
                 continue
+            name = NAME.search(text, found.start() + len(first), found.end())
         if name:
             names.append(name)
     return names
@@ -126,8 +126,9 @@ def _other_number(question: str, passage: str, draw: random.Random) -> str | Non
 
 def _antonym(question: str, _passage: str, draw: random.Random) -> str | None:
     """A word becomes its antonym."""
-    asked = {m[0] for m in WORD.finditer(question)}
-    found = [m for m in WORD.finditer(question) if asked.isdisjoint(ANTONYMS.get(m[0], asked))]
+    words = list(WORD.finditer(question))
+    asked = {word[0] for word in words}
+    found = [w for w in words if w[0] in ANTONYMS and asked.isdisjoint(ANTONYMS[w[0]])]
     if not found or SAME_OPPOSITE.match(question):
         return None
     word = draw.choice(found)
