@@ -179,8 +179,9 @@ def main() -> None:
     print()
     print(table({name: {"questions a second, of the bulk call's": found[name]} for name in ways}))
     print(
-        f"\nAsked one at a time, half the questions take at most {np.median(milliseconds):.0f} ms, and "
-        f"99 in 100 at most {np.percentile(milliseconds, 99):.0f} ms."
+        "\nAsked one at a time, half the questions take at most "
+        f"{np.median(milliseconds):.0f} ms, and 99 in 100 at most "
+        f"{np.percentile(milliseconds, 99):.0f} ms."
     )
     if any(answers != given["one bulk call"] for answers in given.values()):
         sys.exit(f"the answers differ: {json.dumps(given)[:500]}")
