@@ -72,9 +72,8 @@ def at_thresholds(
     """What each threshold accepts of the same rows, with a 95% lower bound of the share right.
 
     It is that of Clopper and Pearson (1934) for the effective number of accepted rows; if rows
-    share their group (n,), that of `calibration.group_tests.mean_lower_bound` where it is lower.
-    The first sees large groups that are worse than others, the second a few groups that are alike
-    by chance.
+    share their group (n,), that of `calibration.group_tests.mean_lower_bound` where it is lower: a
+    few groups may be alike by chance, which the effective number would not show.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`.

@@ -28,42 +28,32 @@ FIRST_GROUPS = 12
 """Groups of equal size at the first start of a test sequence; each next one has twice as many."""
 
 
-def row_weights(number: Ints) -> Floats:
-    """Return the weight of each row (n,): 1, or less in a group (n,) that is larger than usual.
-
-    The usual size is the mean size of the group that a row is in, sum of sizes^2 / n. A larger
-    group has the weight of one of that size, so that no single large group decides the result.
-    """
-    sizes = np.bincount(number)
-    usual = (sizes**2).sum() / len(number)
-    return np.asarray(np.minimum(1.0, usual / sizes)[number], dtype=np.float64)
-
-
 def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Floats]:
     """Test, for every k, that no more than `target` of the first k rows are right.
 
-    Returns (n,) p-values, and (n,) how many groups of the weight of the heaviest the first k rows
-    amount to. For a group whose rows up to the k-th have the weight m (`row_weights`), of which h
-    is right, let S = h - target m. The null hypothesis is E[S] <= 0 for a new group: no more than
-    `target` of the rows of new groups are right.
+    Returns (n,) p-values, and (n,) how many groups of the size of the largest the first k rows
+    amount to. For a group that has m of its rows among the first k, h of them right, let S = h -
+    target m. The null hypothesis is E[S] <= 0 for a new group: no more than `target` of the rows of
+    new groups are right.
 
     The p-value is P(sum of S_g E_g <= target M E_0): independent exponentials weigh the groups (n,)
-    and one extra group, which is as heavy as the heaviest (M) and all wrong. So it is the share of
+    and one extra group, which is as large as the largest (M) and all wrong. So it is the share of
     Bayesian bootstraps that fail with the worst case added (Gaffke 2005, "Three test statistics for
     a nonparametric one-sided hypothesis on the mean of a nonnegative variable"; Learned-Miller and
     Thomas 2019, "A new confidence interval for the mean of a bounded random variable"). If every
     group is one row, it is the exact binomial tail. Validity in samples of any size, for any
     bounded S, is proved for two values and otherwise their conjecture, which `make promise` tests.
-    No test can detect groups that weigh more than any seen.
+    No test can detect groups that are larger than any seen.
 
-    labels (n,) of 0 and 1, the most confident first; number (n,): their groups. The exponentials
-    are drawn `DRAWS` times, always the same ones, so equal rows give equal certificates.
+    labels (n,) of 0 and 1, the most confident first; number (n,): their groups, from 0. The
+    exponentials are drawn `DRAWS` times, always the same ones, and go to the groups in the order of
+    their first rows. So equal rows give equal certificates, whatever their groups are called.
     """
-    n, n_groups = len(labels), int(number.max()) + 1
-    weight = row_weights(number)
-    heaviest = np.maximum.accumulate(_within(weight, number))
-    gain = (weight * (labels - target)).astype(np.float32)
-    worst, rng = (target * heaviest).astype(np.float32), np.random.default_rng(0)
+    n, number = len(labels), _by_first_row(number)
+    n_groups = int(number.max()) + 1
+    largest = np.maximum.accumulate(_within(np.ones(n), number))
+    gain = (labels - target).astype(np.float32)
+    worst, rng = (target * largest).astype(np.float32), np.random.default_rng(0)
     failed, chunk = np.zeros(n), max(1, CELLS // n)
     for begin in range(0, DRAWS, chunk):
         draws = min(chunk, DRAWS - begin)
@@ -71,16 +61,16 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
         extra = rng.standard_exponential((draws, 1), dtype=np.float32)
         won = np.cumsum(weights[:, number] * gain, axis=1)
         failed += (won <= worst * extra).sum(axis=0)
-    return (failed + 1) / (DRAWS + 1), np.cumsum(weight) / heaviest
+    return (failed + 1) / (DRAWS + 1), np.arange(1, n + 1) / largest
 
 
 def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
     """Return the one-sided 95% lower bound of the mean of values (n,) in [0, 1], by group (n,).
 
     It is the largest target that the test of `group_tails` refutes for all rows at once, for values
-    in [0, 1]: 5% of Bayesian bootstraps have a mean below it, with one extra group as heavy as the
-    heaviest and all 0 (Gaffke 2005). Rows of groups that are larger than usual have less weight
-    (`row_weights`). groups None: every row is a group. Without rows it is 0.0.
+    in [0, 1]: 5% of Bayesian bootstraps have a mean below it, with one extra group as large as the
+    largest and all 0 (Gaffke 2005). groups None: every row is a group. Without rows it is 0.0. The
+    order of the rows and the names of the groups change nothing.
 
     Raises:
         ValueError: values that are not (n,), or one outside [0, 1].
@@ -105,19 +95,17 @@ def mean_lower_bounds(values: ArrayLike, parts: Bools, groups: Groups = None) ->
         raise ValueError("values must lie in [0, 1]")
     number = group_codes(groups, len(v))
     n_groups = int(number.max()) + 1
-    weight = np.zeros(parts.shape)
-    for row, part in zip(weight, parts, strict=True):
-        if part.any():
-            row[part] = row_weights(group_codes(number[part], int(part.sum())))
-    sizes = np.stack([np.bincount(number, row, n_groups) for row in weight], axis=1)
-    sums = np.stack([np.bincount(number, row * v, n_groups) for row in weight], axis=1)
-    heaviest = np.maximum(sizes.max(axis=0), np.finfo(np.float64).tiny)  # a part may have no row
+    sizes = np.stack([np.bincount(number, part, n_groups) for part in parts], axis=1)
+    sums = np.stack([np.bincount(number, part * v, n_groups) for part in parts], axis=1)
+    order = np.lexsort((sums, sizes), axis=0)
+    sizes, sums = np.take_along_axis(sizes, order, 0), np.take_along_axis(sums, order, 0)
+    largest = np.maximum(sizes.max(axis=0), 1.0)  # a part may have no row
     rng, means, draws_left = np.random.default_rng(0), [], BOUND_DRAWS
     while draws_left:
         draws = min(draws_left, max(1, CELLS // n_groups))
         weights = rng.standard_exponential((draws, n_groups))
         extra = rng.standard_exponential((draws, 1))
-        means.append(weights @ sums / (weights @ sizes + extra * heaviest))
+        means.append(weights @ sums / (weights @ sizes + extra * largest))
         draws_left -= draws
     refuting = int((1 - LEVEL) * (BOUND_DRAWS + 1)) - 1  # draws that may fail
     return np.asarray(np.sort(np.concatenate(means), axis=0)[max(0, refuting)])
@@ -144,11 +132,11 @@ def times_needed(
     """
     from scipy.special import ndtri
 
-    weight = row_weights(number)
-    gain = weight * (labels - target)
+    gain = labels - target
     after_row = _within(gain, number)
     won, spread = np.cumsum(gain), np.cumsum(after_row**2 - (after_row - gain) ** 2)
-    worst = target * np.maximum.accumulate(_within(weight, number)) * np.log(1 / chance)
+    worst = target * np.maximum.accumulate(_within(np.ones(len(labels)), number))
+    worst *= np.log(1 / chance)
     good = (won > 0) & (np.arange(len(won)) < reach)
     if not good.any():
         return None
@@ -166,6 +154,12 @@ def _within(values: Floats, number: Ints) -> Floats:
     within = np.empty(len(number))
     within[order] = total - np.repeat(total[begins] - values[order][begins], lengths)
     return within
+
+
+def _by_first_row(number: Ints) -> Ints:
+    """Return the groups (n,) numbered in the order of their first rows."""
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number]
 
 
 def group_sizes(n_groups: float) -> tuple[int, ...]:

@@ -86,8 +86,8 @@ WORLDS = {
     "50 groups right together, 68%": Ranked(
         rising, lambda u: np.full_like(u, 0.68), 50, tuple(range(1, 20))
     ),
-    "100 groups, larger ones worse: 68% of rows": Ranked(
-        rising, lambda u: np.full_like(u, 0.68), 100, tuple(range(1, 10)), by_size=0.04
+    "100 groups, larger ones worse: 69.9% of rows": Ranked(
+        rising, lambda u: np.full_like(u, 0.699), 100, tuple(range(1, 10)), by_size=0.04
     ),
     "five values; the upper two 72%, then 65%": Ranked(
         fifths, lambda u: np.where(u < 0.4, 0.72, 0.65)
