@@ -203,7 +203,7 @@ class TwoStageMap:
 
     @property
     def most(self) -> float:
-        """The highest probability that the map can give: 1, except for a bounded logistic stage."""
+        """An upper bound of what the map gives: below 1 only if a bounded logistic stage limits it."""
         most = 1.0
         if isinstance(self.second, LogisticMap) and self.second.high:
             most = float(self.second.predict(self.second.high)[0])

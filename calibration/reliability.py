@@ -74,7 +74,10 @@ class Reliability:
     extra: Mapping[str, float] = field(default_factory=dict)  # metrics that the caller added
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values: intervals as lists, NaN as None."""
+        """Return plain values: intervals as lists, NaN as None.
+
+        They are JSON, unless the threshold is infinite.
+        """
         values: dict[str, Any] = plain(asdict(self))
         return values
 
@@ -101,7 +104,9 @@ def _restore(kind: str, value: Any) -> Any:
             raise ValueError(f"not a reliability: expected low and high, got {value!r:.80}")
         low, high = (_restore("float", v) for v in value)
         return low, high
-    if kind == "float":
+    if kind == "float | None" and value is None:
+        return None
+    if kind.startswith("float"):
         return float("nan") if value is None else as_number("a value of a reliability", value)
     if kind == "int" and type(value) is not int:
         raise ValueError(f"not a reliability: expected a whole number, got {value!r:.80}")

@@ -17,8 +17,9 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
     an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
     (Angelopoulos et al. 2021): each setting is tested at the full 5%, until one fails. So a false
-    promise is made with at most that probability. The tests are about new groups (n,)
-    (`mean_upper_bound`). The losses need not rise; if they do, stopping loses nothing.
+    promise is made with at most that probability, if `mean_upper_bound` is a valid bound: proved
+    for losses of two values in groups of one row, otherwise a conjecture. The tests are about the
+    rows of new groups (n,). The losses need not rise; if they do, stopping loses nothing.
 
     Raises:
         ValueError: as `mean_lower_bound`; losses that are not a table, or `risk` outside (0, 1).

@@ -4,8 +4,8 @@ One score per row and labels of 0 and 1 in, a map out. The scores of temperature
 odds; the others take any number that rises with the probability. It knows nothing of features
 (`fitting`) and nothing of files.
 
-If there is nothing to learn (labels of one class, a constant score), every function gives the
-smoothed base rate: for all scores, or, by isotonic and Venn-Abers, for those that it has seen.
+For labels of one class every function gives the smoothed base rate: for all scores, or, by isotonic
+and Venn-Abers, for those that it has seen. For a constant score it gives about the share of hits.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def cross_fit_segments(
     """Return (n,) probabilities after updates that were fitted without the row's group.
 
     Raises:
-        ValueError: as `fit_segments` and `grouped_folds`.
+        ValueError: as `fit_segments`; fewer than two folds or two groups.
     """
     labels, old = check_y_p(y, p)
     names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))

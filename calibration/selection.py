@@ -83,7 +83,13 @@ def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
 
 
 def held_out(fold: Ints) -> Iterator[NDArray[np.bool_]]:
-    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out."""
+    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out.
+
+    Raises:
+        ValueError: fewer than two folds, so that no row would be left to fit on.
+    """
+    if len(fold) == 0 or fold.max() == 0:
+        raise ValueError("cross-fitting needs at least two folds and two groups")
     return (fold == k for k in range(int(fold.max()) + 1))
 
 
@@ -109,8 +115,6 @@ def cross_fit(
         raise ValueError(f"X has {len(features)} rows and y has {len(labels)}")
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    if len(labels) == 0 or fold.max() == 0:
-        raise ValueError("cross-fitting needs at least two folds and two groups")
     result = np.empty(len(labels))
     for out in held_out(fold):
         result[out] = fit(features[~out], labels[~out], number[~out]).predict(features[out])

@@ -54,8 +54,9 @@ def fit_shrunk(
     squares estimation for high-dimensional regression").
 
     The features are clipped to a range between that of these rows and that of `reference`, the mean
-    of both weighted by their labels, `OLD_EFFECTIVE_N` for `reference`. Beyond it the labels say
-    nothing, and a straight line promises too much.
+    of both weighted by their effective numbers of labels, `OLD_EFFECTIVE_N` for `reference`. Beyond
+    it the labels say nothing, and a straight line promises too much. If `reference` has no range,
+    neither has the result.
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
@@ -76,7 +77,8 @@ def fit_shrunk(
             reference, x, labels, weights, precision, row_weight
         )
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
-    low, high = _feature_range(reference, as_features(X, len(reference.coef)))
+    effective = len(z) * _row_weight(z, labels, groups)
+    low, high = _feature_range(reference, as_features(X, len(reference.coef)), effective)
     return LogisticMap(
         tuple(coef),
         float(slope * reference.intercept + intercept + coef @ middle),
@@ -132,13 +134,16 @@ def _sign_constrained(
 
 
 def _feature_range(
-    reference: LogisticMap, x: Floats
+    reference: LogisticMap, x: Floats, effective: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The range between those of x (n, d) and of the reference, weighted by labels; or none."""
+    """The range between those of x (n, d), of so many effective labels, and of the reference.
+
+    None, as two empty tuples, if the reference has none.
+    """
     if not reference.low:
         return (), ()
     within = np.clip(x, reference.low, reference.high)
-    own_share = len(x) / (len(x) + OLD_EFFECTIVE_N)
+    own_share = effective / (effective + OLD_EFFECTIVE_N)
     low = own_share * within.min(axis=0) + (1 - own_share) * np.array(reference.low)
     high = own_share * within.max(axis=0) + (1 - own_share) * np.array(reference.high)
     return tuple(low.tolist()), tuple(high.tolist())

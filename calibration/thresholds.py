@@ -1,6 +1,6 @@
 """Exact binomial bounds, and thresholds that a finite sample certifies.
 
-Ints, or confidences with labels, in; bounds and certificates out. It knows nothing of how a
+Counts, or confidences with labels, in; bounds and certificates out. It knows nothing of how a
 confidence was made.
 """
 
@@ -227,7 +227,8 @@ def certify(
     Learn-then-Test (Angelopoulos et al. 2021) by a sequence with several starts: "of the k most
     confident no more than `target` are right" is tested for rising k, until it cannot be refuted
     (see `refuted`). So the probability of a false promise is at most 1 - `level`, for any p and any
-    number of tests. Equal p are accepted together. Half of that probability goes to one start where
+    number of tests; for groups of several rows this rests on a conjecture, which simulations
+    support (`group_tails`). Equal p are accepted together. Half of that probability goes to one start where
     the tests would most surely pass if p were true, the rest to starts at sizes fixed in advance.
 
     No threshold below `floor` is returned. If only p from some number up are accepted at all, give

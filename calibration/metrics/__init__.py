@@ -5,7 +5,7 @@ otherwise. The import needs numpy only; SciPy and scikit-learn are imported when
 """
 
 from calibration.metrics.abstention import augrc, aurc, expected_errors, nauc, naurc
-from calibration.metrics.binned import bins, ece_debiased
+from calibration.metrics.binned import ece_debiased
 from calibration.metrics.intervals import LEAST_GROUPS, auroc_interval
 from calibration.metrics.null_labels import sample_null_labels
 from calibration.metrics.scores import (
@@ -27,7 +27,6 @@ __all__ = [
     "auroc",
     "auroc_interval",
     "band",
-    "bins",
     "brier",
     "brier_interval",
     "corp",

@@ -42,10 +42,11 @@ def aurc(y: ArrayLike, p: ArrayLike) -> float:
 
 
 def augrc(y: ArrayLike, p: ArrayLike) -> float:
-    """Return the area under the generalised risk-coverage curve (Traub et al. 2024), in [0, 1/2].
+    """Return the area under the generalised risk-coverage curve (Traub et al. 2024).
 
     The mean over k of the share of *all* rows that is both accepted and wrong; unlike `aurc` it
-    does not weigh the few most confident rows above all others.
+    does not weigh the few most confident rows above all others. In [0, (n + 1) / (2 n)] of n rows;
+    lower is better.
     """
     errors = expected_errors(y, p)
     return float(np.mean(errors / len(errors)))

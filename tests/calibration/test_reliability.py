@@ -73,6 +73,7 @@ def test_json_and_back(result: Reliability) -> None:
         (None, "expected a reliability with the keys"),
         ({"auroc_interval": 0.5}, "expected low and high, got 0.5"),
         ({"auroc": []}, "must be a number"),
+        ({"accuracy_accepted": "all"}, "must be a number"),
         ({"extra": []}, "expected extra metrics"),
     ],
 )

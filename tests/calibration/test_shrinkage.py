@@ -178,6 +178,8 @@ def test_copies_of_labels_say_no_more_than_the_labels() -> None:
     once = fit_shrunk(OLD, x, y, C=0.1)
     again = fit_shrunk(OLD, np.repeat(x, 5, 0), np.repeat(y, 5), np.repeat(range(40), 5), C=0.1)
     np.testing.assert_allclose(again.logit(x), once.logit(x), atol=0.05)
+    np.testing.assert_allclose(again.low, once.low, atol=0.1)
+    np.testing.assert_allclose(again.high, once.high, atol=0.1)
 
 
 def test_bad_numbers_are_named() -> None:
