@@ -203,7 +203,7 @@ class TwoStageMap:
 
     @property
     def most(self) -> float:
-        """An upper bound of what the map gives: below 1 only if a bounded logistic stage limits it."""
+        """An upper bound of what the map gives: 1, unless a logistic stage is bounded."""
         most = 1.0
         if isinstance(self.second, LogisticMap) and self.second.high:
             most = float(self.second.predict(self.second.high)[0])

@@ -228,8 +228,9 @@ def certify(
     confident no more than `target` are right" is tested for rising k, until it cannot be refuted
     (see `refuted`). So the probability of a false promise is at most 1 - `level`, for any p and any
     number of tests; for groups of several rows this rests on a conjecture, which simulations
-    support (`group_tails`). Equal p are accepted together. Half of that probability goes to one start where
-    the tests would most surely pass if p were true, the rest to starts at sizes fixed in advance.
+    support (`group_tails`). Equal p are accepted together. Half of that probability goes to one
+    start where the tests would most surely pass if p were true, the rest to starts at sizes fixed
+    in advance.
 
     No threshold below `floor` is returned. If only p from some number up are accepted at all, give
     that number: the promise is then about rows that are accepted. It may depend on the labels, as
