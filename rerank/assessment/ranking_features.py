@@ -234,8 +234,9 @@ def stage_correlation(r: Ranking) -> float:
 @feature("agreement")
 def stage_overlap(r: Ranking) -> float:
     """Passages that both stages rank high: share of the first 10 of one in those of the other."""
-    in_both = (r.first_stage.bm25_rank <= 10) & (r.first_stage.dense_rank <= 10)
-    return float(in_both.sum()) / 10.0
+    stage = r.first_stage
+    found = stage.bm25 > 0  # in a short list, a passage without a word of the query ranks high too
+    return float((found & (stage.bm25_rank <= 10) & (stage.dense_rank <= 10)).sum()) / 10.0
 
 
 @feature("agreement")

@@ -138,7 +138,7 @@ def fit(
     ordered = cross_fit_rankings(limited, config, reference.score)
     features = ranking_features(ordered.items, features_of(context.list_kind).ranking)
     right, filled = hits(ordered)[:, 0], found_any(ordered.items)
-    rows = rows_to_fit(right, filled)
+    rows = rows_to_fit(right, filled, scored.groups)
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(filled[rows], confidence.out_of_fold, 0.0)
@@ -180,13 +180,14 @@ def fit(
     )
 
 
-def rows_to_fit(right: Labels, filled: Bools) -> Bools:
+def rows_to_fit(right: Labels, filled: Bools, groups: NDArray[np.str_]) -> Bools:
     """Which queries (n,) a confidence is fitted on: those with passages, `filled` (n,).
 
-    All of them, if those with passages are all right (n,) or all wrong.
+    All of them, if those with passages are all right (n,), all wrong, or of one group (n,): then
+    nothing could be learned from them, or cross-fitted.
     """
-    both = len(set(right[filled].tolist())) == 2
-    return filled if both else np.ones(len(filled), dtype=np.bool_)
+    several = len(set(right[filled].tolist())) == 2 and len(set(groups[filled].tolist())) > 1
+    return filled if several else np.ones(len(filled), dtype=np.bool_)
 
 
 class _ReferenceMaps(NamedTuple):

@@ -139,7 +139,7 @@ def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
         measured_on = Examples(
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
-        used = rows_to_fit(fitted.right, fitted.filled)
+        used = rows_to_fit(fitted.right, fitted.filled, fitted.groups)
         fitted_on = Examples(fitted.features[used], fitted.right[used], fitted.groups[used])
         yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.reference)
 

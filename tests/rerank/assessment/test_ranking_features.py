@@ -112,6 +112,13 @@ def test_wig_make_ranking() -> None:
     assert RANKING_FEATURES["dense_wig"](made) == pytest.approx(0.5 - 0.4, abs=1e-12)
 
 
+def test_stages_agree_on_nothing_that_one_of_them_did_not_find() -> None:
+    """In a list of three, passages without a word of the query have a rank below ten as well."""
+    ranks = {"bm25_rank": [1, 4, 4], "dense_rank": [1, 2, 3]}
+    one = make_ranking(query="a", texts=["a", "b", "c"], bm25=[2.0, 0.0, 0.0], **ranks)
+    assert RANKING_FEATURES["stage_overlap"](one) == 0.1
+
+
 def test_the_matrix_has_the_tables_columns(table: Ranking) -> None:
     """A row a ranking, columns in the order of RANKING_FEATURES; zeros where nothing was found."""
     X = ranking_features([table, make_ranking(), table])

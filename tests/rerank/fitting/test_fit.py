@@ -219,10 +219,11 @@ def test_only_what_is_accepted_is_certified(
 
 
 def test_where_all_that_is_found_is_right_the_empty_ones_teach() -> None:
-    """Else there would be nothing to tell right from wrong by."""
-    right, filled = np.array([1, 1, 0]), np.array([True, True, False])
-    assert rows_to_fit(right, filled).all()
-    np.testing.assert_array_equal(rows_to_fit(np.array([1, 0, 0]), filled), filled)
+    """Else there would be nothing to tell right from wrong by, or only one group."""
+    filled, groups = np.array([True, True, False]), np.array(["a", "b", "c"])
+    assert rows_to_fit(np.array([1, 1, 0]), filled, groups).all()
+    np.testing.assert_array_equal(rows_to_fit(np.array([1, 0, 0]), filled, groups), filled)
+    assert rows_to_fit(np.array([1, 0, 0]), filled, np.array(["a", "a", "c"])).all()
 
 
 def test_the_named_calibrator_is_taken(
