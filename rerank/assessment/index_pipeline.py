@@ -95,7 +95,7 @@ class IndexPipeline(Pipeline):
             query.text,
             passages,
             near,
-            weight=index.weight,
+            idf=index.idf,
             language=index.language,
             rrf_k=self.config.rrf_k,
         )

@@ -72,18 +72,18 @@ def first_stage_features(
     passages: Sequence[Passage],
     stage: FirstStage,
     *,
-    weight: Callable[[str], float],
+    idf: Callable[[str], float],
     language: str,
 ) -> Floats:
     """The first-stage features of each passage, shape (n, len(FIRST_STAGE)), finite.
 
-    The passages all differ: see `rerank.data.equal_passages`. `weight` gives a word's idf.
+    The passages all differ: see `rerank.data.equal_passages`. `idf` gives that of a word.
     """
     query_words = tuple(words(query, language=language))
     view = View(
         stage,
         query_words,
-        {w: max(weight(w), 1e-6) for w in query_words},
+        {w: max(idf(w), 1e-6) for w in query_words},
         tuple(content_words(query, language=language)) or query_words,
         tuple(passage_words(p.title, p.text, language) for p in passages),
     )

@@ -109,7 +109,7 @@ class Selection:
 class Pipeline(ABC):
     """Turns queries into scored candidates; a subclass says where the candidates come from.
 
-    `index` has the words' weights and, if there is a corpus, its passages. `models` is None if
+    `index` has the words' idf and, if there is a corpus, its passages. `models` is None if
     scores come with the queries. `metadata` are additional features of the passages' metadata.
     `observe`, if set, is called with the seconds of each call of a model: `encode`, `score`.
     `remote_search`: whether another system finds the candidates; any thread may wait for it.
@@ -284,7 +284,7 @@ class Pipeline(ABC):
         if self.config.long_passages == "beginning" or not passages:
             return [p.full_text for p in passages]
         tokenizer, language = self.reranker.tokenizer(), self.config.language
-        return excerpts(query, passages, tokenizer, self.index.weight, language=language)
+        return excerpts(query, passages, tokenizer, self.index.idf, language=language)
 
     def ranked_candidates(
         self, query: Query, passages: Sequence[Passage], stage: FirstStage
@@ -304,7 +304,7 @@ class Pipeline(ABC):
             query.text,
             [passages[i] for i in first],
             stage.take(first),
-            weight=index.weight,
+            idf=index.idf,
             language=index.language,
         )[group]
         return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))

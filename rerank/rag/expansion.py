@@ -21,14 +21,14 @@ def expansion_words(
     passages: Sequence[Passage],
     relevance: Floats,
     *,
-    weight: Callable[[str], float],
+    idf: Callable[[str], float],
     language: str,
     most: int = 10,
 ) -> list[str]:
     """The likeliest words of the relevance model that the query lacks, best first.
 
     `relevance` (n,) weighs the passages. There are at most `most` words, and no more than the query
-    has, so that the query keeps at least half of the weight. `weight` returns a word's idf: words
+    has, so that the query keeps at least half of the weight. `idf` returns that of a word: words
     in more than a tenth of the passages are left out.
     """
     asked = words(query, language=language)
@@ -41,6 +41,6 @@ def expansion_words(
             spelled.setdefault(stem, word)
             model[stem] += relevant / len(stems)
     for stem in list(model):
-        if stem in asked or weight(stem) < FREQUENT:
+        if stem in asked or idf(stem) < FREQUENT:
             del model[stem]
     return [spelled[stem] for stem, _ in model.most_common(min(most, len(asked)))]

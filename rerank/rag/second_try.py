@@ -38,7 +38,7 @@ def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
         query.text,
         [first.ranking.passages[i] for i in best],
         first.relevance[best],
-        weight=index.weight,
+        idf=index.idf,
         language=index.language,
     )
     text = " ".join([query.text, *more])

@@ -27,7 +27,7 @@ class BM25:
     """Each (term, passage) weight, term-major: `weights[starts[t]:starts[t+1]]` are term t's."""
 
     terms: dict[str, int]
-    idf: Floats  # (terms,)
+    term_idf: Floats  # (terms,)
     starts: Ints  # (terms + 1,)
     rows: NDArray[np.int32]  # passage rows, ascending within a term
     weights: Floats  # a query's score is their sum over its terms
@@ -64,17 +64,18 @@ class BM25:
                 np.add.at(total, self.rows[postings], self.weights[postings])
         return total
 
-    def weight(self, word: str) -> float:
+    def idf(self, word: str) -> float:
         """The word's idf; a word that is in no passage has the highest idf."""
         term = self.terms.get(word)
-        return float(self.idf[term]) if term is not None else float(self.idf.max(initial=1.0))
+        return float(self.term_idf.max(initial=1.0) if term is None else self.term_idf[term])
 
     def save(self, folder: Path) -> None:
         """Write `terms.txt` (one term per line) and one file per array, to be memory-mapped."""
         (folder / "terms.txt").write_text("\n".join(self.terms), encoding="utf-8")
         for name in ("rows", "weights"):
             np.save(folder / f"bm25_{name}.npy", getattr(self, name))
-        np.savez(folder / "bm25.npz", idf=self.idf, starts=self.starts, size=np.array(self.size))
+        size = np.array(self.size)
+        np.savez(folder / "bm25.npz", idf=self.term_idf, starts=self.starts, size=size)
 
     @classmethod
     def open(cls, folder: Path) -> BM25:
@@ -89,7 +90,7 @@ class BM25:
                 raise InputError(f"{folder}: bm25.npz is compressed; expected plain arrays")
             return cls(
                 {w: i for i, w in enumerate(words)},
-                idf=arrays["idf"],
+                term_idf=arrays["idf"],
                 starts=arrays["starts"],
                 size=int(arrays["size"]),
                 **large,
@@ -97,11 +98,11 @@ class BM25:
 
 
 def score_texts(
-    query: Sequence[str], texts: Sequence[Sequence[str]], weight: Callable[[str], float]
+    query: Sequence[str], texts: Sequence[Sequence[str]], idf: Callable[[str], float]
 ) -> Floats:
     """`BM25Okapi`'s scores of texts outside any index, shape (n,), with an idf from elsewhere.
 
-    `weight` gives a word's idf; the mean length is that of these texts.
+    `idf` gives that of a word; the mean length is that of these texts.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.float64)
     norm = K1 * (1 - B + B * lengths / max(1.0, float(lengths.mean()) if len(lengths) else 1.0))
@@ -109,7 +110,7 @@ def score_texts(
     total = np.zeros(len(texts))
     for word in query:
         frequency = np.array([count[word] for count in counts], dtype=np.float64)
-        total += weight(word) * frequency * (K1 + 1) / (frequency + norm)
+        total += idf(word) * frequency * (K1 + 1) / (frequency + norm)
     return total
 
 

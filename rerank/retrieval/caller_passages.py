@@ -23,13 +23,13 @@ def rank_passages(
     passages: Sequence[Passage],
     cosines: Floats,
     *,
-    weight: Callable[[str], float],
+    idf: Callable[[str], float],
     language: str,
     rrf_k: int,
 ) -> FirstStage:
     """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
 
-    `cosines` (n,) are those of query and passage, `weight` gives a word's idf. BM25 finds only
+    `cosines` (n,) are those of query and passage, `idf` gives that of a word. BM25 finds only
     passages that share a word with the query; a passage that it does not find ranks behind all
     others. Ties are broken by the text, so the order of the input does not matter. Equal passages
     are ranked as one; each of them has its numbers.
@@ -37,7 +37,7 @@ def rank_passages(
     first, group = distinct(passages)
     different = [passages[i] for i in first]
     texts = [words(p.full_text, language=language) for p in different]
-    lexical = score_texts(words(query, language=language), texts, weight)
+    lexical = score_texts(words(query, language=language), texts, idf)
     stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
     members = [np.flatnonzero(group == g) for g in stage.rows]
     ranked = stage.take(np.repeat(np.arange(len(members)), [len(rows) for rows in members]))

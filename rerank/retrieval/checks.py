@@ -40,12 +40,17 @@ def check_index(bm25: BM25, vectors: PassageVectors, offsets: Ints, *, text_byte
     if bm25.size != passages:
         raise InputError(f"its postings are of {bm25.size} passages, its text of {passages}")
     terms = len(bm25.terms)
-    _check_array("idf", bm25.idf, np.float64, (terms,))
+    _check_array("idf", bm25.term_idf, np.float64, (terms,))
     _check_array("starts", bm25.starts, np.int64, (terms + 1,))
     _check_array("rows", bm25.rows, np.int32, (len(bm25.rows),))
     _check_array("weights", bm25.weights, np.float64, (len(bm25.rows),))
     _check_ends("starts", bm25.starts, len(bm25.rows))
-    for name, array in (("vectors", vectors.array), ("idf", bm25.idf), ("weights", bm25.weights)):
+    numbers: list[tuple[str, NDArray[Any]]] = [
+        ("vectors", vectors.array),
+        ("idf", bm25.term_idf),
+        ("weights", bm25.weights),
+    ]
+    for name, array in numbers:
         if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
             raise InputError(f"its {name} hold a number that is not finite, or far too large")
     if not all(block.min() >= 0 and block.max() < passages for block in _parts(bm25.rows)):

@@ -26,16 +26,16 @@ def excerpts(
     query: str,
     passages: Sequence[Passage],
     tokenizer: Tokenizer,
-    weight: Callable[[str], float],
+    idf: Callable[[str], float],
     *,
     language: str,
 ) -> list[str]:
     """What a model with this tokenizer reads of each passage, beside the query.
 
-    `weight` gives a word's idf. Stop words do not count, unless the query has no other words.
+    `idf` gives that of a word. Stop words do not count, unless the query has no other words.
     """
     about = content_words(query, language=language) or words(query, language=language)
-    weights = {word: weight(word) for word in about}
+    weights = {word: idf(word) for word in about}
     rooms = [tokenizer.room(query, p.title and f"{p.title}.") for p in passages]
     spans = tokenizer.spans([p.text for p in passages]) if passages else []
     return [

@@ -54,7 +54,7 @@ class Index:
         self.vectors = PassageVectors(folder, approximate=self.manifest["approximate"])
         self.corpus = Corpus(folder)
         self.passage = self.corpus.passage
-        self.weight = self.bm25.weight
+        self.idf = self.bm25.idf
 
     def __len__(self) -> int:
         """Count of passages."""

@@ -45,7 +45,7 @@ class NoIndex:
         """
         raise IndexError(row)
 
-    def weight(self, word: str, /) -> float:
+    def idf(self, word: str, /) -> float:
         """The same for every word."""
         return USUAL_IDF
 

@@ -27,7 +27,7 @@ class Retriever(Protocol):
     def passage(self, row: int, /) -> Passage:
         """The passage at a row, as `FirstStage.rows` names it."""
 
-    def weight(self, word: str, /) -> float:
+    def idf(self, word: str, /) -> float:
         """The inverse document frequency of a stemmed word; high for an unknown one."""
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:

@@ -154,10 +154,12 @@ def _faiss(vectors: Vectors, *, graph: bool) -> Any:
     """
     import faiss
 
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    if graph:
-        index = faiss.IndexHNSWFlat(vectors.shape[1], NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efSearch = SEARCHING
+    if not graph:
+        exact = faiss.IndexFlatIP(vectors.shape[1])
+        exact.add(vectors)
+        return exact
+    index = faiss.IndexHNSWFlat(vectors.shape[1], NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efSearch = SEARCHING
     index.add(vectors)
     return index
 

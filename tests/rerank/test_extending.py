@@ -135,7 +135,7 @@ class SharedWords:
         """The passage at a row."""
         return self.passages[row]
 
-    def weight(self, word: str, /) -> float:
+    def idf(self, word: str, /) -> float:
         """Every word counts alike."""
         return 1.0
 

@@ -45,7 +45,7 @@ Judge = Callable[[str, Source], float]  # (claim, source) -> P(the source suppor
 class Lexicon:
     """How words are stemmed and weighed: `model.pipeline.index` has both."""
 
-    weight: Callable[[str], float]
+    idf: Callable[[str], float]
     language: str
 
 
@@ -188,7 +188,7 @@ def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
     wanted = _stems(claim, lexicon)
 
     def shared(sentence: tuple[str, frozenset[str]]) -> float:
-        return sum(lexicon.weight(w) for w in wanted & sentence[1])
+        return sum(lexicon.idf(w) for w in wanted & sentence[1])
 
     best, _ = max(_stemmed(evidence, lexicon.language), key=shared, default=("", None))
     return best
@@ -217,7 +217,7 @@ def _stemmed(text: str, language: str) -> tuple[tuple[str, frozenset[str]], ...]
 
 
 def _weights(stems: set[str], lexicon: Lexicon) -> dict[str, float]:
-    return {word: max(lexicon.weight(word), 0.0) for word in stems}
+    return {word: max(lexicon.idf(word), 0.0) for word in stems}
 
 
 def _share(wanted: Mapping[str, float], windows: Sequence[frozenset[str]]) -> float:

@@ -42,9 +42,9 @@ class ExtractiveAnswerer:
 
     def _shared(self, question: str, sentence: str) -> float:
         """The summed idf of the question's words that occur in the sentence."""
-        weight, language = self.lexicon.weight, self.lexicon.language
+        idf, language = self.lexicon.idf, self.lexicon.language
         asked = set(words(question, language=language))
-        return sum(weight(w) for w in asked & set(words(sentence, language=language)))
+        return sum(idf(w) for w in asked & set(words(sentence, language=language)))
 
 
 def _sentences(text: str) -> list[str]:

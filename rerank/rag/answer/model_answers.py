@@ -30,7 +30,7 @@ def unrecorded(assessment: Assessment, **_: Any) -> str:
 def lexicon_of(model: CalibratedReranker) -> Lexicon:
     """How the model's index stems and weighs words."""
     index = model.pipeline.index
-    return Lexicon(index.weight, index.language)
+    return Lexicon(index.idf, index.language)
 
 
 def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:

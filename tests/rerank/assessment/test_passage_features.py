@@ -44,7 +44,7 @@ def seen(
     texts = [Passage(f"d{i}", title, text) for i, (title, text) in enumerate(passages)]
     stage = FirstStage(rows=np.arange(n), **arrays)
     first = first_stage_features(
-        query, texts, stage, weight=lambda w: IDF.get(w, 3.0), language="english"
+        query, texts, stage, idf=lambda w: IDF.get(w, 3.0), language="english"
     )
     return np.column_stack([cross_encoder_features(logits, scored), first])
 
@@ -180,9 +180,9 @@ def test_real_features_are_those_of_the_candidates(
         asked = set(words(ranking.query.text))
         for k, passage in enumerate(ranking.passages):
             text = set(words(passage.text))
-            found = sum(index.bm25.weight(w) for w in asked & text)
+            found = sum(index.bm25.idf(w) for w in asked & text)
             shrunk = len(asked) / (len(asked) + 1)
-            expected = shrunk * found / sum(index.bm25.weight(w) for w in asked)
+            expected = shrunk * found / sum(index.bm25.idf(w) for w in asked)
             assert X[k, names.index("idf_coverage")] == pytest.approx(expected, abs=1e-9)
             share = len(asked & (text | set(words(passage.title)))) / (len(asked) + 1)
             assert X[k, names.index("term_coverage")] == pytest.approx(share, abs=1e-12)

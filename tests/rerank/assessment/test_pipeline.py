@@ -171,8 +171,8 @@ def test_of_long_passages_an_excerpt_can_be_scored(pipeline: Pipeline, some: lis
     reads = IndexPipeline(pipeline.index, config)
     for one in reads.run(some, FUSED):
         passages, query = one.candidates.passages[: len(one.logits)], one.query.text
-        tokenizer, weight = reads.reranker.tokenizer(), reads.index.weight
-        texts = excerpts(query, passages, tokenizer, weight, language=config.language)
+        tokenizer, idf = reads.reranker.tokenizer(), reads.index.idf
+        texts = excerpts(query, passages, tokenizer, idf, language=config.language)
         logits, cut = reads.reranker.score([(query, text) for text in texts])
         assert one.logits.tolist() == logits.tolist()
         partly = [text != p.full_text for text, p in zip(texts, passages, strict=True)]

@@ -13,7 +13,7 @@ def expanded(query: str, *texts: str, relevance: list[float], common: str = "the
         query,
         [Passage(str(i), "", text) for i, text in enumerate(texts)],
         np.array(relevance),
-        weight=lambda word: 0.0 if word == common else 5.0,
+        idf=lambda word: 0.0 if word == common else 5.0,
         language="english",
     )
 

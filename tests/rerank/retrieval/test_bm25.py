@@ -33,11 +33,11 @@ def test_scores_are_those_of_rank_bm25(documents: list[list[str]], asked: list[l
 
 
 def test_weights_are_the_idf_of_rank_bm25(documents: list[list[str]]) -> None:
-    """A word's weight is BM25Okapi's idf; a word of no passage weighs as much as the rarest."""
+    """A word's idf is BM25Okapi's; that of a word of no passage is the rarest one's."""
     ours, oracle = BM25.build(documents), BM25Okapi(documents)
     for word, idf in oracle.idf.items():
-        assert ours.weight(word) == pytest.approx(idf, abs=1e-12)
-    assert ours.weight("nosuchword") == max(oracle.idf.values())
+        assert ours.idf(word) == pytest.approx(idf, abs=1e-12)
+    assert ours.idf("nosuchword") == max(oracle.idf.values())
 
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "e"])
