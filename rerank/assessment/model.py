@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from calibration.monitoring.drift import Sketch
+from rerank.assessment.decisions import decide
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, maps_from_dict
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline
@@ -31,7 +32,6 @@ from rerank.assessment.model_folder import (
     open_folder,
 )
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.assessment.predictions import predict
 from rerank.assessment.retriever_pipeline import RetrieverPipeline

@@ -202,7 +202,7 @@ def _show_question(session: Session, task: Task) -> None:
 
 def _finish(session: Session, o: argparse.Namespace) -> None:
     """Write the set; print what the labels show, who agrees, and what to do next."""
-    from rerank.assessment.policy import CALIBRATED_FROM
+    from rerank.assessment.decisions import CALIBRATED_FROM
     from rerank.labelling.progress import agreement_sentence, agreements
 
     count = session.write()

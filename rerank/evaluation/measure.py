@@ -15,8 +15,8 @@ from calibration.curves import Curves, at_thresholds, reliability_bins
 from calibration.metrics.intervals import student_interval
 from calibration.reliability import Comparison, comparison
 from calibration.tables import aligned
+from rerank.assessment.decisions import certified
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.policy import certified
 from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import limit_scored, rank, reorder
 from rerank.assessment.relevance import DEPTH
@@ -57,7 +57,7 @@ class Evaluation:
     table: Comparison
     confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
-    certified: Bools  # (n,) see `rerank.assessment.policy.certified`
+    certified: Bools  # (n,) see `rerank.assessment.decisions.certified`
     events: dict[str, dict[str, float]]  # sufficiency, relevance -> `MEASURED`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query

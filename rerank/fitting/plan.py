@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from calibration.monitoring.drift import LEAST_ROWS
-from rerank.assessment.policy import CALIBRATED_FROM
+from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, was_seen
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled

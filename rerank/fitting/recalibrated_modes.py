@@ -17,10 +17,10 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.segments import Segments
+from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.assessment.predictions import Predictions, found_any, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, fingerprints, write_model
-from rerank.assessment.policy import CALIBRATED_FROM
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.config import Config
 from rerank.data.beir import CORPUS, corpus_file, read_corpus

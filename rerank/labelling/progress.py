@@ -13,7 +13,7 @@ import numpy as np
 from calibration.agreement import Agreement, cohens_kappa
 from calibration.label_selection import weighted_mean
 from calibration.thresholds import ABOUT, certify, percent
-from rerank.assessment.policy import CALIBRATED_FROM
+from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.labelling.beir_export import right_of
 from rerank.labelling.state import Question, chosen_without_weights, drawn_evenly, weights
 

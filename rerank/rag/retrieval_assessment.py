@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
+from rerank.assessment.decisions import LABEL_FIRST, unlike_labelled
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.policy import LABEL_FIRST, unlike_labelled
 from rerank.data.equal_passages import distinct
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats

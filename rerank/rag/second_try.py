@@ -13,9 +13,9 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
+from rerank.assessment.decisions import accepted, as_uncalibrated, level, verdict
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import accepted, as_uncalibrated, level, verdict
 from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.data.equal_passages import distinct
 from rerank.data.words import words

@@ -15,10 +15,10 @@ import rerank
 from calibration import comparison, measure
 from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
+from rerank.assessment.decisions import decide
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.policy import decide
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
 from rerank.data.labels import Labelled

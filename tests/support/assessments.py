@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hand_made import make_ranking
 
-from rerank.assessment import policy
+from rerank.assessment import decisions
 from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Thresholds
 from rerank.types import Assessment
@@ -37,9 +37,9 @@ def make_assessment(
         confidence=sure,
         sufficiency=float(at[4]),
         sufficiency_at=tuple(at.tolist()),
-        level=policy.level(sure, t),
-        verdict=policy.verdict(float(at[4]), t),
-        accepted=policy.accepted(sure, t),
+        level=decisions.level(sure, t),
+        verdict=decisions.verdict(float(at[4]), t),
+        accepted=decisions.accepted(sure, t),
         certified=False,
         reasons=(),
         features=ranking_features([ranking])[0],

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from rerank.assessment.policy import LABEL_FIRST
+from rerank.assessment.decisions import LABEL_FIRST
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
 from rerank.rag.advisory import LOWEST, preset

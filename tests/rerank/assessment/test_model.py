@@ -17,12 +17,12 @@ from coherence import check_coherent
 from hand_made import make_scored
 from processes import run_python
 
+from rerank.assessment.decisions import decide, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import decide, unlike_labelled
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config

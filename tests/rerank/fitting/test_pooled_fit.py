@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from rerank.assessment.decisions import decide
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.policy import decide
 from rerank.assessment.pooled_maps import PooledMaps
 from rerank.assessment.predictions import predict
 from rerank.config import Config

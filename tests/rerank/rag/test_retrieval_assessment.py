@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
+from rerank.assessment.decisions import decide
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.policy import decide
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.config import Config

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calibration.arrays import log_odds, sigmoid
 from calibration.thresholds import Certificate
-from rerank.assessment import policy
+from rerank.assessment import decisions
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
@@ -37,8 +37,8 @@ T = Thresholds()
 )
 def test_levels_by_hand(confidence: float, level: str, accepted: bool) -> None:
     """A band begins at its threshold; below 0.7 an answer is advisory."""
-    assert policy.level(confidence, T) == level
-    assert policy.accepted(confidence, T) == accepted
+    assert decisions.level(confidence, T) == level
+    assert decisions.accepted(confidence, T) == accepted
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_levels_by_hand(confidence: float, level: str, accepted: bool) -> None:
 )
 def test_verdicts_by_hand(sufficiency: float, verdict: str) -> None:
     """Two thresholds on sufficiency, each the start of its band."""
-    assert policy.verdict(sufficiency, T) == verdict
+    assert decisions.verdict(sufficiency, T) == verdict
 
 
 LEVELS = ["VERY_LOW", "LOW", "MEDIUM", "HIGH"]
@@ -66,10 +66,10 @@ def test_more_confidence_is_never_a_lower_level(bands: list[float], confidence: 
     low, medium, high = bands
     t = Thresholds(high=high, medium=medium, low=low)
     here, above = (
-        LEVELS.index(policy.level(c, t)) for c in (confidence, min(1.0, confidence + 0.1))
+        LEVELS.index(decisions.level(c, t)) for c in (confidence, min(1.0, confidence + 0.1))
     )
     assert above >= here
-    assert policy.accepted(confidence, t) == (here >= LEVELS.index("MEDIUM"))
+    assert decisions.accepted(confidence, t) == (here >= LEVELS.index("MEDIUM"))
 
 
 def test_reasons_by_hand() -> None:
@@ -77,7 +77,7 @@ def test_reasons_by_hand() -> None:
     names = list(RANKING_FEATURES)[:5]
     moves = np.array([0.2, -1.5, 0.01, 0.7, -0.3])
     values, usual = np.arange(5.0), (9.0,) * 5
-    found = policy.reasons(names, values, usual, moves)
+    found = decisions.reasons(names, values, usual, moves)
     assert len(found) == 3
     for text, i in zip(found, (1, 3, 4), strict=True):
         assert text.startswith("for: " if moves[i] > 0 else "against: ")
@@ -89,7 +89,7 @@ def test_reasons_by_hand() -> None:
 def test_what_moves_nothing_is_no_reason() -> None:
     """A slight contribution is not worth reading."""
     names = list(RANKING_FEATURES)[:2]
-    assert policy.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()
+    assert decisions.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()
 
 
 def test_reasons_start_where_a_usual_query_stands(
@@ -97,7 +97,7 @@ def test_reasons_start_where_a_usual_query_stands(
 ) -> None:
     """From there, all that moves the log-odds gives the confidence."""
     predicted = predict(to_report.items, maps, config)
-    answers = policy.decide(predicted, maps, config, "search")
+    answers = decisions.decide(predicted, maps, config, "search")
     moves = maps.confidence.contributions(predicted.features).sum(axis=1)
     start = maps.confidence.predict(np.array([maps.confidence.first.mean]))
     expected = sigmoid(log_odds(start) + moves)
@@ -113,9 +113,9 @@ def test_a_certified_context_is_sufficient(
     sure = Certificate(0.1, 0.7, 0.95, 100, 100, 90, None, event="hold an answer")
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context=context)
-        answers = policy.decide(predict(to_report.items, told, config), told, config, "search")
+        answers = decisions.decide(predict(to_report.items, told, config), told, config, "search")
         features = np.stack([a.features for a in answers])
-        unlike = policy.unlike_labelled(features, maps)
+        unlike = decisions.unlike_labelled(features, maps)
         sufficient = [
             a.verdict == "SUFFICIENT" and expected and not strange
             for a, strange in zip(answers, unlike, strict=True)
@@ -130,20 +130,20 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
 ) -> None:
     """Few held-out questions are unlike; with three features out of range none is certified."""
     predicted, first = predict(to_report.items, maps, config), maps.confidence.first
-    assert policy.unlike_labelled(predicted.features, maps).mean() < 0.5
+    assert decisions.unlike_labelled(predicted.features, maps).mean() < 0.5
     all_certified = Certificate(0.0, 0.7, 0.95, 100, 100, 90, None)
     told = replace(maps, certificate=all_certified, context=all_certified)
     features = predicted.features.copy()
     features[:, :3] = 1e6
     strange = replace(predicted, features=features)
-    usual, unlike = (policy.decide(p, told, config, "search") for p in (predicted, strange))
+    usual, unlike = (decisions.decide(p, told, config, "search") for p in (predicted, strange))
     assert any(a.certified for a in usual)
     assert any(a.context_certified for a in usual)
     assert not any(a.certified or a.context_certified for a in unlike)
     assert [a.accepted for a in unlike] == [a.accepted for a in usual]
-    assert all((policy.UNLIKE in a.reasons) == a.accepted for a in unlike)
+    assert all((decisions.UNLIKE in a.reasons) == a.accepted for a in unlike)
     flat = replace(maps.confidence, first=replace(first, low=(), high=()))
-    assert not policy.unlike_labelled(features, replace(maps, confidence=flat)).any()
+    assert not decisions.unlike_labelled(features, replace(maps, confidence=flat)).any()
     labelled = features.min(axis=0), features.max(axis=0)
     as_labelled = replace(maps, feature_range=tuple(tuple(x.tolist()) for x in labelled))
-    assert not policy.unlike_labelled(features, as_labelled).any()
+    assert not decisions.unlike_labelled(features, as_labelled).any()
