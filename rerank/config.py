@@ -21,25 +21,25 @@ LARGEST = 2**31 - 1  # of any whole number
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The help of a field, and the values that it takes, both bounds included."""
+    """The help of a field, and the values that it takes: bounds by the names of pydantic."""
 
     help: str
-    least: float = -math.inf
-    most: float = math.inf
-    above: float = -math.inf  # bounds that are not included
-    below: float = math.inf
+    ge: float = -math.inf
+    le: float = math.inf
+    gt: float = -math.inf
+    lt: float = math.inf
     choices: tuple[str, ...] = ()
     registered: bool = False  # Python can register more choices; the job refuses unknown ones
 
     def bounds(self) -> str:
         """The bounds in words; empty where there are none."""
-        if math.isfinite(self.least) and math.isfinite(self.most):
-            return f"from {self.least:g} to {self.most:g}"
+        if math.isfinite(self.ge) and math.isfinite(self.le):
+            return f"from {self.ge:g} to {self.le:g}"
         bounds = {
-            "at least": self.least,
-            "above": self.above,
-            "at most": self.most,
-            "below": self.below,
+            "at least": self.ge,
+            "above": self.gt,
+            "at most": self.le,
+            "below": self.lt,
         }
         return " and ".join(f"{w} {bound:g}" for w, bound in bounds.items() if math.isfinite(bound))
 
@@ -56,7 +56,7 @@ class Option:
             return type(value) is kind and (free or value in self.choices)
         if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
             return False
-        return self.least <= value <= self.most and self.above < value < self.below
+        return self.ge <= value <= self.le and self.gt < value < self.lt
 
 
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
@@ -106,7 +106,7 @@ def check_options(values: Any) -> None:
 
 def share(default: float, text: str) -> Any:
     """A field from 0 to 1: `option` with these bounds."""
-    return option(default, text, least=0, most=1)
+    return option(default, text, ge=0, le=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +135,19 @@ class Config:
 
     encoder: str = option("minilm", "bi-encoder: minilm, a folder, or a hub id")
     encoder_max_length: int = option(
-        128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", least=16
+        128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", ge=16
     )
     encoder_windows: int = option(
         1,
         "windows of a longer passage that the bi-encoder reads; the one nearest to a query counts",
-        least=1,
+        ge=1,
     )
     reranker: str = option(
         "minilm-reranker",
         "cross-encoder: minilm-reranker, minilm-reranker-small (2 x as fast), a folder, or hub id",
     )
     max_length: int = option(
-        192, "tokens of query and passage together that the cross-encoder reads", least=16
+        192, "tokens of query and passage together that the cross-encoder reads", ge=16
     )
     long_passages: str = option(
         "beginning",
@@ -168,13 +168,13 @@ class Config:
     )
     language: str = option("english", "Snowball stemmer of BM25, or none")
     pool: int = option(  # the features ask who is among a stage's first ten
-        100, "passages that each first stage brings back", least=10
+        100, "passages that each first stage brings back", ge=10
     )
-    candidates: int = option(50, "fused passages that are ordered by relevance", least=1)
+    candidates: int = option(50, "fused passages that are ordered by relevance", ge=1)
     rerank_depth: int = option(
-        10, "candidates that the cross-encoder scores at most, the likeliest", least=1
+        10, "candidates that the cross-encoder scores at most, the likeliest", ge=1
     )
-    rrf_k: int = option(60, "constant of reciprocal rank fusion", least=0)
+    rrf_k: int = option(60, "constant of reciprocal rank fusion", ge=0)
     rank_by: str = option(
         "relevance",
         "order of the passages; logit is the cross-encoder's own order",
@@ -195,17 +195,17 @@ class Config:
         "feature of its relevance, with a fitted weight",
     )
     sufficiency_k: int = option(
-        5, "the verdict is of P(one of the first k passages is right)", least=2, most=10
+        5, "the verdict is of P(one of the first k passages is right)", ge=2, le=10
     )
     expected_unanswerable: float = option(
         0.0,
         "share of questions without an answer that you expect; if fewer than 20 labelled queries "
         "have none, copies of other queries, with their answers removed, are added; 0: no copies",
-        least=0,
-        most=0.9,
+        ge=0,
+        le=0.9,
     )
-    folds: int = option(5, "folds of the grouped cross-fitting", least=2, most=50)
-    seed: int = option(0, "seed of folds and draws", least=0)
+    folds: int = option(5, "folds of the grouped cross-fitting", ge=2, le=50)
+    seed: int = option(0, "seed of folds and draws", ge=0)
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
@@ -253,15 +253,15 @@ class IngestConfig:
     passage_tokens: int = option(
         120,
         "tokens of a passage with its title at most, about; the bi-encoder reads 128",
-        least=48,
-        most=480,
+        ge=48,
+        le=480,
     )
-    largest: int = option(64, "MiB of a file at most; a larger one is skipped", least=1, most=2048)
+    largest: int = option(64, "MiB of a file at most; a larger one is skipped", ge=1, le=2048)
     seconds: float = option(
         60.0,
         "seconds that reading one file may take; else it is skipped",
-        above=0,
-        most=86_400,
+        gt=0,
+        le=86_400,
     )
 
     def __post_init__(self) -> None:
@@ -273,7 +273,7 @@ class IngestConfig:
 class LabelConfig:
     """Which questions people are asked to label, and how many passages of each they see."""
 
-    count: int = option(50, "questions to label; more may be asked for later", least=1)
+    count: int = option(50, "questions to label; more may be asked for later", ge=1)
     draw: str = option(
         "auto",
         "which questions: evenly, as `calibrate` needs them, or those that tell most of a model's "
@@ -281,12 +281,12 @@ class LabelConfig:
         "accuracy",
         choices=("auto", "even", "accuracy", "map"),
     )
-    depth: int = option(5, "best passages of each stage that are shown, merged", least=1, most=100)
+    depth: int = option(5, "best passages of each stage that are shown, merged", ge=1, le=100)
     shared: int = option(
-        5, "every Nth question is for all annotators, the others for one; 1: all", least=1
+        5, "every Nth question is for all annotators, the others for one; 1: all", ge=1
     )
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
-    seed: int = option(0, "seed of the draw", least=0)
+    seed: int = option(0, "seed of the draw", ge=0)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
@@ -299,17 +299,17 @@ class FinetuneConfig:
 
     base: str = option("minilm", "body to start from, or a cross-encoder to train further")
     encoder: str = option("minilm", "bi-encoder that mines hard negatives")
-    hard: int = option(2, "wrong passages per query, from the top of the first stage", least=0)
-    depth: int = option(10, "how many passages of the first stage they are drawn from", least=1)
-    easy: int = option(1, "wrong passages per query, from anywhere in the corpus", least=0)
+    hard: int = option(2, "wrong passages per query, from the top of the first stage", ge=0)
+    depth: int = option(10, "how many passages of the first stage they are drawn from", ge=1)
+    easy: int = option(1, "wrong passages per query, from anywhere in the corpus", ge=0)
     withheld: float = option(
-        0.0, "share of answerable queries shown without their right passage", least=0, below=1
+        0.0, "share of answerable queries shown without their right passage", ge=0, lt=1
     )
     altered: float = option(
         0.0,
         "share of answerable queries that are altered so that their passage no longer answers them",
-        least=0,
-        below=1,
+        ge=0,
+        lt=1,
     )
     miner: str = option(
         "", "cross-encoder, such as the last run's, that picks the hardest wrong passages"
@@ -318,7 +318,7 @@ class FinetuneConfig:
         0.0,
         "0: all examples are used; above 0: a set of n queries gives examples in proportion to "
         "n ** (1 / this)",
-        least=0,
+        ge=0,
     )
     loss: str = option(
         "listwise", "what is learned from the labels", choices=("listwise", "binary")
@@ -327,36 +327,36 @@ class FinetuneConfig:
         "", "cross-encoder whose scores are learned from as well: a name, a folder, a hub id"
     )
     distil: float = share(0.5, "weight of the teacher beside the labels, where there is one")
-    max_length: int = option(160, "tokens of query and passage together, while training", least=16)
-    batch: int = option(8, "queries per step", least=1)
-    steps: int = option(600, "training steps", least=1)
-    learning_rate: float = option(1e-4, "peak learning rate", above=0, below=1)
-    warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
+    max_length: int = option(160, "tokens of query and passage together, while training", ge=16)
+    batch: int = option(8, "queries per step", ge=1)
+    steps: int = option(600, "training steps", ge=1)
+    learning_rate: float = option(1e-4, "peak learning rate", gt=0, lt=1)
+    warmup: float = option(0.05, "share of the steps in which the rate rises", ge=0, lt=1)
     layers: int = option(
         0,
         "layers of the base that are kept, evenly spaced: a smaller, faster model; 0: all",
-        least=0,
+        ge=0,
     )
     frozen_layers: int = option(
-        0, "lowest layers that are not trained; word embeddings never are", least=0
+        0, "lowest layers that are not trained; word embeddings never are", ge=0
     )
     lora: int = option(
-        0, "rank of low-rank updates to the layers (LoRA); 0 trains them whole", least=0
+        0, "rank of low-rank updates to the layers (LoRA); 0 trains them whole", ge=0
     )
     validation: int = option(
-        200, "queries held out to choose the best step; 0 keeps the last", least=0
+        200, "queries held out to choose the best step; 0 keeps the last", ge=0
     )
-    check_every: int = option(100, "steps between two checkpoints, each validated", least=1)
+    check_every: int = option(100, "steps between two checkpoints, each validated", ge=1)
     average: int = option(
-        1, "last checkpoints whose mean is kept; above 1 without validation and lora", least=1
+        1, "last checkpoints whose mean is kept; above 1 without validation and lora", ge=1
     )
     patience: int = option(
-        5, "checks in a row without a better nDCG@10 before training stops", least=1
+        5, "checks in a row without a better nDCG@10 before training stops", ge=1
     )
     dropout: float = option(
-        0.0, "dropout while training; costs a third of a step on a CPU", least=0, below=1
+        0.0, "dropout while training; costs a third of a step on a CPU", ge=0, lt=1
     )
-    seed: int = option(0, "seed of draws and weights", least=0)
+    seed: int = option(0, "seed of draws and weights", ge=0)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
@@ -376,21 +376,19 @@ class EncoderConfig:
     """Everything that a training run of the bi-encoder depends on, besides its data."""
 
     base: str = option("minilm", "bi-encoder to start from")
-    depth: int = option(
-        30, "how many passages of the first stage a wrong one is drawn from", least=1
-    )
-    max_length: int = option(128, "tokens of a query or a passage, while training", least=16)
-    batch: int = option(64, "queries per step; each is compared with the passages of all", least=2)
-    steps: int = option(600, "training steps", least=1)
-    learning_rate: float = option(5e-5, "peak learning rate", above=0, below=1)
-    warmup: float = option(0.05, "share of the steps in which the rate rises", least=0, below=1)
+    depth: int = option(30, "how many passages of the first stage a wrong one is drawn from", ge=1)
+    max_length: int = option(128, "tokens of a query or a passage, while training", ge=16)
+    batch: int = option(64, "queries per step; each is compared with the passages of all", ge=2)
+    steps: int = option(600, "training steps", ge=1)
+    learning_rate: float = option(5e-5, "peak learning rate", gt=0, lt=1)
+    warmup: float = option(0.05, "share of the steps in which the rate rises", ge=0, lt=1)
     frozen_layers: int = option(
-        0, "lowest layers that are not trained; word embeddings never are", least=0
+        0, "lowest layers that are not trained; word embeddings never are", ge=0
     )
-    keep: float = option(0.5, "share of the base in the weights that are written", least=0, below=1)
-    average: int = option(1, "last checkpoints whose mean is kept", least=1)
-    check_every: int = option(100, "steps between two checkpoints", least=1)
-    seed: int = option(0, "seed of draws", least=0)
+    keep: float = option(0.5, "share of the base in the weights that are written", ge=0, lt=1)
+    average: int = option(1, "last checkpoints whose mean is kept", ge=1)
+    check_every: int = option(100, "steps between two checkpoints", ge=1)
+    seed: int = option(0, "seed of draws", ge=0)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""

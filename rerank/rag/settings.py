@@ -24,7 +24,7 @@ def _check_bands(sufficient: float, partial: float) -> None:
 class ContextGate:
     """When a context is enough to answer from."""
 
-    k: int = option(5, "passages that are handed on", least=1, most=DEEPEST)
+    k: int = option(5, "passages that are handed on", ge=1, le=DEEPEST)
     floor: float = share(0.2, "relevance from which a passage is usable")
     sufficient: float = share(0.7, "sufficiency from here is SUFFICIENT")
     partial: float = share(0.4, "and from here PARTIAL, below it INSUFFICIENT")
@@ -39,16 +39,16 @@ class ContextGate:
 class Strategy:
     """How many passages to return."""
 
-    min_k: int = option(1, "passages that are handed on at least", least=1, most=DEEPEST)
-    max_k: int = option(8, "passages that are handed on at most", least=1, most=DEEPEST)
+    min_k: int = option(1, "passages that are handed on at least", ge=1, le=DEEPEST)
+    max_k: int = option(8, "passages that are handed on at most", ge=1, le=DEEPEST)
     confidence_threshold: float = share(
         0.7, "no passage is added once P(one of them is right) reaches this"
     )
     similarity_floor: float = option(
         0.2,
         "if no passage has a cosine of at least this, none is handed on; -1: no floor",
-        least=-1,
-        most=1,
+        ge=-1,
+        le=1,
     )
     least_gain: float = share(
         0.02, "where the threshold is not reached, the last passages that add less are left out"
@@ -67,10 +67,10 @@ class LanguageModelConfig:
 
     llm: str = option("", "base URL of an OpenAI-compatible endpoint, such as http://host:8000/v1")
     llm_model: str = option("", "name of the model there")
-    llm_timeout: float = option(60.0, "seconds for a whole answer", above=0, most=3600)
-    llm_retries: int = option(2, "times a request that failed is sent again", least=0, most=10)
+    llm_timeout: float = option(60.0, "seconds for a whole answer", gt=0, le=3600)
+    llm_retries: int = option(2, "times a request that failed is sent again", ge=0, le=10)
     llm_stream: bool = option(False, "take the answer as it is written")
-    llm_max_tokens: int = option(512, "tokens of an answer at most", least=1)
+    llm_max_tokens: int = option(512, "tokens of an answer at most", ge=1)
 
     def __post_init__(self) -> None:
         """Refuse values out of range, `llm` or `llm_model` alone, and a wrong URL."""
@@ -93,7 +93,7 @@ class AnswerConfig:
     """When to answer, from how many sources, and with how much attribution."""
 
     min_score: float = share(0.2, "relevance from which a passage is a source")
-    min_chunks: int = option(1, "sources without which there is no answer", least=1, most=DEEPEST)
+    min_chunks: int = option(1, "sources without which there is no answer", ge=1, le=DEEPEST)
     sufficient: float = share(0.7, "P(a source has the answer) below which it is LOW CONFIDENCE")
     partial: float = share(0.4, "P(a source has the answer) below which there is no answer")
     policy: str = option("default", "names the bands of the levels", choices=("default", "legal"))

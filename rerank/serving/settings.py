@@ -17,35 +17,35 @@ class Settings:
     host: str = option(
         "127.0.0.1", "address to listen on; others than 127.0.0.1 need keys in RERANK_API_KEYS"
     )
-    port: int = option(8000, "port to listen on; 0 takes a free one", least=0, most=65535)
-    queue: int = option(128, "requests in progress at once; the next one is answered 429", least=1)
-    batch: int = option(16, "requests that are worked on in one round", least=1)
+    port: int = option(8000, "port to listen on; 0 takes a free one", ge=0, le=65535)
+    queue: int = option(128, "requests in progress at once; the next one is answered 429", ge=1)
+    batch: int = option(16, "requests that are worked on in one round", ge=1)
     timeout: float = option(
-        30.0, "seconds in which a whole request must be answered", above=0, most=LONGEST
+        30.0, "seconds in which a whole request must be answered", gt=0, le=LONGEST
     )
     read_timeout: float = option(
-        10.0, "seconds in which a client must have sent its request", above=0, most=LONGEST
+        10.0, "seconds in which a client must have sent its request", gt=0, le=LONGEST
     )
-    max_body: int = option(4 * 1024 * 1024, "bytes of a request", least=1024)
-    max_documents: int = option(MOST_PASSAGES, "documents of a request", least=1)
-    max_document: int = option(LONGEST_PASSAGE, "characters of a document", least=1)
-    max_query: int = option(LONGEST_QUERY, "characters of a query", least=1)
-    max_depth: int = option(16, "nesting of a request's JSON", least=3)
-    max_values: int = option(50_000, "values in a request's JSON", least=10)
+    max_body: int = option(4 * 1024 * 1024, "bytes of a request", ge=1024)
+    max_documents: int = option(MOST_PASSAGES, "documents of a request", ge=1)
+    max_document: int = option(LONGEST_PASSAGE, "characters of a document", ge=1)
+    max_query: int = option(LONGEST_QUERY, "characters of a query", ge=1)
+    max_depth: int = option(16, "nesting of a request's JSON", ge=3)
+    max_values: int = option(50_000, "values in a request's JSON", ge=10)
     poll: float = option(
         5.0,
         "seconds between two looks whether MODEL has changed; 0: only at SIGHUP",
-        least=0,
-        most=LONGEST,
+        ge=0,
+        le=LONGEST,
     )
-    drift_window: int = option(200, "searches that the drift alarm compares at a time", least=10)
-    drift_level: float = option(0.001, "chance of a false alarm per window", above=0, below=1)
+    drift_window: int = option(200, "searches that the drift alarm compares at a time", ge=10)
+    drift_level: float = option(0.001, "chance of a false alarm per window", gt=0, lt=1)
     log_text: bool = option(False, "let the logs hold the queries")
     cache_seconds: float = option(
         0.0,
         "how long the answer to a search is kept, times its confidence; 0: not at all",
-        least=0,
-        most=LONGEST,
+        ge=0,
+        le=LONGEST,
     )
     journal: str = option(
         "",
@@ -55,8 +55,8 @@ class Settings:
     journal_without_text: bool = option(
         False, "let the journal hold hashes of questions and answers, and no text"
     )
-    journal_days: float = option(90.0, "days that the journal keeps; 0: no limit", least=0)
-    journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", least=0)
+    journal_days: float = option(90.0, "days that the journal keeps; 0: no limit", ge=0)
+    journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", ge=0)
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
