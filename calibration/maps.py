@@ -202,14 +202,14 @@ class TwoStageMap:
         return moves
 
     @property
-    def most(self) -> float:
+    def max_probability(self) -> float:
         """An upper bound of what the map gives: 1, unless a logistic stage is bounded."""
-        most = 1.0
+        highest = 1.0
         if isinstance(self.second, LogisticMap) and self.second.high:
-            most = float(self.second.predict(self.second.high)[0])
-        if self.update is None or not (most < 1 or self.update.high):
-            return most
-        return float(self.update.predict_checked(log_odds([most]))[0])
+            highest = float(self.second.predict(self.second.high)[0])
+        if self.update is None or not (highest < 1 or self.update.high):
+            return highest
+        return float(self.update.predict_checked(log_odds([highest]))[0])
 
     def as_logistic(self) -> LogisticMap:
         """Return both stages, and the update, as one logistic map of the features.

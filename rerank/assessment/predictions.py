@@ -44,7 +44,9 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
     confidence = np.where(found_any(rankings), confidence, 0.0)
     probabilities = [
-        relevance_and_sufficiency(r, c, maps.hazard, maps.hazard_after_hit, maps.confidence.most)
+        relevance_and_sufficiency(
+            r, c, maps.hazard, maps.hazard_after_hit, maps.confidence.max_probability
+        )
         for r, c in zip(rankings, confidence.tolist(), strict=True)
     ]
     relevance, sufficiency = zip(*probabilities, strict=True)

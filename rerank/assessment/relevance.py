@@ -92,14 +92,14 @@ def relevance_and_sufficiency(
     confidence: float,
     hazard: LogisticMap,
     hazard_after_hit: LogisticMap,
-    most: float = 1.0,
+    max_probability: float = 1.0,
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
 
     `hazard` and `hazard_after_hit` are the maps of h and g. Relevance never rises, sufficiency
     never falls; both begin with `confidence`. A ranking of fewer passages keeps its last
-    sufficiency; without any, sufficiency is 0. No sufficiency is above `most`, which is what the
-    labels can support, unless the confidence is.
+    sufficiency; without any, sufficiency is 0. No sufficiency is above `max_probability`, which is
+    what the labels can support, unless the confidence is.
     """
     if not len(ranking):
         return np.zeros(0), np.zeros(DEPTH)
@@ -109,7 +109,9 @@ def relevance_and_sufficiency(
         confidence, hazard.predict(inputs), hazard_after_hit.predict(inputs)
     )
     relevance = np.minimum.accumulate(relevance[group])
-    sufficiency = np.minimum(sufficiency, max(most, confidence))[np.maximum.accumulate(group)]
+    sufficiency = np.minimum(sufficiency, max(max_probability, confidence))[
+        np.maximum.accumulate(group)
+    ]
     return relevance, np.append(sufficiency, np.full(DEPTH, sufficiency[-1]))[:DEPTH]
 
 

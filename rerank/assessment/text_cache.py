@@ -12,8 +12,8 @@ LEAST = 512  # characters that texts count for, at least
 Made = TypeVar("Made")
 
 
-def cached_by_length(most: int) -> Callable[[Callable[..., Made]], Callable[..., Made]]:
-    """Cache a function of texts: results of the latest texts, up to `most` characters in total.
+def cached_by_length(max_characters: int) -> Callable[[Callable[..., Made]], Callable[..., Made]]:
+    """Cache a function of texts: results of the latest texts, `max_characters` at most in all.
 
     Unlike `lru_cache`, which counts calls, this bounds memory for long texts. Safe to call from
     many threads.
@@ -32,10 +32,10 @@ def cached_by_length(most: int) -> Callable[[Callable[..., Made]], Callable[...,
                     return results[texts][0]
             result, length = function(*texts), max(LEAST, sum(map(len, texts)))
             with lock:
-                if texts not in results and length <= most:
+                if texts not in results and length <= max_characters:
                     results[texts] = result, length
                     held += length
-                while held > most:
+                while held > max_characters:
                     held -= results.popitem(last=False)[1][1]
             return result
 

@@ -34,16 +34,16 @@ def certify_context(
     config: Config,
     reference: Hazards,
     *,
-    most: float,
+    max_probability: float,
     about: str,
 ) -> tuple[Certificate, float | None]:
     """The certified sufficiency, and the stopping threshold (see `choose_stopping_threshold`).
 
-    `confidences` (n,) and the orders are of maps that had not seen the query; `most` is the highest
-    confidence that their map can give. `about` names the questions that the certificate is about.
+    `confidences` (n,) and the orders are of maps that had not seen the query, and no confidence of
+    their map is above `max_probability`. `about` names the questions that the certificate is about.
     """
     right_within, k = hits(ordered, depth=DEPTH), config.sufficiency_k
-    sufficiency = _cross_fit_sufficiency(ordered, confidences, config, reference, most)
+    sufficiency = _cross_fit_sufficiency(ordered, confidences, config, reference, max_probability)
     certificate = certify(
         right_within[:, k - 1],
         sufficiency[:, k - 1],
@@ -87,12 +87,18 @@ def _answer_in_context(right_within: Labels, sufficiency: Floats, threshold: flo
 
 
 def _cross_fit_sufficiency(
-    ordered: Labelled[Ranking], confidences: Floats, config: Config, reference: Hazards, most: float
+    ordered: Labelled[Ranking],
+    confidences: Floats,
+    config: Config,
+    reference: Hazards,
+    max_probability: float,
 ) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
 
     def sufficiency(i: int, hazards: tuple[LogisticMap, LogisticMap]) -> Floats:
-        return relevance_and_sufficiency(ordered.items[i], float(confidences[i]), *hazards, most)[1]
+        return relevance_and_sufficiency(
+            ordered.items[i], float(confidences[i]), *hazards, max_probability
+        )[1]
 
     return np.array(
         cross_fit_rows(

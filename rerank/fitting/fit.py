@@ -230,7 +230,12 @@ def _certify(
     if hazards is None:
         return top, None, None
     first, stopping_threshold = certify_context(
-        ordered, out_of_fold, config, hazards, most=confidence.most, about=about
+        ordered,
+        out_of_fold,
+        config,
+        hazards,
+        max_probability=confidence.max_probability,
+        about=about,
     )
     return top, checked(first), stopping_threshold
 

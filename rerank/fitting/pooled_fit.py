@@ -61,13 +61,13 @@ def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
 
     The queries of a set are one group.
     """
-    most = max(map(len, sets.values()))
+    largest = max(map(len, sets.values()))
 
     def repeated(parts: Sequence[Sequence[Any]]) -> list[Any]:
-        return list(chain.from_iterable(islice(cycle(values), most) for values in parts))
+        return list(chain.from_iterable(islice(cycle(values), largest) for values in parts))
 
     return Labelled(
         repeated([scored.items for scored in sets.values()]),
-        np.repeat(np.array(list(sets)), most),
+        np.repeat(np.array(list(sets)), largest),
         repeated([scored.grades for scored in sets.values()]),
     )

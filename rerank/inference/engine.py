@@ -114,7 +114,7 @@ def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") ->
         home, _ = _place(files, kind, precision)
         try:
             manifest = read_manifest(home)
-            graph = read_verified(home, GRAPH, manifest, most=manifest["files"][GRAPH]["size"])
+            graph = read_verified(home, GRAPH, manifest, max_bytes=manifest["files"][GRAPH]["size"])
         except (FolderError, OSError) as error:
             raise InputError(f"{files.name} does not export to ONNX ({error})") from None
     check_graph_is_safe(graph, f"{files.folder / GRAPH}")
@@ -191,7 +191,7 @@ def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Run | None:
         if wrong:
             raise FolderError(f"it is of another {wrong[0]}")
         entry = manifest["files"][GRAPH]
-        graph = read_verified(home, GRAPH, manifest, most=entry["size"])
+        graph = read_verified(home, GRAPH, manifest, max_bytes=entry["size"])
         return _shared_runner(graph, entry["sha256"])
     except Exception as error:  # of the runtime, which has many
         logger.warning("%s is made again: %s", home, error)

@@ -68,8 +68,8 @@ class ModelFiles:
         """
         assert self.entries is not None
         try:
-            most = self.entries[name]["size"]
-            return read_verified(self.folder, name, {"files": self.entries}, most=most)
+            max_bytes = self.entries[name]["size"]
+            return read_verified(self.folder, name, {"files": self.entries}, max_bytes=max_bytes)
         except OSError as error:
             raise InputError(f"{self.folder / name} cannot be read: {error}") from None
 

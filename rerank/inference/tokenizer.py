@@ -37,9 +37,9 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path, *, max_length: int, content: bytes | None = None) -> None:
-        most = positions(folder)
-        if max_length > most:
-            raise InputError(f"{folder.name} reads at most {most} tokens, got {max_length}")
+        longest = positions(folder)
+        if max_length > longest:
+            raise InputError(f"{folder.name} reads at most {longest} tokens, got {max_length}")
         try:
             self._fast = _fast_tokenizer(folder, content)
         except MissingExtraError:

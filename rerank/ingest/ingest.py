@@ -158,9 +158,9 @@ def _read(
 def _entry(
     name: str, path: Path, before: Entry | None, isolated: IsolatedReader, config: IngestConfig
 ) -> Entry:
-    most = config.largest * MEBIBYTE
+    max_bytes = config.largest * MEBIBYTE
     try:
-        data = read_bytes(path, most, follow=False)
+        data = read_bytes(path, max_bytes, follow=False)
     except FolderError:
         return _unchanged_entry(
             Entry("", skipped=f"it has more than {config.largest} MiB (--largest)"), before
@@ -178,7 +178,7 @@ def _entry(
         return _unchanged_entry(Entry("", skipped=str(error)), before)
     except UnreadableError as error:
         return Entry(digest, skipped=str(error))
-    passages = split_document(document, name, most=config.passage_tokens)
+    passages = split_document(document, name, max_pieces=config.passage_tokens)
     skipped = document.skipped if passages else "there is no text in it"
     return Entry(digest, tuple(passages), skipped)
 

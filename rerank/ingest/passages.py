@@ -33,8 +33,8 @@ def estimate_tokens(text: str) -> int:
     return len(PIECE.findall(text))
 
 
-def split_document(document: Document, name: str, *, most: int) -> list[Passage]:
-    """The passages of a document, in order; title and text have at most `most` pieces together.
+def split_document(document: Document, name: str, *, max_pieces: int) -> list[Passage]:
+    """The passages of a document, in order; title and text have at most `max_pieces` together.
 
     `name` is the path of the file below its folder, with slashes. An id consists of the name and a
     hash of the text, so it stays the same if the text moves within the file. The metadata are
@@ -47,7 +47,7 @@ def split_document(document: Document, name: str, *, most: int) -> list[Passage]
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):
         title = _title(titled, heading)
-        for text, page in _packed(list(blocks), most - estimate_tokens(title) - 1):
+        for text, page in _packed(list(blocks), max_pieces - estimate_tokens(title) - 1):
             again = seen[text] = seen.get(text, 0) + 1
             known = {
                 "heading": AND.join(heading),
@@ -91,16 +91,16 @@ class _Unit:
     leads: bool  # keep it with the next one, if possible
 
 
-def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | None]]:
+def _packed(blocks: Sequence[Block], max_pieces: int) -> Iterator[tuple[str, int | None]]:
     """(text, page) of the passages of one section, of about equal length."""
-    units = [unit for block in blocks for unit in _units(block, most)]
+    units = [unit for block in blocks for unit in _units(block, max_pieces)]
     left = sum(unit.size for unit in units)
     held: list[_Unit] = []
     for unit in units:
-        enough = left / ceil(left / most)
+        enough = left / ceil(left / max_pieces)
         size = sum(one.size for one in held)
-        if held and (size + unit.size > most or (size >= enough and not held[-1].leads)):
-            rest = _introducing_units(held, most - unit.size)
+        if held and (size + unit.size > max_pieces or (size >= enough and not held[-1].leads)):
+            rest = _introducing_units(held, max_pieces - unit.size)
             whole = held[: len(held) - len(rest)]
             yield _joined(whole)
             left -= sum(one.size for one in whole)
@@ -110,13 +110,13 @@ def _packed(blocks: Sequence[Block], most: int) -> Iterator[tuple[str, int | Non
         yield _joined(held)
 
 
-def _introducing_units(held: Sequence[_Unit], most: int) -> list[_Unit]:
+def _introducing_units(held: Sequence[_Unit], max_pieces: int) -> list[_Unit]:
     """The last units, if they introduce the next one, fit with it, and are not all of them."""
     start = len(held)
     while start and held[start - 1].leads:
         start -= 1
     rest = list(held[start:])
-    return rest if start and sum(unit.size for unit in rest) <= most else []
+    return rest if start and sum(unit.size for unit in rest) <= max_pieces else []
 
 
 def _joined(units: Sequence[_Unit]) -> tuple[str, int | None]:
@@ -124,12 +124,12 @@ def _joined(units: Sequence[_Unit]) -> tuple[str, int | None]:
     return units[0].text + rest, units[0].page
 
 
-def _units(block: Block, most: int) -> Iterator[_Unit]:
+def _units(block: Block, max_pieces: int) -> Iterator[_Unit]:
     parts = block.text.split("\n") if block.code else SENTENCE.split(block.text)
     texts = [
         text
         for part in filter(str.strip, parts)
-        for text in _split_text(part.rstrip() if block.code else part.strip(), most)
+        for text in _split_text(part.rstrip() if block.code else part.strip(), max_pieces)
     ]
     leads = block.leads or _is_label(block)
     for i, text in enumerate(texts):
@@ -145,13 +145,13 @@ def _is_label(block: Block) -> bool:
     return few or block.text.endswith(":")
 
 
-def _split_text(text: str, most: int) -> Iterator[str]:
-    """The text, cut into parts of at most `most` pieces: between words, or else within one.
+def _split_text(text: str, max_pieces: int) -> Iterator[str]:
+    """The text, cut into parts of at most `max_pieces` pieces: between words, or else within one.
 
     Its time is linear in the length of the text, which may be one line of many megabytes.
     """
     start = 0
-    while (end := _too_long(text, start, most)) is not None:
+    while (end := _too_long(text, start, max_pieces)) is not None:
         space = text.rfind(" ", next(PIECE.finditer(text, start)).start(), end + 1)
         end = space if space > 0 else end
         yield text[start:end].rstrip()
@@ -159,7 +159,7 @@ def _split_text(text: str, most: int) -> Iterator[str]:
     yield text[start:]
 
 
-def _too_long(text: str, start: int, most: int) -> int | None:
-    """Where the first `most` pieces from `start` on end; None if there are no more than these."""
-    ends = [match.end() for match in islice(PIECE.finditer(text, start), most + 1)]
-    return ends[most - 1] if len(ends) > most else None
+def _too_long(text: str, start: int, max_pieces: int) -> int | None:
+    """Where the first `max_pieces` pieces from `start` on end; None if there are no more."""
+    ends = [match.end() for match in islice(PIECE.finditer(text, start), max_pieces + 1)]
+    return ends[max_pieces - 1] if len(ends) > max_pieces else None

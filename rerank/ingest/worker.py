@@ -33,12 +33,12 @@ def answer(kind: str, data: bytes) -> dict[str, Any]:
     return found.to_dict()
 
 
-def bound_memory(most: int) -> None:
-    """Limit this process to `most` bytes of memory, if the system supports it."""
+def bound_memory(max_bytes: int) -> None:
+    """Limit this process to `max_bytes` bytes of memory, if the system supports it."""
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, ValueError, OSError):
         return

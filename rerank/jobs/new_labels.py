@@ -100,13 +100,13 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
 
 
 def subsample(
-    feedback: Sequence[Feedback], most: int | None, *, seed: int = 0
+    feedback: Sequence[Feedback], max_labels: int | None, *, seed: int = 0
 ) -> Sequence[Feedback]:
-    """At most `most` of the labels, drawn at random, in their old order.
+    """At most `max_labels` of the labels, drawn at random, in their old order.
 
     The first labels of a file are often about one subject, and represent only that.
     """
-    if most is None or most >= len(feedback):
+    if max_labels is None or max_labels >= len(feedback):
         return feedback
-    rows = random.Random(seed).sample(range(len(feedback)), most)
+    rows = random.Random(seed).sample(range(len(feedback)), max_labels)
     return [feedback[i] for i in sorted(rows)]

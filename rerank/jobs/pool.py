@@ -118,14 +118,14 @@ def _check_out(out: Path) -> None:
 
 
 def _ranked(
-    original: LabelledSet, licence: str, config: Config, work: Workspace, most: int
+    original: LabelledSet, licence: str, config: Config, work: Workspace, max_queries: int
 ) -> RankedSet:
     ids = tuple(i for split, ids in original.splits.items() if split != "test" for i in ids)
     labelled = replace(original, splits={"train": ids})
     planned = plan(
         labelled,
         trained_on=trained_on(resolve(config.encoder), resolve(config.reranker)),
-        max_queries=most,
+        max_queries=max_queries,
         seed=config.seed,
     )
     pipeline = open_pipeline(original, config, work)

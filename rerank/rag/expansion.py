@@ -23,13 +23,13 @@ def expansion_words(
     *,
     idf: Callable[[str], float],
     language: str,
-    most: int = 10,
+    max_words: int = 10,
 ) -> list[str]:
     """The likeliest words of the relevance model that the query lacks, best first.
 
-    `relevance` (n,) weighs the passages. There are at most `most` words, and no more than the query
-    has, so that the query keeps at least half of the weight. `idf` returns that of a word: words
-    in more than a tenth of the passages are left out.
+    `relevance` (n,) weighs the passages. There are at most `max_words`, and no more than the query
+    has words, so that it keeps at least half of the weight. `idf` returns that of a word: words in
+    more than a tenth of the passages are left out.
     """
     asked = words(query, language=language)
     model: Counter[str] = Counter()
@@ -43,4 +43,4 @@ def expansion_words(
     for stem in list(model):
         if stem in asked or idf(stem) < FREQUENT:
             del model[stem]
-    return [spelled[stem] for stem, _ in model.most_common(min(most, len(asked)))]
+    return [spelled[stem] for stem, _ in model.most_common(min(max_words, len(asked)))]

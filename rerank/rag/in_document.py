@@ -22,11 +22,11 @@ class InDocument:
     more_after: bool
 
 
-def in_document(corpus: Corpus, row: int, *, most: int = MOST_BYTES) -> InDocument:
+def in_document(corpus: Corpus, row: int, *, max_bytes: int = MOST_BYTES) -> InDocument:
     """The passage at a row of the corpus, with the passages of its document around it.
 
     These are the ones next to it in the corpus whose `rerank.rag.places.place_of` names the same
-    document, nearest first, until they have `most` bytes together. The passage itself is always
+    document, nearest first, until they have `max_bytes` together. The passage itself is always
     whole. They are ordered by `position` of their metadata if all have one, else as in the corpus.
 
     Raises:
@@ -35,7 +35,7 @@ def in_document(corpus: Corpus, row: int, *, most: int = MOST_BYTES) -> InDocume
     if not 0 <= row < len(corpus):
         raise IndexError(row)
     document = place_of(corpus.passage(row)).document
-    rows, left = [row], most
+    rows, left = [row], max_bytes
     cut = {-1: False, 1: False}  # by direction: whether the document goes on there
     ends = {-1: row, 1: row}
     while ends:

@@ -138,7 +138,11 @@ def with_confidence(
     """
     config, maps = model.pipeline.config, model.maps["search"]
     relevance, at = relevance_and_sufficiency(
-        assessment.ranking, confidence, maps.hazard, maps.hazard_after_hit, maps.confidence.most
+        assessment.ranking,
+        confidence,
+        maps.hazard,
+        maps.hazard_after_hit,
+        maps.confidence.max_probability,
     )
     sufficiency = float(at[config.sufficiency_k - 1])
     found = replace(

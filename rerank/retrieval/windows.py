@@ -12,17 +12,19 @@ from rerank.types import Ints, Passage
 LEAST_ROOM = 32  # tokens; with fewer beside the title, only the beginning is read
 
 
-def windows(passages: Sequence[Passage], tokenizer: Tokenizer, most: int) -> list[list[str]]:
-    """The texts, `most` at most, that together are a passage, for each passage.
+def windows(passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int) -> list[list[str]]:
+    """The texts, `max_windows` at most, that together are a passage, for each passage.
 
     Each is the title and a part of the text, as long as the tokenizer reads; the parts follow one
     another. A passage that is read whole is one text.
     """
-    if most == 1 or not passages:
+    if max_windows == 1 or not passages:
         return [[p.full_text] for p in passages]
     spans = tokenizer.spans([p.text for p in passages])
     return [
-        _windows(passage, of_tokens, tokenizer.room(passage.title and f"{passage.title}."), most)
+        _windows(
+            passage, of_tokens, tokenizer.room(passage.title and f"{passage.title}."), max_windows
+        )
         for passage, of_tokens in zip(passages, spans, strict=True)
     ]
 
@@ -47,8 +49,8 @@ def window(passage: Passage, spans: Ints, start: int, room: int) -> str:
     return Passage(passage.doc_id, passage.title, passage.text[first:last]).full_text
 
 
-def _windows(passage: Passage, spans: Ints, room: int, most: int) -> list[str]:
+def _windows(passage: Passage, spans: Ints, room: int, max_windows: int) -> list[str]:
     if len(spans) <= room or room < LEAST_ROOM:
         return [passage.full_text]
-    starts = window_starts(spans, room, room)[:most]
+    starts = window_starts(spans, room, room)[:max_windows]
     return [window(passage, spans, int(start), room) for start in starts]

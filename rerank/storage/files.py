@@ -101,13 +101,13 @@ def parse_json(data: bytes, name: str) -> Any:
         raise FolderError(f"{name} is not JSON: {error}") from None
 
 
-def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
-    """The bytes of a file of at most `most`, even if it grows meanwhile."""
+def read_bytes(path: Path, max_bytes: int, *, follow: bool = True) -> bytes:
+    """The bytes of a file of at most `max_bytes`, even if it grows meanwhile."""
     with regular(path, follow=follow) as handle, open(handle, "rb", closefd=False) as file:
         size = os.fstat(handle).st_size
-        data = file.read(most + 1) if size <= most else b""
-    if size > most or len(data) > most:
-        raise FolderError(f"{path} has more than {most} bytes, and is not read")
+        data = file.read(max_bytes + 1) if size <= max_bytes else b""
+    if size > max_bytes or len(data) > max_bytes:
+        raise FolderError(f"{path} has more than {max_bytes} bytes, and is not read")
     return data
 
 

@@ -189,7 +189,7 @@ def verify_folder(path: str | Path) -> dict[str, Any]:
 
 
 def read_verified(
-    path: str | Path, name: str, manifest: Mapping[str, Any], *, most: int = LARGEST_JSON
+    path: str | Path, name: str, manifest: Mapping[str, Any], *, max_bytes: int = LARGEST_JSON
 ) -> bytes:
     """Return the bytes of a folder's file, which match its manifest.
 
@@ -197,13 +197,13 @@ def read_verified(
 
     Raises:
         FolderError: the manifest lacks the file, or the file is not the manifest's; it has more
-            than `most` bytes.
+            than `max_bytes` bytes.
         OSError: it cannot be read.
     """
     entry = manifest["files"].get(name)
     if entry is None:
         raise FolderError(f"{path}: its manifest lists no {name}")
-    data = read_bytes(Path(path) / name, most, follow=False)
+    data = read_bytes(Path(path) / name, max_bytes, follow=False)
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     return data

@@ -190,5 +190,7 @@ def test_the_most_that_a_map_gives_follows_its_update() -> None:
     for update in (None, LogisticMap((1.0,), 0.5, (0.0,), (1.0,))):
         made = TwoStageMap(first, bounded, update)
         highest = made.predict(np.linspace(-9, 9, 50)[:, None]).max()
-        assert made.most == pytest.approx(highest)
-    assert TwoStageMap(first, first, LogisticMap((1.0,), 0.5, (0.0,), (1.0,))).most == 1.0
+        assert made.max_probability == pytest.approx(highest)
+    assert (
+        TwoStageMap(first, first, LogisticMap((1.0,), 0.5, (0.0,), (1.0,))).max_probability == 1.0
+    )

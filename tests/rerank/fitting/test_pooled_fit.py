@@ -74,7 +74,7 @@ def test_labels_are_fitted_around_the_pooled_maps(
     assert (own_low > low).any()
     assert "other labelled sets" in fitted.reason
     predicted = predict(own.fit.items, fitted.maps, config)
-    assert predicted.sufficiency.max() <= fitted.maps.confidence.most < 0.99
+    assert predicted.sufficiency.max() <= fitted.maps.confidence.max_probability < 0.99
 
 
 def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) -> None:

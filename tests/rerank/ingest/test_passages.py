@@ -25,13 +25,13 @@ def prose(sentences: int, seed: int = 0) -> str:
     )
 
 
-@pytest.mark.parametrize("most", [48, 120, 480])
-def test_passages_are_bounded_and_nothing_is_lost(most: int) -> None:
+@pytest.mark.parametrize("max_pieces", [48, 120, 480])
+def test_passages_are_bounded_and_nothing_is_lost(max_pieces: int) -> None:
     """All words in their order, of about equal length, each passage ending with a sentence."""
     text = prose(80)
-    found = split_document(Document((Block(text, ("A",)),), "Title"), "a.md", most=most)
+    found = split_document(Document((Block(text, ("A",)),), "Title"), "a.md", max_pieces=max_pieces)
     assert " ".join(p.text for p in found) == text
-    assert all(estimate_tokens(p.full_text) <= most for p in found)
+    assert all(estimate_tokens(p.full_text) <= max_pieces for p in found)
     assert all(p.text.endswith(".") for p in found)
     lengths = [estimate_tokens(p.text) for p in found]
     assert sorted(lengths)[len(lengths) // 2] > 0.6 * max(lengths)
@@ -61,7 +61,9 @@ def test_a_passage_does_not_cross_a_heading() -> None:
         Block("Two.", ("Guide", "Install"), 2),
         Block("Three.", ("Guide", "Use"), 2),
     )
-    found = split_document(Document(blocks, "Guide", "2024-01-02"), "docs/guide.pdf", most=120)
+    found = split_document(
+        Document(blocks, "Guide", "2024-01-02"), "docs/guide.pdf", max_pieces=120
+    )
     assert [(p.title, p.text) for p in found] == [
         ("Guide: Install", "One.\nTwo."),
         ("Guide: Use", "Three."),
@@ -77,7 +79,7 @@ def test_a_passage_does_not_cross_a_heading() -> None:
 def test_no_passage_ends_after_an_abbreviation(short: str) -> None:
     """Wherever the cut falls."""
     text = " ".join(f"Now look at {short} {WORDS[i % 10].capitalize()} again." for i in range(40))
-    found = split_document(Document((Block(text),)), "a.md", most=48)
+    found = split_document(Document((Block(text),)), "a.md", max_pieces=48)
     assert len(found) > 5
     assert all(p.text.endswith("again.") for p in found)
 
@@ -91,7 +93,7 @@ def test_a_label_stays_with_what_it_introduces() -> None:
         Block("read(size)", leads=True),
         Block(prose(5, seed=2)),
     )
-    found = split_document(Document(blocks), "a.md", most=80)
+    found = split_document(Document(blocks), "a.md", max_pieces=80)
     assert len(found) > 2
     assert not [p.text for p in found if p.text.endswith(("Note", "read(size)"))]
 
@@ -99,12 +101,12 @@ def test_a_label_stays_with_what_it_introduces() -> None:
 def test_code_is_cut_between_lines_and_endless_words_within() -> None:
     """A line is a unit of code; what no space divides is cut all the same."""
     code = "\n".join(f"    x{i} = y{i}" for i in range(60))
-    found = split_document(Document((Block(code, code=True),)), "a.md", most=60)
+    found = split_document(Document((Block(code, code=True),)), "a.md", max_pieces=60)
     assert "\n".join(p.text for p in found) == code
-    endless = split_document(Document((Block("x" * 5000),)), "a.md", most=60)
+    endless = split_document(Document((Block("x" * 5000),)), "a.md", max_pieces=60)
     assert "".join(p.text for p in endless) == "x" * 5000
     assert all(estimate_tokens(p.full_text) <= 60 for p in endless)
-    chinese = split_document(Document((Block("文" * 500 + "。"),)), "a.md", most=60)
+    chinese = split_document(Document((Block("文" * 500 + "。"),)), "a.md", max_pieces=60)
     assert "".join(p.text for p in chinese) == "文" * 500 + "。"
 
 
@@ -112,23 +114,25 @@ def test_one_line_of_megabytes_is_cut_in_linear_time() -> None:
     """Cutting has no limit of time as reading has, so a long line must not hold up the rest."""
     text = "word " * 1_000_000
     start = time.process_time()
-    found = split_document(Document((Block(text),)), "a.md", most=120)
+    found = split_document(Document((Block(text),)), "a.md", max_pieces=120)
     assert time.process_time() - start < 60, "it takes about 2 seconds; hours if quadratic"
     assert sum(len(p.text.split()) for p in found) == 1_000_000
 
 
 def test_an_id_stays_while_the_text_stays() -> None:
     """Text before it changes no id; the same text twice has two; ids can be stored."""
-    old = split_document(Document((Block("One.", ("A",)), Block("Two.", ("B",)))), "a.md", most=120)
+    old = split_document(
+        Document((Block("One.", ("A",)), Block("Two.", ("B",)))), "a.md", max_pieces=120
+    )
     new = split_document(
-        Document((Block("Zero.", ("Z",)), Block("Two.", ("B",)))), "a.md", most=120
+        Document((Block("Zero.", ("Z",)), Block("Two.", ("B",)))), "a.md", max_pieces=120
     )
     assert old[1].doc_id == new[1].doc_id
     twice = split_document(
-        Document((Block("One.", ("A",)), Block("One.", ("B",)))), "a.md", most=120
+        Document((Block("One.", ("A",)), Block("One.", ("B",)))), "a.md", max_pieces=120
     )
     assert len({p.doc_id for p in twice}) == 2
-    (odd,) = split_document(Document((Block("One."),)), f"a\tb\n{'c' * 600}.md", most=120)
+    (odd,) = split_document(Document((Block("One."),)), f"a\tb\n{'c' * 600}.md", max_pieces=120)
     assert "\t" not in odd.doc_id
     assert len(odd.doc_id) <= 512
 
@@ -137,5 +141,5 @@ def test_what_is_cut_is_a_corpus() -> None:
     """A document comes back equal from JSON, and its passages can be labelled."""
     document = Document((Block("One.", ("A",), 3, True, True),), "T", "2024-01-02")
     assert Document.from_dict(json.loads(json.dumps(document.to_dict()))) == document
-    corpus = {p.doc_id: p for p in split_document(document, "a.md", most=120)}
+    corpus = {p.doc_id: p for p in split_document(document, "a.md", max_pieces=120)}
     assert LabelledSet(corpus, {}, {}, {}).corpus_digest()

@@ -62,14 +62,14 @@ def test_neighbours_are_bounded_in_bytes(tmp_path: Path) -> None:
     """The nearest on both sides, and a word where the document goes on; the passage is whole."""
     corpus = corpus_of(tmp_path, *(passage(str(n), "a") for n in range(9)))
     size = len((tmp_path / LINES).read_bytes()) // 9
-    for most, expected in ((0, "4"), (2 * size, "345"), (5 * size, "123456")):
-        found = in_document(corpus, 4, most=most)
+    for max_bytes, expected in ((0, "4"), (2 * size, "345"), (5 * size, "123456")):
+        found = in_document(corpus, 4, max_bytes=max_bytes)
         assert "".join(ids(found.passages)) == expected
         assert (found.more_before, found.more_after) == (True, True)
         assert found.passages[found.found].doc_id == "4"
-    whole = in_document(corpus, 4, most=8 * size)
+    whole = in_document(corpus, 4, max_bytes=8 * size)
     assert (len(whole.passages), whole.more_before, whole.more_after) == (9, False, False)
-    first = in_document(corpus, 0, most=2 * size)
+    first = in_document(corpus, 0, max_bytes=2 * size)
     assert "".join(ids(first.passages)) == "012"
     assert (first.more_before, first.more_after) == (False, True)
 
