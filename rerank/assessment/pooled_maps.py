@@ -1,7 +1,7 @@
 """Maps pooled over many labelled sets: what is known of relevance before the first label.
 
-They are stored as plain numbers beside the packed weights whose scores they were fitted on. It
-knows nothing of how they are fitted.
+They are stored as plain numbers beside the weights whose scores they were fitted on. It knows
+nothing of how they are fitted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict, maps_to_di
 from rerank.assessment.model_folder import fingerprints
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.inference.model_files import BUNDLED, ModelFiles
+from rerank.inference.model_files import BUNDLED, POOLED, ModelFiles
+from rerank.storage.files import parse_json
 from rerank.types import Mode
 
-FILES = "pooled*.json"  # beside the weights
-MADE_BY = "`make pooled SETS=folder` makes them"
+MADE_BY = "`rerank pool SETS --reranker FOLDER --out FOLDER/pooled.json` makes them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,18 @@ def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict
 
 
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
-    """The bundled pooled maps of exactly these weights, lengths and parts of long passages.
+    """The pooled maps of exactly these weights, lengths and parts of long passages.
 
-    None if there are none, or if they have other features than this version's.
+    Bundled ones, or those in the cross-encoder's own folder. None if there are none, or if they
+    have other features than this version's.
+
+    Raises:
+        FolderError: a file of that name in the folder of the cross-encoder is not JSON.
     """
     here = scored_by(encoder, reranker, config)
-    for path in sorted(BUNDLED.glob(f"*/{FILES}")):
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values.get("fingerprints") == here:
+    for path in [*sorted(BUNDLED.glob(f"*/{POOLED}")), *sorted(reranker.folder.glob(POOLED))]:
+        values = parse_json(path.read_bytes(), str(path))
+        if isinstance(values, dict) and values.get("fingerprints") == here:
             try:
                 return PooledMaps.from_dict(values)
             except InputError:

@@ -19,7 +19,12 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         metavar="SET",
         help="BEIR folders, or folders with pairs.jsonl",
     )
-    p.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    p.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="JSON file to write; in the folder of the cross-encoder, as pooled.json, it is found",
+    )
     p.add_argument(
         "--max-queries", type=positive, default=300, help="bound on queries of a set (default: 300)"
     )
