@@ -106,7 +106,8 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def markdown_table(means: Mapping[str, Any]) -> str:
     """The figures of `summary`, as the Markdown of a model card."""
-    head = ["labels", "maps", "sets", "log loss", "AUROC", "smECE", "hit@1", "at 0.7", "right"]
+    head = ["labels", "maps", "sets", "log loss", "AUROC", "smECE", "hit@1"]
+    head += ["accepted at 0.7 (share of queries)", "right (share of the accepted)"]
     lines = [head, ["---"] * len(head)]
     for count, arms in means.items():
         for arm in ("pooled", "alone"):
