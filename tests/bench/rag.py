@@ -206,7 +206,7 @@ def answers_row(m: Measured, verdict: str) -> dict[str, str]:
         **row,
         "stated": f"{m.stated[these].mean():.3f}",
         "a source is right": f"{m.sourced[these].mean():.3f}",
-        "stated less right": interval(too_sure, m.groups),
+        "stated minus right": interval(too_sure, m.groups),
     }
 
 
