@@ -57,7 +57,7 @@ def print_ingested(found: Ingested, out: Path) -> None:
     )
     if found.exact or found.near:
         print(
-            f"copies of passages left out: {found.exact}; nearly the same: {found.near} pairs; see "
+            f"duplicate passages left out: {found.exact}; nearly the same: {found.near} pairs; see "
             f"{out / DUPLICATES}"
         )
     if found.other:

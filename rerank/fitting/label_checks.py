@@ -15,7 +15,7 @@ ALL_ANSWERABLE = (
     "All {n} labelled queries have an answer here. They say nothing about queries without one: "
     "the confidence of these may be too high, and no promise would hold. Label such queries too, "
     "in the share that you expect from your users, and list them in splits/<split>.txt; or let "
-    "copies stand in for them (--expected-unanswerable)."
+    "unanswerable copies stand in for them (--expected-unanswerable)."
 )
 NONE_ANSWERABLE = (
     "None of the {n} labelled queries has an answer here: there is nothing to promise. Label "

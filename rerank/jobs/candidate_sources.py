@@ -160,7 +160,7 @@ class GivenLists(CandidateSource):
     def __init__(self, labelled: LabelledSet, config: Config, kind: ListKind) -> None:
         if config.expected_unanswerable:
             raise InputError(
-                "of lists no copies without their answers can be made (`expected_unanswerable`): "
+                "no unanswerable copies of lists can be made (`expected_unanswerable`): "
                 "what the stages would bring instead is not known. Add lists of questions that "
                 "nothing answers"
             )
