@@ -200,7 +200,7 @@ class Config:
     expected_unanswerable: float = option(
         0.0,
         "share of questions without an answer that you expect; if fewer than 20 labelled queries "
-        "have none, copies of other queries, with their answers removed, are added; 0: no copies",
+        "have none, unanswerable copies of others (answers removed) are added; 0: no copies",
         ge=0,
         le=0.9,
     )

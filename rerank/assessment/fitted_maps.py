@@ -219,8 +219,8 @@ class MapsByMode(dict[Mode, FittedMaps]):
         stages = ", ".join(list_kind.stages) if list_kind else ""
         if self.main != LISTS:
             raise InputError(
-                "this model finds its passages in another search system; of passages that come "
-                f"along it needs the scores of {stages}"
+                "this model finds its passages in another search system; passages that come with "
+                f"a query need the scores of {stages}"
             )
         raise InputError(
             "this model has no index and scores nothing: it was calibrated on lists, and assesses "

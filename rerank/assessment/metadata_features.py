@@ -112,5 +112,5 @@ def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> tuple[MetadataFea
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata features cannot be read: {error}") from None
     if not all(math.isfinite(value) for value in usual):
-        raise InputError("expected a finite number for what is usual of a metadata feature")
+        raise InputError("expected a finite default value for each metadata feature")
     return features

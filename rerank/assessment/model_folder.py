@@ -193,7 +193,7 @@ def open_folder(path: Path) -> ModelFolder:
         )
     unexpected = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
     if unexpected:
-        raise InputError(f"{path} holds {unexpected[0]}, and no model folder holds such a file")
+        raise InputError(f"{path} holds {unexpected[0]}, which does not belong in a model folder")
     wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
     if wrong:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")

@@ -189,7 +189,8 @@ def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Run | None:
         manifest = read_manifest(home)
         wrong = [key for key, value in bound.items() if manifest.get(key) != value]
         if wrong:
-            raise FolderError(f"it is of another {wrong[0]}")
+            other = "other" if wrong[0] == "weights" else "another"
+            raise FolderError(f"it was made for {other} {wrong[0]}")
         entry = manifest["files"][GRAPH]
         graph = read_verified(home, GRAPH, manifest, max_bytes=entry["size"])
         return _shared_runner(graph, entry["sha256"])
@@ -222,7 +223,9 @@ def _keep(home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]) -
         raise OSError(f"{home.parent}: no exported network can be kept there: {error}") from error
     run = _cached_graph(home, bound)
     if run is None:
-        raise OSError(f"{home} is changed while it is written; try again")
+        raise OSError(
+            f"{home} was changed by another process while it was being written; try again"
+        )
     return run
 
 

@@ -144,7 +144,9 @@ def unpack(
         write_folder(home, fill)
     except FolderError:
         if _changes(home, sha256):  # else another process unpacked it meanwhile
-            raise OSError(f"{home} is changed while it is written; try again") from None
+            raise OSError(
+                f"{home} was changed by another process while it was being written; try again"
+            ) from None
     except OSError as error:
         raise OSError(f"{cache}: no model can be unpacked there: {error}") from error
     return home / MODEL

@@ -1,6 +1,8 @@
-"""The terms of an answer, one line each: what a user acts on, and what that is made from."""
+"""The terms of an answer, one sentence each: what a user acts on, and what that is made from."""
 
 from __future__ import annotations
+
+from textwrap import fill
 
 from calibration.thresholds import percent
 from rerank.config import Config
@@ -14,8 +16,8 @@ def glossary(config: Config | None = None) -> dict[str, dict[str, str]]:
         "Act on": {
             "accepted": f"confidence is {t.medium:g} or more (--medium): show the answer; else it "
             "is advisory",
-            "certified": f"accepted, like labelled ones; of such {percent(t.medium)} or more are "
-            "right, with 95% confidence",
+            "certified": "accepted, and the question resembles the labelled ones; at least "
+            f"{percent(t.medium)} of such answers are right, with 95% confidence",
             "calibrated": "false before the first label of the corpus: then nothing is accepted",
             "verdict": f"whether the first {k} passages hold an answer: SUFFICIENT, PARTIAL, "
             "INSUFFICIENT",
@@ -38,5 +40,8 @@ def glossary_text() -> str:
     """The glossary of the default configuration, on one screen."""
     parts = []
     for title, words in glossary().items():
-        parts.append("\n".join([f"{title}:", *(f"  {w:<17} {line}" for w, line in words.items())]))
+        lines = [
+            fill(f"  {w:<17} {said}", 100, subsequent_indent=" " * 20) for w, said in words.items()
+        ]
+        parts.append("\n".join([f"{title}:", *lines]))
     return "\n\n".join(parts)

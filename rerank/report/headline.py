@@ -41,7 +41,7 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
         count = f"about {more:,} more labelled queries" if more else "better scores"
         missing = f"it takes {count}"
         if certificate.too_few:
-            missing = "they are too few to tell how many it takes"
+            missing = "there are too few labels to estimate how many are needed"
         labelled = certificate.queries - certificate.copies
         return (
             f"Certified: nothing yet. The {labelled:,} labelled queries of the fit, cross-fitted, "

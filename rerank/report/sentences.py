@@ -35,15 +35,21 @@ def split_sentences(report: Report) -> list[str]:
 
 
 def copies_sentence(report: Report) -> str:
-    """How many unanswerable copies were made, and what mixture the figures are of."""
+    """How many unanswerable copies were made, and which queries the figures are about."""
     measured = report.evaluation.labelled
     copies = int(copies_in(measured).sum())
-    return (
+    sentence = (
         f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
-        f"queries fitted on, so {report.copies} copies of others, with their answers taken out of "
-        "the index, were added (--expected-unanswerable). Of the measured queries "
-        f"{sum(not g for g in measured.grades)} of {len(measured)} have no answer, {copies} of "
-        "them such copies. The certificate is of the first mixture, the figures are of the second."
+        f"queries fitted on, so {report.copies} unanswerable copies of others, with their "
+        "answers taken out of the index, were added (--expected-unanswerable). Of the measured "
+        f"queries {sum(not g for g in measured.grades)} of {len(measured)} have no answer, "
+        f"{copies} of them such copies."
+    )
+    if report.planned.cross_fitted:  # the measured queries are those fitted on
+        return sentence
+    return (
+        f"{sentence} The certificate is about the queries fitted on, copies included; the figures "
+        "are about the measured queries."
     )
 
 
@@ -84,9 +90,10 @@ def band_sentence(report: Report) -> str:
     ours = report.evaluation.table[OURS]
     if not ours.band_rows:
         return ""
+    have = "query has" if ours.band_rows == 1 else "queries have"
     return (
-        f"Within 0.05 of {ours.threshold:g} lie {ours.band_rows} queries: they were promised "
-        f"{ours.band_confidence:.1%} on average, and {ours.band_accuracy:.1%} of them are right."
+        f"{ours.band_rows} {have} a confidence within 0.05 of {ours.threshold:g}: their mean "
+        f"confidence is {ours.band_confidence:.1%}, and {ours.band_accuracy:.1%} of them are right."
     )
 
 
@@ -102,9 +109,9 @@ def certificate_sentences(report: Report) -> list[str]:
         sentences.append(f"The context: {maps.context.sentence}")
     if maps.stopping_threshold is not None:
         sentences.append(
-            f"Passages handed on until the sufficiency reaches {maps.stopping_threshold:g}, ten at "
-            f"most, lose an answer that these ten hold for at most {LOST:.0%} of all questions, at "
-            "95% confidence."
+            "If passages are handed on until the sufficiency reaches "
+            f"{maps.stopping_threshold:g} (at most ten), at most {LOST:.0%} of all questions lose "
+            "an answer that was among the ten, at 95% confidence."
         )
     return sentences
 

@@ -54,7 +54,7 @@ def check_index(bm25: BM25, vectors: PassageVectors, offsets: Ints, *, text_byte
         if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
             raise InputError(f"its {name} hold a number that is not finite, or far too large")
     if not all(block.min() >= 0 and block.max() < passages for block in _parts(bm25.rows)):
-        raise InputError("its rows name a passage that there is not")
+        raise InputError("its rows point to a passage that does not exist")
 
 
 def _check_array(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:

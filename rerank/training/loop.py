@@ -58,7 +58,7 @@ def arguments(folder: Path, config: FinetuneConfig | EncoderConfig) -> dict[str,
 def last_whole(checkpoints: Path) -> str | None:
     """The last complete checkpoint, or None; incomplete ones are deleted."""
     for folder in checkpoints.glob("checkpoint-*"):
-        try:  # the last file that is written; a kill amid a deletion may leave it
+        try:  # the last file written; it may remain if the process was killed while deleting
             json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
             whole = (folder / WEIGHTS).exists()
         except (OSError, ValueError):

@@ -140,7 +140,7 @@ def test_a_changed_network_is_refused(copied: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda m: m.pop(NETWORKS), "no model folder holds such a file"),
+        (lambda m: m.pop(NETWORKS), "does not belong in a model folder"),
         (lambda m: m[NETWORKS].update(precision="fp32"), "export the model again"),
         (lambda m: m[NETWORKS].update(exporter=0), "export the model again"),
         (lambda m: m["fingerprints"].update(encoder="0" * 64), "other models than its manifest"),
@@ -165,7 +165,7 @@ def test_a_graph_in_another_place_is_refused(copied: Path, name: str) -> None:
     manifest = json.loads((copied / MANIFEST).read_text())
     manifest["files"][name] = {"sha256": sha256_file(copied / name), "size": 0}
     (copied / MANIFEST).write_text(json.dumps(with_digest(manifest)))
-    with pytest.raises(InputError, match="no model folder holds such a file"):
+    with pytest.raises(InputError, match="does not belong in a model folder"):
         CalibratedReranker.load(copied)
 
 

@@ -45,7 +45,7 @@ def connect_of_model(kept: Any) -> SearchSystem:
     settings = RetrieverSettings.from_dict(kept)
     if settings.remote and os.environ.get(KEY) and not os.environ.get(URL):
         raise InputError(
-            f"{KEY} is set, and {settings.url} is the model folder's word: set {URL} to the server "
-            "that the key is for"
+            f"{KEY} is set, and {settings.url} comes from the model folder: set {URL} to the "
+            "server that the key is for"
         )
     return connect(settings)

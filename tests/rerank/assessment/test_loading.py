@@ -135,7 +135,7 @@ def test_a_model_inside_the_folder_is_refused(
     for path in (copied / "reranker").rglob("*.safetensors"):
         path.rename(path.with_name("pytorch_model.bin"))
     rewrite(copied, lambda m: m["config"].update(reranker=str(copied / "reranker")))
-    assert "no model folder holds such a file" in refusal(copied)
+    assert "does not belong in a model folder" in refusal(copied)
     shutil.copytree(copied / "reranker", copied / "index" / "x")
     shutil.rmtree(copied / "reranker")
     (copied / "index/x/pytorch_model.bin").rename(copied / "index/x/model.safetensors.index.json")
@@ -148,7 +148,7 @@ def test_a_listed_file_that_is_no_data_is_refused(copied: Path, name: str) -> No
     """Not even with its hash in the manifest."""
     (copied / name).write_text("raise SystemExit")
     rewrite(copied, lambda _: None)
-    assert f"holds {name}, and no model folder" in refusal(copied)
+    assert f"holds {name}, which does not belong in a model folder" in refusal(copied)
 
 
 def test_a_model_that_asks_for_code_is_not_run(

@@ -1,4 +1,4 @@
-"""The glossary: the words that an assessment speaks, on one screen, a line each."""
+"""The glossary: the words of an assessment, on one screen."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_it_is_about_the_model_that_it_comes_with() -> None:
     """Of another threshold and another k it says so."""
     said = glossary(Config(sufficiency_k=3, thresholds=Thresholds(medium=0.8)))
     assert said["Act on"]["accepted"].startswith("confidence is 0.8 or more")
-    assert "of such 80% or more" in said["Act on"]["certified"]
+    assert "at least 80% of such answers" in said["Act on"]["certified"]
     assert "the first 3 passages" in said["Act on"]["verdict"]
 
 
 def test_it_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    """`rerank glossary` prints one line a word, at most 24 lines of 100 characters."""
+    """`rerank glossary` has a line for each word: at most 24 lines of 100 characters."""
     assert main(["glossary"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 24

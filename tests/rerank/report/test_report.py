@@ -231,7 +231,7 @@ def test_what_is_certified(report: Report) -> None:
     poor = said(labels_needed=None, groups=FEW)
     assert poor.endswith("do not prove that 70% are right; it takes better scores.")
     few = said(labels_needed=None, groups=FEW - 1)
-    assert few.endswith("; they are too few to tell how many it takes.")
+    assert few.endswith("; there are too few labels to estimate how many are needed.")
     assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
 
 
@@ -239,9 +239,11 @@ def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
     """Promised and held, of the queries around the threshold; nothing where there are none."""
     near = with_ours(report, band_rows=20, band_confidence=0.71, band_accuracy=0.65)
     assert band_sentence(near) == (
-        "Within 0.05 of 0.7 lie 20 queries: they were promised 71.0% on average, and 65.0% of them "
-        "are right."
+        "20 queries have a confidence within 0.05 of 0.7: their mean confidence is 71.0%, and "
+        "65.0% of them are right."
     )
+    one = with_ours(report, band_rows=1, band_confidence=0.71, band_accuracy=1.0)
+    assert band_sentence(one).startswith("1 query has a confidence within")
     assert band_sentence(with_ours(report, band_rows=0)) == ""
 
 
@@ -256,7 +258,7 @@ def test_certificates_and_refusals_are_told_once(
     changed = replace(report, fitted=replace(report.fitted, maps=with_context))
     first, second, third = certificate_sentences(changed)
     assert (first, second) == (promised.sentence, f"The context: {promised.sentence}")
-    assert third.startswith("Passages handed on until the sufficiency reaches 0.9")
+    assert third.startswith("If passages are handed on until the sufficiency reaches 0.9 (at most")
     page = report_page(changed, pictures)
     assert all(html.escape(sentence) in page for sentence in (first, second, third))
     only, *_ = certificate_sentences(certified(report, threshold=None, labels_needed=None))
@@ -307,9 +309,14 @@ def test_copies_are_told(report: Report) -> None:
     copied[:11] = True
     made = replace(report, fitted=replace(report.fitted, copies=copied))
     said = " ".join(split_sentences(made))
-    assert "so 11 copies of others" in said
+    assert "so 11 unanswerable copies of others" in said
     assert "have no answer, 0 of them such copies." in said
-    assert "The certificate is of the first mixture, the figures are of the second." in said
+    assert said.endswith(
+        "The certificate is about the queries fitted on, copies included; the figures are about "
+        "the measured queries."
+    )
+    same = replace(made, planned=replace(made.planned, report_split="cross-fitted"))
+    assert "The certificate is about" not in " ".join(split_sentences(same))
     assert "copies" not in " ".join(split_sentences(report))
 
 
@@ -455,4 +462,4 @@ def test_a_page_needs_no_optional_part(report: Report) -> None:
     page = report_page(bare, {})
     assert "<img" not in page
     assert "Two answers explained" not in page
-    assert "Is the confidence true?" not in page
+    assert "Is the confidence calibrated?" not in page
