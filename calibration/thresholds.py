@@ -199,7 +199,7 @@ class Certificate:
     @property
     def _rests_on(self) -> str:
         groups = {None: "", 1: " in 1 group"}.get(self.groups, f" in {self.groups} groups")
-        copies = f" and {self.copies} copies without their answers" if self.copies else ""
+        copies = f" and {self.copies} unanswerable copies" if self.copies else ""
         return f"{self.queries - self.copies} labelled queries{copies}{groups}"
 
     def promises(self, confidence: float) -> bool:
