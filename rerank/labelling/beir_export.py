@@ -16,7 +16,7 @@ from rerank.data.beir import LabelledFiles, write_labels
 from rerank.data.grouping import groupings
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet
 from rerank.data.weights import CHOSEN, WEIGHT
-from rerank.labelling.state import Question, chosen_without_weights, weights
+from rerank.labelling.state import Question, chosen_without_weights, differ, weights
 from rerank.types import Passage, Query
 
 SPLIT = "test"
@@ -31,8 +31,7 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
     if they were drawn by confidence and are no sample, because some are proposed.
     """
     weight = weights(questions)
-    differ = max(weight, default=0) - min(weight, default=0) > 1e-9 * max(weight, default=0)
-    chosen = chosen_without_weights(questions)
+    weighted, chosen = differ(weight), chosen_without_weights(questions)
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     for question, stands_for in zip(questions, weight, strict=True):
@@ -40,7 +39,7 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
             continue
         right = right_of(question, partly_right=partly_right)
         metadata: dict[str, Any] = dict(question.metadata)
-        metadata |= {WEIGHT: stands_for} if differ else {CHOSEN: True} if chosen else {}
+        metadata |= {WEIGHT: stands_for} if weighted else {CHOSEN: True} if chosen else {}
         lists = {
             JUDGED_WRONG: [d for d, grade in question.grades.items() if grade == "wrong"],
             PARTLY: [d for d, grade in question.grades.items() if grade == "partly"],

@@ -15,12 +15,12 @@ from calibration.label_selection import weighted_mean
 from calibration.thresholds import ABOUT, certify, percent
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.labelling.beir_export import right_of
-from rerank.labelling.state import Question, chosen_without_weights, drawn_evenly, weights
+from rerank.labelling.state import Question, chosen_without_weights, differ, weights
 
 EVERY = 10  # labels between two reports
 NOT_EVEN = (
-    "These questions were drawn by confidence, so their labels certify nothing; for a certificate "
-    "draw evenly: --draw even."
+    "These questions were drawn with different chances, so their labels certify nothing; for a "
+    "certificate draw evenly, from one file: --draw even."
 )
 
 
@@ -39,23 +39,25 @@ def progress_sentences(
     group of its own. about: the questions that a certificate by these groups is about. target: the
     share of right answers among accepted ones that a certificate should guarantee.
     """
-    sampled = zip(questions, weights(questions), strict=True)
-    pairs = [(question, weight or 1.0) for question, weight in sampled if question.done]
+    weight, chosen = weights(questions), chosen_without_weights(questions)
+    if not any(weight):  # some were proposed: each stands for itself
+        weight = [1.0] * len(questions)
+    pairs = [pair for pair in zip(questions, weight, strict=True) if pair[0].done]
     done = [question for question, _ in pairs]
     if not done:
         return []
     right = [right_of(question, partly_right=partly_right) for question in done]
     y = np.array([q.top in found for q, found in zip(done, right, strict=True)], dtype=np.int64)
-    p, w = np.array([q.confidence for q in done]), np.array([weight for _, weight in pairs])
+    p, w = np.array([q.confidence for q in done]), np.array([stands_for for _, stands_for in pairs])
     number = np.array([groups.get(q.query_id, q.query_id) for q in done])
     found = weighted_mean(y, w, number)
     interval = "" if np.isnan(found.low) else f" (95% interval {found.low:.0%} to {found.high:.0%})"
     said = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
-    if chosen_without_weights(questions):
+    if chosen:
         said += " of these, which were drawn by confidence and stand for no others"
     if calibrated:
         mean = float((w * p).sum() / w.sum())
-        even = drawn_evenly(questions) and not chosen_without_weights(questions)
+        even = not chosen and not differ(weight)
         return [
             f"{said}; the model's confidence is {mean:.0%} on average.",
             _certificate(y, p, number, target, about) if even else NOT_EVEN,

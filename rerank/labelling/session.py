@@ -143,7 +143,7 @@ class Session:
         how = auto if asked == "auto" else cast(How, asked)
         drawn = draw(self.model, queries, count, how=how, seed=seed)
         order = np.random.default_rng([seed, 1]).permutation(count).tolist()
-        return [_draw_event(drawn[i], number) for i in order]
+        return [_draw_event(drawn[i], number, pool=len(queries)) for i in order]
 
     def questions(self) -> list[Question]:
         """All questions drawn, with everybody's judgements that count."""
@@ -298,8 +298,8 @@ def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
     return found
 
 
-def _draw_event(one: Drawn, number: int) -> dict[str, Any]:
-    """The event of a drawn question."""
+def _draw_event(one: Drawn, number: int, *, pool: int) -> dict[str, Any]:
+    """The event of a question drawn from a pool of so many."""
     query, top = one.query, one.answer.top
     proposed = bool(query.metadata.get(PROPOSED))
     return {
@@ -309,6 +309,7 @@ def _draw_event(one: Drawn, number: int) -> dict[str, Any]:
         "text": query.text,
         "metadata": dict(query.metadata),
         "weight": one.weight,
+        "pool": pool,
         "proposed": proposed,
         **_answer_fields(one.answer.confidence, top.doc_id if top else None),
     }

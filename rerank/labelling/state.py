@@ -1,6 +1,7 @@
 """The state of a file of judgements: questions in order, and who judged what. Pure; no model.
 
-Events are `draw` (a question, its weight and the model's answer), and those of a person by name:
+Events are `draw` (a question, its weight, the size of the pool that it was drawn from, and the
+model's answer), and those of a person by name:
 `accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
 `undo`, which takes back that person's latest event, if it can be. `gone` names passages of a
 question that the corpus does not have any more: they are judged by nobody.
@@ -44,10 +45,11 @@ class Question:
     text: str
     metadata: Mapping[str, Any]
     draw: int  # the number of the draw, from 0
-    weight: float  # number of questions of the draw that it stands for
+    weight: float  # how many questions of the pool of its draw it stands for
     confidence: float
     top: str | None
     proposed: bool = False  # and not accepted by anybody yet
+    pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
     people: dict[str, Person] = field(default_factory=dict)
 
     def person(self, name: str) -> Person:
@@ -96,7 +98,8 @@ def _add(event: Event, found: dict[str, Question]) -> None:
     """Take an event into account in the questions found before it."""
     query_id = event["query_id"]
     if event["do"] == "draw":
-        found[query_id] = Question(**{key: event[key] for key in DRAWN})
+        pool = event.get("pool", 0)  # earlier versions did not write it
+        found[query_id] = Question(**{key: event[key] for key in DRAWN}, pool=pool)
         return
     question = found[query_id]
     if event["do"] == "accept":
@@ -175,25 +178,41 @@ def next_question(
 def weights(questions: Sequence[Question]) -> list[float]:
     """How many questions each one stands for, (n,), over all draws; all 0 if one was proposed.
 
-    A further draw is from the questions not drawn before. There are then two unbiased estimates:
-    the earlier draws alone, and the earlier draws as a known part plus the new draw as an estimate
-    of the rest. Their weighted mean is unbiased too. The second has the weight
-    m N / ((n + m) (N - n)), with n of N drawn before and m now: so uniform draws stay uniform.
+    If the pool of a draw is as large as what earlier draws left of a file, it is taken to be just
+    that; else it is another file, for which only its own questions stand.
+
+    For a further draw from a file there are two unbiased estimates: the earlier draws alone, and
+    the earlier draws as a known part plus the new draw as an estimate of the rest. Their weighted
+    mean is unbiased too. The second has the weight m N / ((n + m) (N - n)), with n of N drawn
+    before and m now: so uniform draws stay uniform.
     """
     if _some_proposed(questions):
         return [0.0] * len(questions)
     found = [question.weight for question in questions]
-    for draw in range(1, 1 + max((q.draw for q in questions), default=0)):
-        before = [w for w, q in zip(found, questions, strict=True) if q.draw < draw]
-        now, n, whole = sum(q.draw == draw for q in questions), len(before), sum(before)
-        rest = whole - n
-        share = min(1.0, now * whole / ((n + now) * rest)) if rest > 0 else 0.0
-        for i, question in enumerate(questions):
-            if question.draw < draw:
-                found[i] = (1 - share) * found[i] + share
-            elif question.draw == draw:
-                found[i] *= share
+    files: list[tuple[float, list[int]]] = []  # the size of each, and the rows drawn from it
+    for draw in sorted({question.draw for question in questions}):
+        now = [i for i, question in enumerate(questions) if question.draw == draw]
+        drawn = sum(found[i] for i in now)
+        pool = questions[now[0]].pool or drawn
+        for i in now:
+            found[i] *= pool / drawn  # less was drawn than planned, if the process was killed
+        before = next((rows for size, rows in files if abs(size - len(rows) - pool) < 0.5), None)
+        if before is None:
+            files.append((pool, now))
+            continue
+        n, m = len(before), len(now)
+        share = min(1.0, m * (n + pool) / ((n + m) * pool))
+        for i in before:
+            found[i] = (1 - share) * found[i] + share
+        for i in now:
+            found[i] *= share
+        before += now
     return found
+
+
+def differ(weight: Sequence[float]) -> bool:
+    """Whether weights (n,) differ by more than rounding."""
+    return max(weight, default=0) - min(weight, default=0) > 1e-9 * max(weight, default=0)
 
 
 def drawn_evenly(questions: Sequence[Question]) -> bool:

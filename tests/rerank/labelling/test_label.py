@@ -92,6 +92,21 @@ def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: Labe
     assert 1.0 in LabelledSet.read(tmp_path / "set").qrels[ids[1]].values()
 
 
+def test_questions_of_a_second_file_get_labels_that_can_be_used(
+    label: Label, questions: Path, tmp_path: Path
+) -> None:
+    """The first file was finished before; each draw says how large its pool was."""
+    lines = questions.read_text().splitlines(keepends=True)
+    for part, count in ((lines[:2], 2), (lines[2:6], 4)):
+        questions.write_text("".join(part))
+        label(["n"] * 20, "--count", count, "--draw", "even")
+    labelled = LabelledSet.read(tmp_path / "set")
+    found = sorted(q.metadata["weight"] for q in labelled.queries.values())
+    assert found == [1.0, 1.0, 2.0, 2.0]
+    drawn = [event["pool"] for event in events(tmp_path) if event["do"] == "draw"]
+    assert drawn == [2, 2, 4, 4]
+
+
 def test_no_key_is_lost_that_is_typed_before_its_prompt() -> None:
     """In a terminal a fast hand is ahead of the program."""
     code = """

@@ -50,6 +50,36 @@ def test_even_draws_stay_even() -> None:
     assert not any(q.metadata for q in made)  # though sums of floats differ in the last digit
 
 
+@pytest.mark.parametrize("whole", [50, 500])
+def test_questions_of_another_file_stand_for_that_file_alone(whole: int) -> None:
+    """50 of a file of 50 or 500, all of another one of 20, and then 30 more of the first if any.
+
+    The last ones join those of their own file, which stay a uniform sample of it.
+    """
+    first = [question(i, weight=whole / 50, right=True) for i in range(50)]
+    second = [question(50 + i, draw=1, right=True) for i in range(20)]
+    assert weights(first + second) == [whole / 50] * 50 + [1.0] * 20
+    made = labels_of(first + second, partly_right=False).queries.values()
+    kept = [q.metadata.get(WEIGHT) for q in made]
+    assert kept == ([None] * 70 if whole == 50 else [10.0] * 50 + [1.0] * 20)
+    if whole == 500:
+        said = progress_sentences(
+            first + second, {}, calibrated=True, target=0.7, partly_right=False
+        )
+        assert "for a certificate draw evenly, from one file" in said[1]
+        third = [question(70 + i, draw=2, weight=450 / 30) for i in range(30)]
+        expected = [500 / 80] * 50 + [1.0] * 20 + [500 / 80] * 30
+        assert weights(first + second + third) == pytest.approx(expected)
+
+
+def test_what_a_killed_draw_has_written_stands_for_its_whole_file() -> None:
+    """5 of 10 lines of a draw from 100 are written; a further draw is from the 95 that are left."""
+    first = [replace(question(i, weight=10), pool=100) for i in range(5)]
+    assert weights(first) == [20.0] * 5
+    second = [replace(question(5 + i, draw=1, weight=19), pool=95) for i in range(5)]
+    assert weights(first + second) == pytest.approx([10.0] * 10)
+
+
 def test_a_proposed_question_stands_for_no_other() -> None:
     """Then no question has a weight; and if some were drawn by confidence, their labels say so."""
     even, uneven = ([question(i, weight=w, right=True) for i in range(2)] for w in (2, 3))
