@@ -5,6 +5,6 @@
 through a crash; `job` runs it all.
 """
 
-from rerank.batch.job import Summary, rescore
+from rerank.batch.job import RescoreSummary, rescore
 
-__all__ = ["Summary", "rescore"]
+__all__ = ["RescoreSummary", "rescore"]

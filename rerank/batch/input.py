@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from rerank.batch.chunks import BUFFER, RowReader
+from rerank.batch.rows import RowParser
 from rerank.errors import InputError, optional
 
 PARQUET = (".parquet", ".pq")
@@ -51,11 +52,9 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def open_input(
-    path: Path, identified: FileIdentity | None = None, *, segment_by: str = ""
+    path: Path, parse: RowParser, identified: FileIdentity | None = None
 ) -> Iterator[Input]:
     """Open an input, and close it at the end; one that is `identified` is not read for that.
-
-    `segment_by` names the key of the rows' metadata to read.
 
     Raises:
         InputError: not a regular file, not readable as Parquet, or Parquet without `_id` and
@@ -70,13 +69,13 @@ def open_input(
             with optional():
                 from rerank.batch.parquet import ParquetReader
 
-            reader = ParquetReader(file, path, segment_by)
+            reader = ParquetReader(file, path, parse)
             identity = identified or _identify(file)
         else:
             from rerank.batch.jsonl import JsonlReader
 
             identity = identified or _identify(file)
-            reader = JsonlReader(file, identity.lines, segment_by)
+            reader = JsonlReader(file, identity.lines, parse)
         if not reader.total:
             raise InputError(f"{path}: holds no query")
         yield Input(path, file, reader, identity)

@@ -14,8 +14,8 @@ from rerank.batch.chunks import Position
 from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.places import check_places
 from rerank.batch.ray_module import ray_module
-from rerank.batch.recovery import REJECTED, State
-from rerank.batch.rows import RejectedRow
+from rerank.batch.recovery import REJECTED, RescoreProgress
+from rerank.batch.rows import RejectedRow, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, nearest, optional
@@ -27,7 +27,7 @@ OF_PREDICTIONS = "ranking"  # what each of them has, and no other file of this p
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RescoreSummary:
     """The result of a rescoring: rows answered, rows rejected, and the file that says why.
 
     `resumed` of these rows had been done by an interrupted run.
@@ -48,7 +48,7 @@ def rescore(
     restart: bool = False,
     engine: str = "local",
     actors: int | None = None,
-) -> Summary:
+) -> RescoreSummary:
     """Assess every row of a JSONL or Parquet file into `out`, JSONL or Parquet, in their order.
 
     A row is a query, `_id` and `query`, for the model's index; or one with `passages` of its own
@@ -77,7 +77,7 @@ def rescore(
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
     scoring, convert = _scoring(engine, actors), _converter(out, model)
-    with open_input(queries, segment_by=model.segment_by) as queries_in:
+    with open_input(queries, RowParser(model.segment_by)) as queries_in:
         check_places(model.folder, queries, out, side)
         _check_replaceable(out)
         _check_replaceable(side, holds="rejected rows", field="reason")
@@ -101,7 +101,9 @@ def rescore(
                     f"{error}; {done} and kept in {checkpoint.folder}: run the same command again "
                     "to resume"
                 ) from error
-            return Summary(checkpoint.state.answered, checkpoint.state.rejected, side, resumed)
+            return RescoreSummary(
+                checkpoint.state.answered, checkpoint.state.rejected, side, resumed
+            )
 
 
 def _scoring(
@@ -150,7 +152,7 @@ def _keep(
             before = checkpoint.state
             if strict and scored.rejected + before.rejected:
                 raise InputError(_refusal(queries_in.path, scored, checkpoint))
-            after = State(
+            after = RescoreProgress(
                 line=end.line,
                 byte=end.byte,
                 answered=before.answered + scored.answered,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from rerank.batch.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import RejectedRow, Row, parse
+from rerank.batch.rows import RejectedRow, Row, RowParser
 from rerank.data.records import LONGEST_RECORD
 from rerank.storage.files import RepeatedKeyError, loads
 
@@ -26,10 +26,10 @@ class JsonlReader:
     It holds the lines of one chunk in memory: 8 MiB and one line of at most 8 MiB.
     """
 
-    def __init__(self, file: IO[bytes], total: int, segment_by: str = "") -> None:
+    def __init__(self, file: IO[bytes], total: int, parse: RowParser) -> None:
         self.total = total
         self._file = file
-        self._segment_by = segment_by
+        self._parse = parse
 
     def chunks(self, start: Position) -> Iterator[Chunk]:
         """Chunks of at most 64 lines, blank ones included, and of 8 MiB plus at most one line."""
@@ -71,10 +71,10 @@ class JsonlReader:
 
     def rows(self, chunk: Chunk) -> Iterator[Row]:
         """The chunk's lines, decoded one at a time."""
-        return (decode(line, self._segment_by) for line in chunk.raw)
+        return (decode(line, self._parse) for line in chunk.raw)
 
 
-def decode(line: Line, segment_by: str = "") -> Row:
+def decode(line: Line, parse: RowParser) -> Row:
     """The query of a line, or why it cannot be read; it never raises."""
     if line.data is None:
         return RejectedRow(line.number, f"the line has more than {LONGEST_RECORD} bytes")
@@ -91,4 +91,4 @@ def decode(line: Line, segment_by: str = "") -> Row:
         return RejectedRow(line.number, str(error))
     except ValueError as error:
         return RejectedRow(line.number, f"not JSON ({error})")
-    return parse(line.number, row, segment_by=segment_by)
+    return parse(line.number, row)

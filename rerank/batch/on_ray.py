@@ -25,6 +25,7 @@ from rerank.batch.chunks import Position
 from rerank.batch.input import FileIdentity, Input, open_input
 from rerank.batch.ray_guard import guarded
 from rerank.batch.ray_module import ray_module
+from rerank.batch.rows import RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError
 from rerank.inference.engine import CORES, cores
@@ -110,7 +111,7 @@ class _Actor:
     def __init__(self, model: Path, queries: Path, identity: FileIdentity, *, threads: int) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model)
-        self._open = open_input(queries, identity, segment_by=self._model.segment_by)
+        self._open = open_input(queries, RowParser(self._model.segment_by), identity)
         self._input = self._open.__enter__()
 
     def __call__(self, places: pa.Table) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import RejectedRow, Row, parse
+from rerank.batch.rows import RejectedRow, Row, RowParser
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
@@ -65,9 +65,9 @@ class ParquetReader:
             to many times the file's size.
     """
 
-    def __init__(self, file: IO[bytes], path: Path, segment_by: str = "") -> None:
+    def __init__(self, file: IO[bytes], path: Path, parse: RowParser) -> None:
         self._path = path
-        self._segment_by = segment_by
+        self._parse = parse
         try:
             schema = pq.ParquetFile(file).schema
             leaves = [schema.column(i) for i in range(len(schema))]
@@ -84,7 +84,7 @@ class ParquetReader:
         wrong = [c for c in FIELDS if names.count(c) > 1]
         if wrong or "_id" not in names or not set(QUERY) & set(names):
             raise InputError(f"{path}: expected columns _id and query, once each; got {names[:20]}")
-        self._columns = [c for c in FIELDS if c in names and (c != "metadata" or segment_by)]
+        self._columns = [c for c in parse.fields if c in names]
         meta = self._file.metadata
         _check_sizes(path, meta, os.fstat(file.fileno()).st_size)
         self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
@@ -170,7 +170,7 @@ class ParquetReader:
         row = _values(batch, line)
         if isinstance(row, RejectedRow):
             return row
-        return parse(line, row, segment_by=self._segment_by)
+        return self._parse(line, row)
 
 
 TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)

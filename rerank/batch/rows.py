@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerank.data.checks import json_type
-from rerank.data.records import read_id, read_query
+from rerank.data.records import FIELDS, read_id, read_query
 from rerank.errors import InputError
 from rerank.types import Query
 
@@ -37,18 +37,29 @@ class QueryRow:
 Row = QueryRow | RejectedRow
 
 
-def parse(line: int, row: object, *, segment_by: str = "") -> Row:
-    """The query of a decoded row (see `rerank.data.records.read_query`), or why it has none.
+@dataclass(frozen=True, slots=True)
+class RowParser:
+    """Parses rows; of a row's metadata it reads the key that names the segment, if there is one."""
 
-    Ids may repeat: each row is answered separately.
-    """
-    if not isinstance(row, Mapping):
-        return RejectedRow(line, f"expected a JSON object, got {json_type(row)}")
-    try:
-        query_id = read_id(row, "_id")
-    except InputError as error:
-        return RejectedRow(line, str(error))
-    try:
-        return QueryRow(line, read_query(row, segment_by=segment_by))
-    except InputError as error:
-        return RejectedRow(line, str(error), query_id)
+    segment_by: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a row that are read."""
+        return tuple(name for name in FIELDS if name != "metadata" or self.segment_by)
+
+    def __call__(self, line: int, row: object) -> Row:
+        """The query of a decoded row (see `rerank.data.records.read_query`), or why it has none.
+
+        Ids may repeat: each row is answered separately.
+        """
+        if not isinstance(row, Mapping):
+            return RejectedRow(line, f"expected a JSON object, got {json_type(row)}")
+        try:
+            query_id = read_id(row, "_id")
+        except InputError as error:
+            return RejectedRow(line, str(error))
+        try:
+            return QueryRow(line, read_query(row, segment_by=self.segment_by))
+        except InputError as error:
+            return RejectedRow(line, str(error), query_id)

@@ -27,7 +27,7 @@ from rerank.errors import InputError
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.labelling.session import Session, Task
+    from rerank.labelling.session import LabelTask, Session
     from rerank.labelling.state import Grade
     from rerank.types import Query
 
@@ -156,7 +156,7 @@ def _done(session: Session) -> list[str]:
     return [q.query_id for q in session.questions() if q.person(session.annotator).done]
 
 
-def _propose(session: Session, task: Task, keys: Keys) -> bool:
+def _propose(session: Session, task: LabelTask, keys: Keys) -> bool:
     """Ask whether to accept a proposed question; False if the person quits."""
     key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
     if key == "a":
@@ -171,7 +171,7 @@ def _propose(session: Session, task: Task, keys: Keys) -> bool:
     return True
 
 
-def _judge(session: Session, task: Task, keys: Keys) -> bool:
+def _judge(session: Session, task: LabelTask, keys: Keys) -> bool:
     """Ask for a judgement of one passage; False if the person quits."""
     passage = task.left[0].passage
     print(f"\n[{task.place} of {len(task.pool.shown)}] {printable(passage.title)}".rstrip())
@@ -186,7 +186,7 @@ def _judge(session: Session, task: Task, keys: Keys) -> bool:
     return True
 
 
-def _handle_other_key(session: Session, task: Task, key: str) -> bool:
+def _handle_other_key(session: Session, task: LabelTask, key: str) -> bool:
     """Skip, undo or quit; False if the person quits."""
     if key == "s":
         session.skip(task)
@@ -195,7 +195,7 @@ def _handle_other_key(session: Session, task: Task, key: str) -> bool:
     return key != "q"
 
 
-def _show_question(session: Session, task: Task) -> None:
+def _show_question(session: Session, task: LabelTask) -> None:
     count = len(_done(session))
     print(f"\n{'-' * 20} {count} labelled\n{_wrapped(task.question.text)}")
 

@@ -13,7 +13,7 @@ from rerank.commands.options import add_json, add_model, add_work, positive
 from rerank.commands.printing import print_json
 
 if TYPE_CHECKING:
-    from rerank.batch.job import Summary
+    from rerank.batch.job import RescoreSummary
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def _run(o: argparse.Namespace) -> int:
     return REJECTED if done.rejected else 0
 
 
-def _print(done: Summary, out: Path) -> None:
+def _print(done: RescoreSummary, out: Path) -> None:
     if done.resumed:
         print(f"{done.resumed} of the rows were done before an interruption")
     print(f"{out}: {done.answered} predictions")

@@ -19,7 +19,7 @@ from rerank.ingest.document import ReaderEndedError, UnreadableError
 from rerank.ingest.formats import KNOWN, format_of, reader
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.passages import split_document
-from rerank.ingest.state import STATE, Entry, State, read_state, write_state
+from rerank.ingest.state import STATE, IngestedFile, IngestState, read_state, write_state
 from rerank.ingest.walk import walk
 from rerank.progress import progress
 from rerank.storage.files import read_bytes, sha256_file, write_file
@@ -86,11 +86,13 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         state = before
         changed = source != before.source or entries != before.entries
         if changed or not _is_unchanged(out / CORPUS, before.corpus):
-            _keep(out, State(asdict(config), source, entries=entries))  # it took the longest
+            _keep(out, IngestState(asdict(config), source, entries=entries))  # it took the longest
             near = _near(kept)
             write_corpus(kept, out)
             _write_table(out / DUPLICATES, [*copies, *near])
-            state = State(asdict(config), source, sha256_file(out / CORPUS), len(near), entries)
+            state = IngestState(
+                asdict(config), source, sha256_file(out / CORPUS), len(near), entries
+            )
             write_state(out / STATE, state)
     return Ingested(
         passages=len(kept),
@@ -105,7 +107,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
 
 
 def _refuse_another_source(
-    before: State, files: Mapping[str, Path], folder: Path, out: Path
+    before: IngestState, files: Mapping[str, Path], folder: Path, out: Path
 ) -> None:
     """Refuse a folder other than that of the last run, whose corpus would be lost.
 
@@ -119,7 +121,7 @@ def _refuse_another_source(
         )
 
 
-def _keep(out: Path, state: State) -> None:
+def _keep(out: Path, state: IngestState) -> None:
     out.mkdir(exist_ok=True)
     write_state(out / STATE, state)
 
@@ -130,8 +132,8 @@ def _is_document_or_folder(name: str) -> bool:
 
 
 def _read(
-    files: Mapping[str, Path], before: State, config: IngestConfig, out: Path
-) -> dict[str, Entry]:
+    files: Mapping[str, Path], before: IngestState, config: IngestConfig, out: Path
+) -> dict[str, IngestedFile]:
     """The entry of each file; that of the last run if the file is unchanged.
 
     If it is interrupted, what is read is kept in `out`, so that the next run resumes.
@@ -139,7 +141,7 @@ def _read(
     with optional():
         for kind in sorted({format_of(name) or "" for name in files}):
             reader(kind)  # report a missing library now, not once per file
-    entries: dict[str, Entry] = {}
+    entries: dict[str, IngestedFile] = {}
     with (
         IsolatedReader(seconds=config.seconds) as isolated,
         progress(len(files), "reading documents", unit="file") as bar,
@@ -150,24 +152,28 @@ def _read(
                 bar.update()
         except BaseException:
             kept = {**before.entries, **entries}
-            _keep(out, State(before.options, before.source, entries=kept))
+            _keep(out, IngestState(before.options, before.source, entries=kept))
             raise
     return entries
 
 
 def _entry(
-    name: str, path: Path, before: Entry | None, isolated: IsolatedReader, config: IngestConfig
-) -> Entry:
+    name: str,
+    path: Path,
+    before: IngestedFile | None,
+    isolated: IsolatedReader,
+    config: IngestConfig,
+) -> IngestedFile:
     max_bytes = config.largest * MEBIBYTE
     try:
         data = read_bytes(path, max_bytes, follow=False)
     except FolderError:
         return _unchanged_entry(
-            Entry("", skipped=f"it has more than {config.largest} MiB (--largest)"), before
+            IngestedFile("", skipped=f"it has more than {config.largest} MiB (--largest)"), before
         )
     except OSError as error:
         return _unchanged_entry(
-            Entry("", skipped=f"it cannot be read: {error.strerror or error}"), before
+            IngestedFile("", skipped=f"it cannot be read: {error.strerror or error}"), before
         )
     digest = hashlib.sha256(data).hexdigest()
     if before is not None and before.sha256 == digest:
@@ -175,20 +181,20 @@ def _entry(
     try:
         document = isolated.read(format_of(name) or "", data)
     except ReaderEndedError as error:  # another time it may not: the file is read again
-        return _unchanged_entry(Entry("", skipped=str(error)), before)
+        return _unchanged_entry(IngestedFile("", skipped=str(error)), before)
     except UnreadableError as error:
-        return Entry(digest, skipped=str(error))
+        return IngestedFile(digest, skipped=str(error))
     passages = split_document(document, name, max_pieces=config.passage_tokens)
     skipped = document.skipped if passages else "there is no text in it"
-    return Entry(digest, tuple(passages), skipped)
+    return IngestedFile(digest, tuple(passages), skipped)
 
 
-def _unchanged_entry(entry: Entry, before: Entry | None) -> Entry:
+def _unchanged_entry(entry: IngestedFile, before: IngestedFile | None) -> IngestedFile:
     """The entry of the last run if it is equal, so that the file does not count as read."""
     return before if before == entry else entry
 
 
-def _without_copies(entries: Iterable[Entry]) -> tuple[list[Passage], list[tuple[str, ...]]]:
+def _without_copies(entries: Iterable[IngestedFile]) -> tuple[list[Passage], list[tuple[str, ...]]]:
     """The passages, each title and text once; and the copies left out, with their originals."""
     kept: dict[tuple[str, str], Passage] = {}
     copies: list[tuple[str, ...]] = []

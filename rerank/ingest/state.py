@@ -23,7 +23,7 @@ VERSION = 4  # of the readers' output: if it changes, all files are read again
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IngestedFile:
     """A file: its sha256, its passages, and why it or a part of it was skipped."""
 
     sha256: str
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class IngestState:
     """The files of a run. `corpus` is the sha256 of the file of passages made from them.
 
     `source` is the absolute path of their folder; empty if an earlier version wrote the state.
@@ -42,10 +42,10 @@ class State:
     source: str = ""
     corpus: str = ""
     near: int = 0
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, IngestedFile] = field(default_factory=dict)
 
 
-def read_state(path: Path, options: Mapping[str, Any]) -> State:
+def read_state(path: Path, options: Mapping[str, Any]) -> IngestState:
     """The last run; one without files if there is none, or if options or `VERSION` differ."""
     source = ""
     try:
@@ -53,19 +53,19 @@ def read_state(path: Path, options: Mapping[str, Any]) -> State:
             head = json.loads(next(lines, "{}"))
             source = str(head.get("source", ""))
             if (head.get("version"), head.get("options")) != (VERSION, dict(options)):
-                return State(options, source)
+                return IngestState(options, source)
             entries = dict(_entry(json.loads(line)) for line in lines)
-            return State(options, source, str(head["corpus"]), int(head["near"]), entries)
+            return IngestState(options, source, str(head["corpus"]), int(head["near"]), entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
-        return State(options, source)
+        return IngestState(options, source)
 
 
-def write_state(path: Path, state: State) -> None:
+def write_state(path: Path, state: IngestState) -> None:
     """Write the state, completely or not at all."""
     write_file(path, _lines(state))
 
 
-def _lines(state: State) -> Iterator[str]:
+def _lines(state: IngestState) -> Iterator[str]:
     head = {"version": VERSION, "corpus": state.corpus, "near": state.near}
     yield to_json({**head, "options": dict(state.options), "source": state.source}) + "\n"
     for name, entry in state.entries.items():
@@ -74,6 +74,6 @@ def _lines(state: State) -> Iterator[str]:
         yield to_json(row) + "\n"
 
 
-def _entry(row: Mapping[str, Any]) -> tuple[str, Entry]:
+def _entry(row: Mapping[str, Any]) -> tuple[str, IngestedFile]:
     passages = tuple(map(read_passage, row["passages"]))
-    return row["file"], Entry(row["sha256"], passages, row["skipped"])
+    return row["file"], IngestedFile(row["sha256"], passages, row["skipped"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, open_checkpoint
-from rerank.batch.recovery import PREDICTIONS, State
+from rerank.batch.recovery import PREDICTIONS, RescoreProgress
 from rerank.data.canonical import to_json
 from rerank.data.records import query_row
 from rerank.errors import FolderError
@@ -21,11 +21,11 @@ from rerank.rag.settings import AnswerConfig
 from rerank.storage.package import package_version
 from rerank.types import Query
 
-FORMAT = 3  # of the unfinished work; 2: other names in `State`
+FORMAT = 3  # of the unfinished work; 2: other names in `RescoreProgress`
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class AnswerFileSummary:
     """How many answers were written, and how many of them hold an error of the language model.
 
     `resumed` of them had been made by an interrupted run.
@@ -45,7 +45,7 @@ def answer_file(
     overwrite: bool = False,
     restart: bool = False,
     record: Record = unrecorded,
-) -> Summary:
+) -> AnswerFileSummary:
     """Answer each query into a line of `out`, in their order.
 
     A query that brings passages is answered from these, any other from the model's index. The file
@@ -82,13 +82,13 @@ def answer_file(
                     bar.update()
             checkpoint.scored()
         checkpoint.install(out, side, _write_in_order)
-        return Summary(checkpoint.state.line, checkpoint.state.rejected, resumed)
+        return AnswerFileSummary(checkpoint.state.line, checkpoint.state.rejected, resumed)
 
 
 def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:
     """Append the answer to the query at `row`; `again`: it replaces one that failed."""
     before, failed = checkpoint.state, bool(made.error)
-    after = State(
+    after = RescoreProgress(
         line=before.line + (not again),
         answered=before.answered + (not failed),
         rejected=before.rejected + failed - again,

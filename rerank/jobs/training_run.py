@@ -104,7 +104,9 @@ def run_training(
             **made_with(base, job.libraries),
         }
         seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
-        write_model(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=job.kind)
+        write_network(
+            out, trained.model, seen, report, made_from, overwrite=overwrite, kind=job.kind
+        )
         shutil.rmtree(trained.checkpoints, ignore_errors=True)
         return tracked_run(out, report, work, made=True, command=job.command)
 
@@ -188,7 +190,7 @@ def made_with(base: ModelFiles, libraries: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def write_model(
+def write_network(
     out: Path,
     model: Any,
     seen: frozenset[str],

@@ -45,7 +45,7 @@ JUDGEMENTS = "judgements.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LabelTask:
     """What a person is asked now: to accept a proposed question, or to judge a passage."""
 
     question: Question
@@ -149,7 +149,7 @@ class Session:
         """All questions drawn, with everybody's judgements that count."""
         return questions_of(self.file.read())
 
-    def task(self) -> Task | None:
+    def task(self) -> LabelTask | None:
         """What this person is asked now; None if nothing is left."""
         while True:
             question = next_question(
@@ -162,7 +162,7 @@ class Session:
                 self._pools[text] = pool(self.model, text, self.config.depth)
             shown = self._pools[text]
             left = tuple(s for s in shown.shown if s.doc_ids[0] not in judged)
-            task = Task(question, shown, left)
+            task = LabelTask(question, shown, left)
             if left or question.proposed:
                 return task
             if judged:
@@ -170,7 +170,7 @@ class Session:
             else:  # nobody can say that none answers
                 self._nothing_found.add(question.query_id)
 
-    def accept(self, task: Task, text: str | None = None) -> None:
+    def accept(self, task: LabelTask, text: str | None = None) -> None:
         """Accept a proposed question, reworded if `text` is given.
 
         Raises:
@@ -181,16 +181,16 @@ class Session:
         self._pools[text] = found = pool(self.model, text, self.config.depth)
         self._append(task, "accept", text=text, **_answer_fields(found.confidence, found.top))
 
-    def judge(self, task: Task, grade: Grade) -> None:
+    def judge(self, task: LabelTask, grade: Grade) -> None:
         """Grade the passage that is asked about."""
         done = len(task.left) <= 1
         self._append(task, "judge", grade=grade, done=done, doc_ids=_ids(task.left[:1]))
 
-    def nothing(self, task: Task) -> None:
+    def nothing(self, task: LabelTask) -> None:
         """Grade all passages that are left as wrong: none answers the question."""
         self._append(task, "judge", grade="wrong", done=True, doc_ids=_ids(task.left))
 
-    def skip(self, task: Task) -> None:
+    def skip(self, task: LabelTask) -> None:
         """Skip the question for this person."""
         self._append(task, "skip")
 
@@ -235,7 +235,7 @@ class Session:
         row = self._rows.get(doc_id)
         return None if row is None or self.corpus is None else self.corpus.passage(row)
 
-    def _append(self, task: Task, what: str, **more: Any) -> None:
+    def _append(self, task: LabelTask, what: str, **more: Any) -> None:
         event = {"do": what, "by": self.annotator, "query_id": task.question.query_id}
         self.file.append([event | more])
 

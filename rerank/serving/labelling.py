@@ -23,7 +23,7 @@ from rerank.serving.requests import KnownFields
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
-    from rerank.labelling.session import Session, Task
+    from rerank.labelling.session import LabelTask, Session
 
 LONGEST_NAME = 100
 SESSIONS = 64  # annotators whose sessions are kept; another one's is opened anew from the folder
@@ -127,7 +127,7 @@ async def _no_labels() -> None:
     raise Refusal(404, NO_LABELS, reason="labels")
 
 
-def _current(session: Session, given: LabelRequest) -> Task:
+def _current(session: Session, given: LabelRequest) -> LabelTask:
     """The current task, if it is the one that an annotator's action is about.
 
     Raises:
@@ -145,13 +145,13 @@ def _current(session: Session, given: LabelRequest) -> Task:
     return task
 
 
-def _name(task: Task) -> tuple[str, str]:
+def _name(task: LabelTask) -> tuple[str, str]:
     """The ids of a task's question and passage; the second is "" for a proposed question."""
     doc_id = "" if task.question.proposed else task.left[0].doc_ids[0]
     return task.question.query_id, doc_id
 
 
-def _apply(session: Session, task: Task, do: OnTask, text: str | None) -> None:
+def _apply(session: Session, task: LabelTask, do: OnTask, text: str | None) -> None:
     """Pass an action on a task to the session; `text` is the new text of a question.
 
     Raises:
@@ -184,7 +184,7 @@ def _task_response(session: Session) -> dict[str, Any]:
     }
 
 
-def _task_fields(task: Task) -> dict[str, Any]:
+def _task_fields(task: LabelTask) -> dict[str, Any]:
     query_id, doc_id = _name(task)
     told = {"query_id": query_id, "question": task.question.text, "doc_id": doc_id}
     if task.question.proposed:

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from rerank.batch.chunks import Position
 from rerank.batch.input import open_input
+from rerank.batch.rows import RowParser
 from rerank.errors import InputError
 
 EACH = 10  # files that one process reads
@@ -70,7 +71,7 @@ def inside(seed: int, memory: int) -> None:
             print(json.dumps({"reads": number, "bytes": len(content)}), flush=True)
             start = time.monotonic()
             try:
-                with open_input(path) as given:
+                with open_input(path, RowParser()) as given:
                     for chunk in given.reader.chunks(Position()):
                         list(given.reader.rows(chunk))
                 seen["read"] += 1

@@ -20,6 +20,7 @@ from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
 from rerank.batch.chunks import Position
 from rerank.batch.input import open_input
+from rerank.batch.rows import RowParser
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.feedback import read_feedback
@@ -40,7 +41,7 @@ BODIES = [
 
 
 def _rescored(path: Path) -> None:
-    with open_input(path) as given:
+    with open_input(path, RowParser()) as given:
         for chunk in given.reader.chunks(Position()):
             list(given.reader.rows(chunk))
 

@@ -20,7 +20,7 @@ from rerank.batch.chunks import CHUNK_ROWS, Position
 from rerank.batch.input import open_input
 from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
-from rerank.batch.rows import QueryRow, RejectedRow, Row, parse
+from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
 from rerank.storage.files import RepeatedKeyError, loads
@@ -32,11 +32,12 @@ FEW = settings(
 
 
 def line(value: object) -> Row:
-    return decode(Line(3, value if isinstance(value, bytes) else json.dumps(value).encode()))
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return decode(Line(3, data), RowParser())
 
 
 def rows(path: Path, start: Position | None = None) -> list[Row]:
-    with open_input(path) as opened:
+    with open_input(path, RowParser()) as opened:
         chunks = opened.reader.chunks(start or Position())
         return [row for chunk in chunks for row in opened.reader.rows(chunk)]
 
@@ -71,10 +72,11 @@ def test_of_metadata_the_segment_is_read() -> None:
     """What names the segment, and nothing else; 1 and 1.0 are the same name."""
     metadata = {"language": 1.0, "notes": "x" * 1000}
     row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
-    assert decode(Line(3, row), "language") == QueryRow(3, Query("x", "a", {"language": "1"}))
+    parse = RowParser("language")
+    assert decode(Line(3, row), parse) == QueryRow(3, Query("x", "a", {"language": "1"}))
     for wrong, why in (("fr", "should be an object"), ({"language": "x" * 600}, "600 characters")):
         row = json.dumps({"_id": "a", "text": "x", "metadata": wrong}).encode()
-        found = decode(Line(3, row), "language")
+        found = decode(Line(3, row), parse)
         assert isinstance(found, RejectedRow)
         assert why in found.reason
 
@@ -90,7 +92,7 @@ def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> 
     table = pa.table({"_id": ["a", "b"], "text": ["x", "y"], "metadata": made})
     pq.write_table(table, tmp_path / "rows.parquet")
     for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
-        with open_input(tmp_path / "rows.parquet", segment_by=by) as opened:
+        with open_input(tmp_path / "rows.parquet", RowParser(by)) as opened:
             found = [r for c in opened.reader.chunks(Position()) for r in opened.reader.rows(c)]
         assert [r.query.metadata for r in found if isinstance(r, QueryRow)] == expected
 
@@ -219,7 +221,7 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_any_values_are_a_row_or_a_rejection(value: object) -> None:
     """Whatever a row holds, it is read or refused, never an exception."""
-    found = parse(1, value)
+    found = RowParser()(1, value)
     assert isinstance(found, (QueryRow, RejectedRow))
     json.dumps(found.to_dict() if isinstance(found, RejectedRow) else 0).encode()
 
@@ -278,7 +280,7 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
-    with open_input(many) as opened:
+    with open_input(many, RowParser()) as opened:
         reader = opened.reader
         whole = [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(Position())]
         assert reader.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2

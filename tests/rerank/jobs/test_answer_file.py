@@ -13,7 +13,7 @@ from llm_endpoint import endpoint, says, status
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
-from rerank.jobs.answer_file import Summary, answer_file
+from rerank.jobs.answer_file import AnswerFileSummary, answer_file
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
@@ -59,7 +59,7 @@ def test_an_interrupted_run_resumes(
     interrupted(model, queries, out)
     assert out.read_text() == "old"
     done = answer_file(model, queries, out, overwrite=True, record=rest)
-    assert done == Summary(answers=4, failed=0, resumed=2)
+    assert done == AnswerFileSummary(answers=4, failed=0, resumed=2)
     assert rest == [q.query_id for q in queries[2:]]
     told = [json.loads(line) for line in out.read_text().splitlines()]
     assert told == [one.to_dict() for one in answer(model, queries)]
@@ -109,7 +109,7 @@ def test_a_resumed_run_tries_again_what_failed(
         with pytest.raises(KeyboardInterrupt):
             answer_file(model, queries, out, config, record=Recorded(3))
         done = answer_file(model, queries, out, config, record=rest)
-    assert done == Summary(answers=4, failed=0, resumed=1)
+    assert done == AnswerFileSummary(answers=4, failed=0, resumed=1)
     assert rest == [queries[row].query_id for row in (0, 2, 3)]
     told = [json.loads(line) for line in out.read_text().splitlines()]
     assert [one["query_id"] for one in told] == [q.query_id for q in queries]

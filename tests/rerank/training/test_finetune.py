@@ -22,7 +22,7 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.finetune import add_teacher_scores, finetune
-from rerank.jobs.training_run import write_model
+from rerank.jobs.training_run import write_network
 from rerank.storage.files import umask
 from rerank.storage.folder import verify_folder
 from rerank.training.mining import Example
@@ -169,7 +169,7 @@ def test_a_finished_training_is_not_trained_further(
 
     out = tmp_path / "model"
     with monkeypatch.context() as patch:
-        patch.setattr("rerank.jobs.training_run.write_model", stopping)
+        patch.setattr("rerank.jobs.training_run.write_network", stopping)
         with pytest.raises(KeyboardInterrupt):
             finetune([TrainingSet(ten)], out, config, work=trained.work)
     made = finetune([TrainingSet(ten)], out, config, work=trained.work)
@@ -293,7 +293,7 @@ def test_a_training_that_diverged_is_not_written(tmp_path: Path) -> None:
     model = torch.nn.Linear(1, 1)
     torch.nn.init.constant_(model.bias, float("nan"))
     with pytest.raises(InputError, match="the training diverged"):
-        write_model(
+        write_network(
             tmp_path / "m", model, frozenset(), {}, {}, overwrite=True, kind="cross-encoder"
         )
     assert not (tmp_path / "m").exists()
