@@ -18,7 +18,7 @@ from rerank.batch.recovery import REJECTED, RescoreProgress
 from rerank.batch.rows import RejectedRow, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
-from rerank.errors import InputError, nearest, optional
+from rerank.errors import InputError, RetrieverError, nearest, optional
 from rerank.progress import progress
 from rerank.storage.package import package_version
 
@@ -72,7 +72,8 @@ def rescore(
             in no existing folder or in the model's, holds something else than predictions, or
             another run writes it; a bad row, with `strict`; there is no such `engine`, or no room
             for so many `actors`.
-        OSError: the disk fails, is full, or read-only; finished work is kept.
+        OSError: the disk fails, is full, or read-only, or Ray fails; finished work is kept.
+        RetrieverError: the model's search system does not answer; finished work is kept.
     """
     queries, out = Path(queries), Path(out)
     side = out.with_name(f"{out.name}.rejected.jsonl")
@@ -95,9 +96,10 @@ def rescore(
                     start = Position(checkpoint.state.line, checkpoint.state.byte)
                     _keep(scoring(model, queries_in, start), queries_in, checkpoint, strict=strict)
                 checkpoint.install(out, side, convert)
-            except OSError as error:
+            except (OSError, RetrieverError) as error:
                 done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
-                raise OSError(
+                kind = RetrieverError if isinstance(error, RetrieverError) else OSError
+                raise kind(
                     f"{error}; {done} and kept in {checkpoint.folder}: run the same command again "
                     "to resume"
                 ) from error
@@ -163,7 +165,8 @@ def _keep(
         queries_in.check()
     if checkpoint.state.line != total:
         raise InputError(
-            f"{queries_in.path}: {total} lines were counted, {checkpoint.state.line} are read"
+            f"{queries_in.path}: the file has {total} lines, but {checkpoint.state.line} could be "
+            "read; check that nothing writes to it, then run again"
         )
     checkpoint.scored()
 

@@ -27,7 +27,7 @@ from rerank.batch.ray_guard import guarded
 from rerank.batch.ray_module import ray_module
 from rerank.batch.rows import RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
-from rerank.errors import InputError
+from rerank.errors import InputError, RetrieverError
 from rerank.inference.engine import CORES, cores
 from rerank.types import Ints
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ACTOR_CORES = 4  # cores of an actor, unless the number of actors or GPUs decides
 SPARE = 0.5  # of its last core that an actor leaves for Ray's own work: without any, Ray hangs
 MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
-NAMED = f"{InputError.__module__}.{InputError.__qualname__}: "  # as Ray shows a cause
+CAUSES = (InputError, RetrieverError)  # of an actor, that are raised here as they are
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "rejected")]
     + [(name, pa.large_binary()) for name in ("predictions", "rejections")]
@@ -53,6 +53,8 @@ def on_ray(
 
     Raises:
         InputError: Ray is not installed, or has no room for so many actors.
+        OSError: Ray fails.
+        RetrieverError: a search system fails.
     """
     flat = chain.from_iterable(queries_in.reader.starts(start))
     places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
@@ -171,10 +173,13 @@ def _actors_that_fit(machine: Mapping[str, float], threads: int, per_gpu: int) -
 
 
 def _plain(error: Exception) -> Exception:
-    """The InputError of an actor, if that is the cause; else an OSError that Ray failed."""
+    """The error of an actor, if it is one of `CAUSES`; else an OSError that Ray failed."""
     last_line = (str(error).strip() or type(error).__name__).splitlines()[-1]
-    _, named, sentence = last_line.rpartition(NAMED)
-    return InputError(sentence) if named else OSError(f"Ray failed ({last_line})")
+    for cause in CAUSES:  # Ray shows the class and the message
+        _, named, sentence = last_line.rpartition(f"{cause.__module__}.{cause.__qualname__}: ")
+        if named:
+            return cause(sentence)
+    return OSError(f"Ray failed ({last_line})")
 
 
 @contextmanager

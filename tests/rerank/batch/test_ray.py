@@ -19,7 +19,7 @@ from rerank.batch import on_ray, rescore
 from rerank.batch.ray_guard import users
 from rerank.batch.ray_module import LISTENS_EVERYWHERE, ray_module
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
+from rerank.errors import InputError, RerankError, RetrieverError
 from rerank.inference.score_cache import ScoreCache
 from rerank.workspace import Workspace
 
@@ -80,6 +80,17 @@ def test_more_actors_than_there_is_room_for_are_refused() -> None:
     """Instead of waiting for ever."""
     with pytest.raises(InputError, match=r"8 actors need more than the 4 cores"):
         on_ray._pool([{"CPU": 2.0}, {"CPU": 2.0}], 8, 100, on_gpus=False)
+
+
+@pytest.mark.parametrize("cause", [InputError, RetrieverError])
+def test_the_error_of_an_actor_is_raised_as_it_is(cause: type[RerankError]) -> None:
+    """A search system that is down has another exit code than a bad input; Ray's own is neither."""
+    told = RuntimeError(
+        f"traceback\n  of an actor\nrerank.errors.{cause.__name__}: it is down: now"
+    )
+    found = on_ray._plain(told)
+    assert (type(found), str(found)) == (cause, "it is down: now")
+    assert str(on_ray._plain(RuntimeError("of Ray"))) == "Ray failed (of Ray)"
 
 
 def test_two_actors_give_the_same_bytes(
