@@ -41,7 +41,7 @@ from rerank.errors import InputError, MissingExtraError, RetrieverError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
-from rerank.retrieval.no_index import NoIndex
+from rerank.retrieval.no_index import NOTHING_TO_SEARCH, NoIndex
 from rerank.retrieval.systems.connect import connect_of_model
 from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
@@ -188,6 +188,11 @@ class CalibratedReranker:
         return RETRIEVER in self.manifest
 
     @property
+    def searches(self) -> bool:
+        """Whether it finds passages for a query: in its index, or in another search system."""
+        return self.searches_elsewhere or not isinstance(self.pipeline.index, NoIndex)
+
+    @property
     def segment_by(self) -> str:
         """The metadata by which queries are divided into segments; "" for none."""
         return self.pipeline.config.segment_by
@@ -304,23 +309,26 @@ class CalibratedReranker:
         """The mode in which the model answers a query, after checking that it can.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; or the model does not have the
-                mode of the query.
+            InputError: the query or a passage is empty, or not text; the model does not have the
+                mode of the query, or has nothing to search.
         """
         check_not_empty(query)
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
+        if mode == "search" and not self.searches:
+            raise InputError(NOTHING_TO_SEARCH)
         return mode
 
     def probes(self) -> list[Query]:
-        """A simple query for each mode, which a working model can answer."""
+        """A simple query for each mode in which a working model can answer one."""
         text = "does the model work"
         passages = (Passage("0", "", "It works."), Passage("1", "", "No."))
         kind = self.maps[self.maps.main].list_kind
         if kind and self.maps.main == LISTS:
             scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
             return [Query(text, passages=passages, scores=scores)]
-        return [Query(text), *([] if kind else [Query(text, passages=passages)])]
+        search = [Query(text)] if self.searches else []
+        return search if kind else [*search, Query(text, passages=passages)]
 
     def assess_scored(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
         """Turn scored candidates into one assessment each, by the maps of a mode."""

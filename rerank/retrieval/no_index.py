@@ -9,6 +9,10 @@ from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.types import FirstStage, Passage
 
+NOTHING_TO_SEARCH = (
+    "this model has no index to search; give it passages to rerank, or make a model of your "
+    "corpus: `rerank init CORPUS --out MODEL`"
+)
 USUAL_IDF = 4.0  # of a query's word, as no corpus says how rare it is
 
 
@@ -32,10 +36,7 @@ class NoIndex:
         Raises:
             InputError: always.
         """
-        raise InputError(
-            "this model has no index to search; give it passages to rerank, or make a model of "
-            "your corpus: `rerank init CORPUS --out MODEL`"
-        )
+        raise InputError(NOTHING_TO_SEARCH)
 
     def passage(self, row: int, /) -> Passage:
         """Refuse: there are no rows.

@@ -15,11 +15,13 @@ from coherence import check_coherent
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import jsonl, rescore
+from rerank.batch.rows import QueryRow
+from rerank.batch.score import score_chunk
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.score_cache import ScoreCache
-from rerank.types import Query
+from rerank.types import Passage, Query
 from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
@@ -259,6 +261,15 @@ def test_a_row_that_the_model_fails_on_is_rejected_alone(
     broken = "all"
     with pytest.raises(ZeroDivisionError):
         rescore(model, queries, tmp_path / "other.jsonl")
+
+
+def test_a_search_is_rejected_alone_if_there_is_nothing_to_search() -> None:
+    """The bundled models have no index, but answer the row that brings its passages."""
+    bundled = CalibratedReranker.load("default")
+    own = Query("x", "b", passages=(Passage("1", "", "x is a letter"),))
+    found = score_chunk(bundled, [QueryRow(1, Query("x", "a")), QueryRow(2, own)])
+    assert (found.answered, found.rejected) == (1, 1)
+    assert "has no index to search" in json.loads(found.rejections)["reason"]
 
 
 @pytest.mark.parametrize(
