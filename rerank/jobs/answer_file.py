@@ -12,8 +12,9 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, open_checkpoint
 from rerank.batch.recovery import PREDICTIONS, RescoreProgress
 from rerank.data.canonical import to_json
+from rerank.data.lines import Problems
 from rerank.data.records import query_row
-from rerank.errors import FolderError
+from rerank.errors import FolderError, InputError
 from rerank.progress import progress
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import Record, answer, unrecorded
@@ -56,10 +57,12 @@ def answer_file(
 
     Raises:
         FolderError: `out` exists and `overwrite` is False.
-        InputError: another run writes `out`, or an interrupted one was of something else.
+        InputError: the model cannot answer some of the queries, which are listed, before any is
+            answered; another run writes `out`, or an interrupted one was of something else.
     """
     if out.exists() and not overwrite:
         raise FolderError(f"{out} exists; pass --overwrite to replace it")
+    _check_queries(model, queries)
     header = {
         "format": FORMAT,
         "model": model.files.sha256(),
@@ -83,6 +86,17 @@ def answer_file(
             checkpoint.scored()
         checkpoint.install(out, side, _write_in_order)
         return AnswerFileSummary(checkpoint.state.line, checkpoint.state.rejected, resumed)
+
+
+def _check_queries(model: CalibratedReranker, queries: Sequence[Query]) -> None:
+    """Refuse all queries that the model cannot answer, before a language model is paid for one."""
+    problems = Problems()
+    for number, query in enumerate(queries, start=1):
+        try:
+            model.check(query)
+        except InputError as error:
+            problems.add(f"query {number}, {query.query_id!r:.80}", str(error))
+    problems.raise_if_any("queries that this model cannot answer")
 
 
 def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import call
 from llm_endpoint import endpoint, says, status
@@ -16,7 +17,7 @@ from rerank.errors import FolderError, InputError
 from rerank.jobs.answer_file import AnswerFileSummary, answer_file
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
-from rerank.types import Assessment, Query
+from rerank.types import Assessment, Passage, Query
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,21 @@ def test_work_of_something_else_is_not_resumed(
         answer_file(model, queries[1:], out)
     done = answer_file(model, queries, out, other, restart=True)
     assert (done.answers, done.resumed) == (4, 0)
+
+
+def test_queries_that_the_model_cannot_answer_are_refused_first(
+    model: CalibratedReranker, queries: list[Query], tmp_path: Path
+) -> None:
+    """All of them, and before any is answered: what was answered before would be thrown away."""
+    scored = Query("x", "lists", passages=(Passage("a", "", "t"),), scores={"b": np.array([1.0])})
+    recorded, expected = Recorded(), r"2 bad lines; .*query 2, 'lists': this.*\n.*query 4, 'empty'"
+    asked = [queries[0], scored, queries[1], Query(" ", "empty")]
+    with pytest.raises(InputError, match=f"(?s){expected}"):
+        answer_file(model, asked, tmp_path / "answers.jsonl", record=recorded)
+    assert not recorded
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match=r"query 1, .* has no index to search"):
+        answer_file(CalibratedReranker.load("default"), queries, tmp_path / "answers.jsonl")
 
 
 def test_a_resumed_run_tries_again_what_failed(
