@@ -49,6 +49,8 @@ from rerank.workspace import Workspace
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
+NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it
+
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRun:
@@ -124,8 +126,9 @@ def calibrate(
         "dataset": labelled.described(),
         "max_queries": max_queries,
         **source.made_from,
+        "corpus_digest": labelled.corpus_digest(),
     }
-    if not overwrite and is_made_from(out, {**made_from, **networks}):
+    if not overwrite and is_made_from(out, {**made_from, **networks, **NOT_DERIVED}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
         return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
@@ -135,7 +138,6 @@ def calibrate(
         )
         _check_segments(planned, config.segment_by)
         ranked, folder = source.rank(planned)
-        made_from["corpus_digest"] = labelled.corpus_digest()
         contents = _fit_and_measure(planned, ranked, folder, source.baselines, config, made_from)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)

@@ -14,7 +14,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.data.beir import write_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
-from rerank.errors import InputError
+from rerank.errors import FolderError, InputError
+from rerank.jobs.calibrate import calibrate
 from rerank.jobs.update import CHANGED, update
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index, build_index
@@ -91,6 +92,24 @@ def test_a_model_searches_the_new_corpus_and_promises_nothing_of_it(
         assert maps.certificate.refused.endswith(CHANGED)
         assert maps.confidence == old.maps[mode].confidence
     assert not update(ours, folder)
+
+
+def test_an_updated_model_is_not_taken_for_a_calibrated_one(
+    run: Run,
+    small: LabelledSet,
+    config: Config,
+    changed: tuple[Mapping[str, Passage], Path],
+    tmp_path: Path,
+) -> None:
+    """Not even if the corpus is the old one again: the certificates are gone."""
+    ours = Path(shutil.copytree(run.folder, tmp_path / "model"))
+    old = tmp_path / "old"
+    old.mkdir()
+    write_corpus(small.corpus.values(), old)
+    for corpus in (changed[1], old):
+        assert update(ours, corpus)
+        with pytest.raises(FolderError, match="exists"):
+            calibrate(small, ours, config, work=run.work)
 
 
 def test_an_accepted_answer_says_why_it_is_not_certified(
