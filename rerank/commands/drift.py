@@ -20,7 +20,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "queries",
         type=Path,
         nargs="?",
-        help="the new queries: a JSONL file, or the BEIR folder of another corpus",
+        help="the new queries: a JSONL file, or the BEIR folder of another corpus, which needs no "
+        "qrels",
     )
     p.add_argument(
         "--journal",
@@ -44,7 +45,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> bool:
-    from rerank.data.beir import read_queries
+    from rerank.data.beir import UNLABELLED, read_queries
     from rerank.data.grouping import grouped
     from rerank.jobs.drift import detect_drift
     from rerank.jobs.pipelines import pipeline_over
@@ -62,8 +63,10 @@ def _run(o: argparse.Namespace) -> bool:
         asked = journal_queries(model, o.journal, newest=o.newest or NEWEST)
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
-        labelled = read_set(o.queries, "leave-out", corpus_elsewhere=model.searches_elsewhere)
-        ids = labelled.split(o.split)
+        labelled = read_set(o.queries, UNLABELLED, corpus_elsewhere=model.searches_elsewhere)
+        ids = labelled.splits.get(UNLABELLED, ())
+        if labelled.splits.keys() != {UNLABELLED}:
+            ids = (*labelled.split(o.split), *ids)
         found = detect_drift(
             model,
             grouped(labelled, ids).select(ids),  # by the groups that the model's queries had

@@ -22,6 +22,7 @@ from rerank.types import Passage, Query
 
 CORPUS = "corpus.jsonl"
 UNJUDGED = ("refuse", "leave-out", "unanswerable")  # how to treat a query without qrels
+UNLABELLED = "unlabelled"  # the split of all such queries, if no labels are needed
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 
@@ -140,8 +141,9 @@ def read_files(
 
     Without `splits/`, a query without qrels may be unanswerable or unjudged. `unjudged` says which:
     "unanswerable" adds it to the only split, "leave-out" adds it to no split, and "refuse" is an
-    error. With `corpus_elsewhere`, `corpus.jsonl` is neither needed nor read: the corpus then holds
-    only the ids that the qrels name.
+    error. With `UNLABELLED` no qrels are needed, and such queries make up the split of this name.
+    With `corpus_elsewhere`, `corpus.jsonl` is neither needed nor read: the corpus then holds only
+    the ids that the qrels name.
 
     Raises:
         InputError: queries without a label that `unjudged` refuses, or for which there are several
@@ -160,7 +162,8 @@ def read_files(
         if rows is not None and not rows:  # else every line of the qrels would be told
             problems.raise_if_any(str(folder))
             raise InputError(f"{folder / name} is empty")
-    qrels, splits = _read_splits(folder, corpus, queries, problems)
+    need_qrels = unjudged != UNLABELLED
+    qrels, splits = _read_splits(folder, corpus, queries, problems, need_qrels=need_qrels)
     problems.raise_if_any(str(folder))
     in_splits = {query_id for ids in splits.values() for query_id in ids}
     not_in_qrels = [query_id for query_id in queries if query_id not in in_splits]
@@ -169,21 +172,26 @@ def read_files(
     if corpus is None:
         named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
         corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
-    if not corpus or not any(splits.values()):
+    if (need_qrels and not corpus) or not any(splits.values()):
         raise InputError(f"{folder}: needs at least one passage and one query in a split")
     return LabelledFiles(corpus, queries, qrels, splits)
 
 
 def _read_splits(
-    folder: Path, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
+    folder: Path,
+    corpus: Mapping[str, Any] | None,
+    queries: Mapping[str, Any],
+    problems: Problems,
+    *,
+    need_qrels: bool,
 ) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]]]:
     """Positive grades by query, and the query ids of each split; bad lines go to `problems`.
 
     Raises:
-        InputError: there are no qrels.
+        InputError: there are no qrels, but they are needed.
     """
     files = [*folder.glob("qrels/*.tsv"), *folder.glob("splits/*.txt")]
-    if not any(path.suffix == ".tsv" for path in files):
+    if need_qrels and not any(path.suffix == ".tsv" for path in files):
         raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
     qrels: dict[str, Mapping[str, float]] = {}
     splits: dict[str, tuple[str, ...]] = {}
@@ -213,6 +221,8 @@ def _unjudged(
     Raises:
         InputError: they are refused, or there are several splits to choose from.
     """
+    if policy == UNLABELLED:
+        return {UNLABELLED: (*splits.get(UNLABELLED, ()), *ids)}
     subject = f"{len(ids)} queries have no qrels, such as {ids[0]!r:.80}"
     if policy not in UNJUDGED:
         raise InputError(f"unjudged should be one of {UNJUDGED}, got {policy!r}")

@@ -24,9 +24,10 @@ def detect_drift(
     """Which features of the queries' rankings have shifted, and whether that is an alarm.
 
     No labels are needed. Without any shift, the chance of an alarm is at most `level`. Queries of
-    one group (`metadata.group` of a query, or the groups of a labelled set), and queries with the
-    same text, are not independent. `pipeline` searches another corpus than the model's. Queries
-    without candidates have no features and are left out.
+    one group, and queries with the same text, are not independent. A group is named by the metadata
+    that the model's labelled queries were grouped by (`--group-by`), else by `metadata.group`, or
+    by the labelled set. `pipeline` searches another corpus than the model's. Queries without
+    candidates have no features and are left out.
 
     Raises:
         InputError: no query has a candidate, the features are of another version, `level` is not in
@@ -42,6 +43,9 @@ def detect_drift(
     else:
         to_compare = as_queries(queries)
         groups = [metadata_name(q.metadata, "group") or query_hash(q.text) for q in to_compare]
+    if model.group_by:
+        named = [metadata_name(q.metadata, model.group_by) for q in to_compare]
+        groups = [f"group:{n}" if n else g for n, g in zip(named, groups, strict=True)]
     other = next((q for q in to_compare if model.mode_of(q) != model.maps.main), None)
     if other is not None:
         raise InputError(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.data.beir import read_queries
+from rerank.data.beir import UNLABELLED, read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.lines import SHOWN_PROBLEMS
 from rerank.errors import InputError
@@ -100,6 +100,19 @@ def test_a_query_that_no_qrels_name_is_never_dropped_in_silence(tmp_path: Path) 
     assert counted.counts()["test_answerable"] == 2
     with pytest.raises(InputError, match="unjudged should be one of"):
         LabelledSet.read(folder, unjudged="maybe")
+
+
+def test_where_no_labels_are_needed_all_queries_count(tmp_path: Path) -> None:
+    """Those without qrels are a split; if there are split files, these name the queries."""
+    folder = folder_of(tmp_path, split=None)
+    found = LabelledSet.read(folder, unjudged=UNLABELLED)
+    assert found.splits == {"test": ("q1", "q2"), UNLABELLED: ("q3",)}
+    (folder / "splits/test.txt").write_text("q1\nq2\n")
+    assert LabelledSet.read(folder, unjudged=UNLABELLED).splits == {"test": ("q1", "q2")}
+    for path in ("splits/test.txt", "qrels/test.tsv", "corpus.jsonl"):
+        (folder / path).unlink()
+    found = LabelledSet.read(folder, unjudged=UNLABELLED, corpus_elsewhere=True)
+    assert (found.splits, found.qrels) == ({UNLABELLED: ("q1", "q2", "q3")}, {})
 
 
 def test_a_passage_may_have_only_a_title(tmp_path: Path) -> None:
