@@ -9,7 +9,7 @@ from pathlib import Path
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_dataset
 from rerank.commands.options import add_group_by, add_json, add_split, add_work, from_options
-from rerank.commands.printing import print_json
+from rerank.commands.printing import note, print_json
 from rerank.config import PromotionGate
 
 
@@ -39,6 +39,8 @@ def _run(o: argparse.Namespace) -> bool:
     if o.json:
         print_json(promoted=done.version is not None, **asdict(done))
     else:
+        for one in done.notes:
+            note(one)
         print(done.table())
         print(done.sentence)
     return done.version is not None

@@ -58,6 +58,7 @@ class Promotion:
     before: str | None  # version that was the champion; None if there was none
     version: str | None  # version that is the champion now; None if a check failed
     best: str | None  # version that the next model is compared with; None if there is none
+    notes: tuple[str, ...] = ()  # what makes the measurements look too good, or was left out
 
     @property
     def sentence(self) -> str:
@@ -118,7 +119,7 @@ def promote(
     present = aliased(name, CHAMPION, tracking_uri=uri)
     best = aliased(name, BEST, tracking_uri=uri) or present
     measured = evaluate(candidate, labelled, split, work=work)
-    checks = own_checks(candidate, measured, labelled, gate)
+    checks, notes = own_checks(candidate, measured, labelled, gate), list(measured.notes)
     best_kept = None  # the version that stays the best so far
     if best is not None:
         version, source = best
@@ -126,7 +127,9 @@ def promote(
             other = open_folder(place)
             if _ranks_the_same(candidate, other):
                 model = CalibratedReranker.load(place, cache=cache)
-                lost, common = losses_to(measured, evaluate(model, labelled, split, work=work))
+                of_best = evaluate(model, labelled, split, work=work)
+                notes += [f"version {version}: {note}" for note in of_best.notes]
+                lost, common = losses_to(measured, of_best)
                 checks += best_checks(lost, gate, common, version=version)
                 best_kept = None if surely_better(list(lost.values())) else version
             else:
@@ -134,10 +137,11 @@ def promote(
                 checks.append(_other_corpus(version, dataset, allowed=new_corpus))
     champion = present[0] if present else None
     if not all(check.holds for check in checks):
-        return Promotion(name, tuple(checks), champion, None, best[0] if best else None)
+        stays = best[0] if best else None
+        return Promotion(name, tuple(checks), champion, None, stays, tuple(notes))
     run = track_model(folder, work=workspace)
     now = set_champion(name, run.run_id, best=best_kept, tracking_uri=uri)
-    return Promotion(name, tuple(checks), champion, now, best_kept or now)
+    return Promotion(name, tuple(checks), champion, now, best_kept or now, tuple(notes))
 
 
 @contextmanager

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import call
 from mlflow import MlflowClient
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.records import query_row
 from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.jobs.drift import detect_drift
@@ -271,6 +273,67 @@ def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: Label
     brought = Query("median", passages=(Passage("1", "", "The middle value."),))
     with pytest.raises(InputError, match=r"fitted on queries in search mode.* is in rerank"):
         detect_drift(model, [*strange, brought])
+
+
+def test_queries_of_few_groups_are_few_for_the_alarm(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the model was calibrated by conversation, those of new queries are its groups as well."""
+    folder = Path(shutil.copytree(run.folder, tmp_path / "model"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["dataset"]["group_by"] = "conversation"
+    (folder / "manifest.json").write_text(json.dumps(with_digest(manifest)))
+    model = CalibratedReranker.load(folder)
+    texts = [f"who won the {1950 + i} election in county {i}" for i in range(40)]
+
+    def of_two(key: str) -> list[Query]:
+        return [Query(text, str(i), {key: f"c{i % 2}"}) for i, text in enumerate(texts)]
+
+    found = detect_drift(model, of_two("conversation"))
+    assert found.m < detect_drift(model, texts).m
+    assert found == detect_drift(CalibratedReranker.load(run.folder), of_two("group"))
+    path = tmp_path / "queries.jsonl"
+    rows = map(query_row, of_two("conversation"))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    capsys.readouterr()
+    call("drift", folder, path, "--json", "--work", tmp_path / "work")
+    assert json.loads(capsys.readouterr().out) == found.to_dict()
+
+
+def test_the_alarm_needs_no_labels(run: Run, small: LabelledSet, tmp_path: Path) -> None:
+    """Neither qrels, nor judged queries only: strange ones beside one that is judged are heard."""
+    strange = {f"s{i}": Query(f"who won election {i}", f"s{i}") for i in range(40)}
+    judged = small.splits["test"][0]
+    queries = {judged: small.queries[judged]} | strange
+    whole = replace(small, queries=queries, splits={"test": tuple(queries)}, qrels={})
+    options = (tmp_path, "--work", run.work)
+    whole.write(tmp_path)
+    shutil.rmtree(tmp_path / "splits")
+    qrels = tmp_path / "qrels" / "test.tsv"
+    qrels.write_text(f"{judged}\t{next(iter(small.corpus))}\t1\n")
+    assert call("drift", run.folder, *options) == 1
+    assert call("drift", run.folder, *options, "--split", "none") == 2
+    qrels.unlink()
+    assert call("drift", run.folder, *options) == 1
+
+
+def test_what_an_evaluation_notes_is_told(
+    run: Run,
+    small_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a line beside the checks, and in the JSON object."""
+
+    def noting(*given: Any, **options: Any) -> Evaluation:
+        return replace(evaluate(*given, **options), notes=("left out: 7 queries.",))
+
+    monkeypatch.setattr("rerank.jobs.promote.evaluate", noting)
+    words = ("promote", run.folder, small_folder, "--work", run.work, "--most-smece", 0)
+    assert call(*words) == 1
+    assert "rerank: left out: 7 queries." in capsys.readouterr().err
+    assert call(*words, "--json") == 1
+    assert json.loads(capsys.readouterr().out)["notes"][0] == "left out: 7 queries."
 
 
 def test_queries_drawn_by_their_confidence_promote_nothing(
