@@ -70,11 +70,15 @@ def _run(o: argparse.Namespace) -> None:
     drawn = session.prepare(queries)
     if drawn:
         note(f"{drawn} questions are waiting in {o.out}")
-    try:
-        if o.page:
+    if o.page:
+        del session  # with its model, as the server loads its own
+        try:
             _serve(o, config)
-        else:
-            _ask(session, Keys())
+        finally:
+            _finish(Session(load_model(o), o.out, config, annotator=o.annotator), o)
+        return
+    try:
+        _ask(session, Keys())
     finally:
         _finish(session, o)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -105,6 +106,22 @@ def test_questions_of_a_second_file_get_labels_that_can_be_used(
     assert found == [1.0, 1.0, 2.0, 2.0]
     drawn = [event["pool"] for event in events(tmp_path) if event["do"] == "draw"]
     assert drawn == [2, 2, 4, 4]
+
+
+def test_the_page_has_the_only_model_in_memory(
+    label: Label, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server loads its own; the sentences at the end are those of a session in a terminal."""
+
+    def models() -> int:
+        gc.collect()
+        return sum(type(thing) is CalibratedReranker for thing in gc.get_objects())
+
+    before, found = models(), list[int]()
+    label(["n", "q"], "--count", 2)
+    monkeypatch.setattr("rerank.commands.label._serve", lambda *_: found.append(models()))
+    assert "1 questions labelled" in label([], "--count", 2, "--page")
+    assert found == [before]
 
 
 def test_no_key_is_lost_that_is_typed_before_its_prompt() -> None:
