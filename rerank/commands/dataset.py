@@ -108,10 +108,11 @@ def _import(o: argparse.Namespace) -> None:
         runs[name] = path
     if o.out.exists():
         inputs = [*runs.values(), *filter(None, (o.qrels, o.queries, o.corpus))]
-        if not o.overwrite or any(o.out.samefile(path) for path in inputs if path.exists()):
+        if any(o.out.samefile(path) for path in inputs if path.exists()):
+            raise InputError(f"{o.out} of --out is also an input; write to another file")
+        if not o.overwrite:
             raise InputError(
-                f"{o.out} exists; write to another file, or replace it with --overwrite, which no "
-                "input may be"
+                f"{o.out} exists; write to another file, or replace it with --overwrite"
             )
     if not o.out.parent.is_dir():
         raise InputError(f"{o.out}: there is no folder {o.out.parent}; make it, or give another")

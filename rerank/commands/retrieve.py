@@ -25,6 +25,7 @@ STOPPED = {  # by the reason of a result
     "least_gain": "the next ones would add too little (--least-gain)",
     "no_more": "there are no more",
     "no_results": "none is similar enough to the question (--similarity-floor)",
+    "no_passages": "no passage was found",
 }
 
 

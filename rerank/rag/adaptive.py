@@ -18,8 +18,8 @@ from rerank.types import Assessment, Query, RankedPassage
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
-THRESHOLD, MAX_K, NO_RESULTS = "threshold", "max_k", "no_results"
-LEAST_GAIN, NO_MORE = "least_gain", "no_more"
+THRESHOLD, MAX_K, LEAST_GAIN, NO_MORE = "threshold", "max_k", "least_gain", "no_more"
+NO_RESULTS, NO_PASSAGES = "no_results", "no_passages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class AdaptiveResult:
 
     passages: tuple[RankedPassage, ...]  # best first
     confidence: float  # P(one of them is right)
-    stop_reason: str  # threshold, max_k, least_gain, no_more or no_results
+    stop_reason: str  # threshold, max_k, least_gain, no_more, no_results, no_passages
     assessment: Assessment
 
     @property
@@ -100,11 +100,13 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     Of equal passages only the first is taken.
 
     `stop_reason` is `threshold`; `least_gain` if passages were left out, `no_more` if there are
-    fewer than `max_k`, else `max_k`; or `no_results`.
+    fewer than `max_k`, else `max_k`; or `no_results`, or `no_passages` if the assessment has none.
     """
     passages = assessment.first(len(assessment.sufficiency_at))
     first, _ = distinct(passages)
     passages = [passages[i] for i in first]
+    if not passages:
+        return AdaptiveResult((), 0.0, NO_PASSAGES, assessment)
     if all(p.dense < strategy.similarity_floor and not p.scores for p in passages):
         return AdaptiveResult((), 0.0, NO_RESULTS, assessment)
     sufficiency = [0.0, *(assessment.sufficiency_at[i] for i in first)]

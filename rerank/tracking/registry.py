@@ -188,7 +188,10 @@ def _open_client(
     place = client.named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
     database = client.sqlite_file(place)
     if not make and database is not None and not database.is_file():
-        raise InputError(f"{subject}: there is no {database}; set MLFLOW_TRACKING_URI")
+        raise InputError(
+            f"{subject} is looked up in {database}, which does not exist; set MLFLOW_TRACKING_URI, "
+            "or give the --work folder that the model was tracked in"
+        )
     try:
         with client.store(place) as opened:
             yield opened

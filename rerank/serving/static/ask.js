@@ -9,6 +9,7 @@ const STOPPED = {
   least_gain: "the next ones would add too little",
   no_more: "there are no more",
   no_results: "none is similar enough to the question",
+  no_passages: "no passage was found",
 };
 
 document.getElementById("ask").addEventListener("submit", (event) => {

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from command_line import call
+from command_line import call, refused
 from known_lists import write_lines
 
 from rerank.data.labelled_set import LabelledSet
@@ -122,6 +122,11 @@ def test_the_name_of_a_run_may_hold_an_equals_sign(
     arguments = ["--qrels", files / "qrels.txt", "--out", out, "--unjudged", "leave-out"]
     assert call("dataset", "import-trec", given.format(run), *arguments) == 0
     assert f"stages: {stage};" in capsys.readouterr().out
+    again = ("dataset", "import-trec", given.format(run), *arguments)
+    assert "lists.jsonl exists; write to another file" in refused(capsys, *again)
+    into_input = [*arguments[:3], files / "qrels.txt", "--overwrite"]
+    told = refused(capsys, "dataset", "import-trec", given.format(run), *into_input)
+    assert "qrels.txt of --out is also an input; write to another file" in told
 
 
 def test_a_query_may_appear_once(files: Path) -> None:

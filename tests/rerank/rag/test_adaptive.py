@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.commands.retrieve import STOPPED
 from rerank.errors import InputError
 from rerank.rag.adaptive import depth, guaranteed, search, take
 from rerank.rag.answer.bounded import usable_context
@@ -60,7 +61,8 @@ def test_equal_passages_are_taken_once() -> None:
 def test_no_passage_is_no_result() -> None:
     """An empty ranking stops at once."""
     result = take(make_assessment(confidence=0.0))
-    assert (result.k, result.stop_reason, result.confidence) == (0, "no_results", 0.0)
+    assert (result.k, result.stop_reason, result.confidence) == (0, "no_passages", 0.0)
+    assert STOPPED[result.stop_reason] == "no passage was found"
 
 
 def test_a_short_ranking_is_handed_on_whole() -> None:
@@ -107,7 +109,7 @@ def test_a_higher_threshold_never_hands_on_less(
     )
     assert min(low, n) <= here.k <= above.k <= high
     assert 0 <= here.confidence <= above.confidence <= 1
-    assert (here.stop_reason == "no_results") == (n == 0)
+    assert (here.stop_reason == "no_passages") == (n == 0)
 
 
 def test_passages_that_add_nothing_are_left_out() -> None:

@@ -74,7 +74,9 @@ def test_a_dead_server_is_not_the_users_mistake(monkeypatch: pytest.MonkeyPatch)
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: Any) -> None:
     """To ask for a model leaves nothing behind."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"there is no .*mlflow\.db; set MLFLOW_TRACKING_URI"):
+    with pytest.raises(
+        InputError, match=r"mlflow\.db, which does not exist; set MLFLOW_TRACKING_URI"
+    ):
         fetch("models:/a/1")
     assert not list(tmp_path.iterdir())
 
