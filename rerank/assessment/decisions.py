@@ -110,9 +110,12 @@ def _unfitted_segment(ranking: Ranking, maps: FittedMaps, segment_by: str) -> st
 
 
 def decide(
-    predicted: Predictions, maps: FittedMaps, config: Config, mode: Mode
+    predicted: Predictions, maps: FittedMaps, config: Config, modes: Sequence[Mode]
 ) -> list[Assessment]:
-    """One assessment per ranking, by the maps of a mode and the thresholds of the configuration."""
+    """One assessment per ranking, by the maps of a mode and the thresholds of the configuration.
+
+    `modes` (n,) are those of the queries as they came, which may differ from that of the maps.
+    """
     if not predicted.rankings:
         return []
     t, k = config.thresholds, config.sufficiency_k
@@ -152,7 +155,7 @@ def decide(
                 and maps.context.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),
                 features=predicted.features[i],
-                mode=mode,
+                mode=modes[i],
             )
         )
     return assessments if maps.calibrated else list(map(as_uncalibrated, assessments))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -293,13 +292,10 @@ class CalibratedReranker:
         assessments: dict[int, Assessment] = {}
         for mode in dict.fromkeys(modes):
             rows = [i for i, row_mode in enumerate(modes) if row_mode == mode]
-            policy = self.maps[mode].policy
-            scored = self.pipeline.run([queries[i] for i in rows], policy, label=label)
-            assessments |= zip(rows, self.assess_scored(scored, mode), strict=True)
-        return [
-            replace(assessments[i], mode=query.mode)  # lists may be judged as results of a search
-            for i, query in enumerate(queries)
-        ]
+            some = [queries[i] for i in rows]
+            scored = self.pipeline.run(some, self.maps[mode].policy, label=label)
+            assessments |= zip(rows, self.assess_scored(scored, some), strict=True)
+        return [assessments[i] for i in range(len(queries))]
 
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""
@@ -330,10 +326,15 @@ class CalibratedReranker:
         search = [Query(text)] if self.searches else []
         return search if kind else [*search, Query(text, passages=passages)]
 
-    def assess_scored(self, scored: Sequence[Scored], mode: Mode) -> list[Assessment]:
-        """Turn scored candidates into one assessment each, by the maps of a mode."""
-        maps, config = self.maps[mode], self.pipeline.config
-        return decide(predict(scored, maps, config), maps, config, mode)
+    def assess_scored(self, scored: Sequence[Scored], queries: Sequence[Query]) -> list[Assessment]:
+        """Turn the scored candidates of queries, at least one, into one assessment each.
+
+        `queries` are as they came, all answered in the same mode of the model. Those of `scored`
+        hold the passages of another search system by now, as if the caller had brought them.
+        """
+        maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
+        modes = [query.mode for query in queries]
+        return decide(predict(scored, maps, config), maps, config, modes)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """Like `assess`, but a query that fails gives its exception, and the others an answer."""

@@ -67,8 +67,7 @@ def steps(
     Raises:
         InputError: the query or a passage is empty, or not text.
     """
-    mode = model.check(query)
-    pipeline, maps = model.pipeline, model.maps[mode]
+    pipeline, policy = model.pipeline, model.maps[model.check(query)].policy
     texts = list(dict.fromkeys(model.pipeline.texts_of(query)))
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, most=length) for text in texts]
@@ -80,8 +79,8 @@ def steps(
         candidates = (yield Piece("search", [find], ENCODING, scoring))[find]
     else:
         candidates = pipeline.candidates(query, vectors)
-    prior = prior_score(candidates, maps.policy.prior)
-    selection = pipeline.select(candidates, prior, maps.policy.cutoff)
+    prior = prior_score(candidates, policy.prior)
+    selection = pipeline.select(candidates, prior, policy.cutoff)
     pairs = selection.pairs_to_score
     sizes = [speed.score * tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
     results: dict[Pair, tuple[float, bool]] = {}
@@ -90,7 +89,7 @@ def steps(
     logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
     scored = pipeline.with_scores(selection, logits, truncated)
-    return model.assess_scored([scored], mode)[0]
+    return model.assess_scored([scored], [query])[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:

@@ -109,7 +109,7 @@ def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assess
     """The assessment of the candidates of one try, by the model's own maps."""
     candidates = one(model.pipeline, first)
     scored = model.pipeline.score_by(model.maps["search"].policy, [candidates])
-    return model.assess_scored(scored, "search")[0]
+    return model.assess_scored(scored, [first.ranking.query])[0]
 
 
 def best_of_inputs(first: Sequence[float], best: Sequence[float]) -> Floats:

@@ -27,7 +27,7 @@ from prometheus_client import (
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
 from rerank.data.canonical import query_hash
-from rerank.types import MODES, Assessment, Floats, Mode
+from rerank.types import MODES, Assessment, Floats
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
@@ -153,10 +153,10 @@ class Metrics:
         """Count the seconds of one stage."""
         self.stages.labels(stage).observe(seconds)
 
-    def count_assessment(self, mode: Mode, assessment: Assessment) -> None:
+    def count_assessment(self, assessment: Assessment) -> None:
         """Count one assessment."""
-        self.confidence.labels(mode).observe(assessment.confidence)
-        self.assessments.labels(mode, assessment.level).inc()
+        self.confidence.labels(assessment.mode).observe(assessment.confidence)
+        self.assessments.labels(assessment.mode, assessment.level).inc()
 
     def count_cache(self, outcome: str) -> None:
         """Count a cache lookup of a search."""

@@ -331,9 +331,9 @@ class Worker:
 
     def _count(self, job: Job, assessment: Assessment) -> None:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
-        mode, window = assessment.mode, self._window_of(job.served)
-        self._metrics.count_assessment(mode, assessment)
-        if window is None or mode != job.served.model.maps.main:
+        maps, window = job.served.model.maps, self._window_of(job.served)
+        self._metrics.count_assessment(assessment)
+        if window is None or maps.mode_of(job.query) != maps.main:
             return
         drift = window.add(assessment)
         if drift is not None:

@@ -154,7 +154,7 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched.fit, searched.policy, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)
-    (answer,) = decide(predict(scored, maps, config), maps, config, "search")
+    (answer,) = decide(predict(scored, maps, config), maps, config, ["search"])
     assert len(answer.passages) == config.candidates
     assert all(float(p.bm25).is_integer() for p in answer.passages)  # counts of shared words
     assert 0 < answer.confidence < 1

@@ -17,7 +17,7 @@ from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled
-from rerank.types import Scored
+from rerank.types import Mode, Scored
 
 T = Thresholds()
 
@@ -97,7 +97,7 @@ def test_reasons_start_where_a_usual_query_stands(
 ) -> None:
     """From there, all that moves the log-odds gives the confidence."""
     predicted = predict(to_report.items, maps, config)
-    answers = decisions.decide(predicted, maps, config, "search")
+    answers = decisions.decide(predicted, maps, config, ["search"] * len(to_report))
     moves = maps.confidence.contributions(predicted.features).sum(axis=1)
     start = maps.confidence.predict(np.array([maps.confidence.first.mean]))
     expected = sigmoid(log_odds(start) + moves)
@@ -113,7 +113,8 @@ def test_a_certified_context_is_sufficient(
     sure = Certificate(0.1, 0.7, 0.95, 100, 100, 90, None, event="hold an answer")
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context=context)
-        answers = decisions.decide(predict(to_report.items, told, config), told, config, "search")
+        predicted = predict(to_report.items, told, config)
+        answers = decisions.decide(predicted, told, config, ["search"] * len(to_report))
         features = np.stack([a.features for a in answers])
         unlike = decisions.unlike_labelled(features, maps)
         sufficient = [
@@ -136,7 +137,8 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
     features = predicted.features.copy()
     features[:, :3] = 1e6
     strange = replace(predicted, features=features)
-    usual, unlike = (decisions.decide(p, told, config, "search") for p in (predicted, strange))
+    modes: list[Mode] = ["search"] * len(to_report)
+    usual, unlike = (decisions.decide(p, told, config, modes) for p in (predicted, strange))
     assert any(a.certified for a in usual)
     assert any(a.context_certified for a in usual)
     assert not any(a.certified or a.context_certified for a in unlike)

@@ -114,7 +114,8 @@ def test_an_assessment_does_not_depend_on_its_neighbours(
     some = model.pipeline.run(queries[:12], maps.policy)
 
     def predicted(scored: Sequence[Scored]) -> list[Any]:
-        return [a.to_dict() for a in decide(predict(scored, maps, config), maps, config, "search")]
+        found = decide(predict(scored, maps, config), maps, config, ["search"] * len(scored))
+        return [a.to_dict() for a in found]
 
     whole = predicted(some)
     assert [predicted([s])[0] for s in some] == whole
@@ -138,7 +139,7 @@ def test_no_query_gives_no_assessment(model: CalibratedReranker) -> None:
 
 def test_a_query_without_passages_is_no_answer(maps: FittedMaps, config: Config) -> None:
     """Where nothing was found confidence and sufficiency are 0, and the reason says it."""
-    (found,) = decide(predict([make_scored()], maps, config), maps, config, "search")
+    (found,) = decide(predict([make_scored()], maps, config), maps, config, ["search"])
     assert (found.confidence, found.sufficiency) == (0.0, 0.0)
     assert (found.level, found.verdict, found.accepted) == ("VERY_LOW", "INSUFFICIENT", False)
     assert found.reasons == ("against: no passage was found",)

@@ -7,23 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pieces import SPEED, driven
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.steps import (
-    SCORING,
-    Piece,
-    Speed,
-    expected_seconds,
-    measured_speed,
-    run_piece,
-    steps,
-    tokens_of,
-)
+from rerank.assessment.steps import SCORING, expected_seconds, measured_speed, steps, tokens_of
 from rerank.errors import InputError
 from rerank.inference.tokenizer import open_tokenizer
-from rerank.types import Assessment, Passage, Query
-
-SPEED = Speed(1.0, 2.0)  # seconds a token: so slow that nothing else counts
+from rerank.types import Passage, Query
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +34,6 @@ def asked(texts: list[str]) -> list[Query]:
     ]
 
 
-def driven(model: CalibratedReranker, query: Query, most: float) -> tuple[Assessment, list[Piece]]:
-    """What the steps of a query come to, and their pieces."""
-    pieces: list[Piece] = []
-    walk = steps(model, query, SPEED, most=most, scoring=100)
-    found = None
-    while True:
-        try:
-            pieces.append(walk.send(found))
-        except StopIteration as end:
-            return end.value, pieces
-        found = run_piece(model, pieces[-1].stage, pieces[-1].items)
-
-
 @pytest.mark.parametrize("most", [1, 100, 10**6])
 def test_the_numbers_are_those_of_one_call(
     model: CalibratedReranker, asked: Sequence[Query], most: int
@@ -66,6 +43,7 @@ def test_the_numbers_are_those_of_one_call(
         found, pieces = driven(model, query, most)
         (expected,) = model.assess([query])
         assert found.to_dict() == expected.to_dict()
+        assert found.mode == expected.mode == query.mode
         assert all(len(p.items) == 1 or p.seconds <= most + SCORING for p in pieces)
         lefts = [p.left for p in pieces if p.stage == pieces[-1].stage]
         assert (lefts[-1], lefts) == (
@@ -91,7 +69,7 @@ def test_estimates_are_near_the_tokenizer(
     assert 0.7 < sum(tokens_of(text, most=64) for text in texts) / real < 1.4
     assert tokens_of("é" * 40, most=512) == 2 * tokens_of("e" * 40, most=512) - 3
     for query in asked[1:]:
-        _, pieces = driven(model, query, 10**6)
+        _, pieces = driven(model, query)
         encoding, scoring = expected_seconds(query, model.pipeline, SPEED, searched=0)
         assert pieces[0].seconds <= encoding
         done = sum(p.seconds for p in pieces if p.stage == "score")

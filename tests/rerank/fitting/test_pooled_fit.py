@@ -24,6 +24,7 @@ from rerank.fitting.leave_one_set_out import (
 )
 from rerank.fitting.pooled_fit import balance_sets, fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings
+from rerank.types import Mode
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,8 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
     """No level above LOW, nothing accepted or certified, and the reason names the way out."""
     assert not pooled.calibrated
     assert pooled.certificate.threshold is None
-    found = decide(predict(searched.report.items, pooled, config), pooled, config, "search")
+    modes: list[Mode] = ["search"] * len(searched.report)
+    found = decide(predict(searched.report.items, pooled, config), pooled, config, modes)
     assert {one.level for one in found} <= {"LOW", "VERY_LOW"}
     assert {one.verdict for one in found} <= {"PARTIAL", "INSUFFICIENT"}
     assert not any(one.accepted or one.certified or one.calibrated for one in found)

@@ -25,14 +25,15 @@ from rerank.rag.signals import (
     signal_of,
     signals_of_lists,
 )
-from rerank.types import Assessment, ListKind, Scored
+from rerank.types import Assessment, ListKind, Mode, Scored
 
 TEXTS = [f"text {i}" for i in range(5)]
 
 
 @pytest.fixture(scope="module")
 def assessments(to_report: Labelled[Scored], maps: FittedMaps, config: Config) -> list[Assessment]:
-    return decide(predict(to_report.items, maps, config), maps, config, "search")
+    modes: list[Mode] = ["search"] * len(to_report)
+    return decide(predict(to_report.items, maps, config), maps, config, modes)
 
 
 def test_the_moves_of_all_signals_add_up(assessments: list[Assessment], maps: FittedMaps) -> None:
