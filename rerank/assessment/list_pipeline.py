@@ -34,6 +34,10 @@ class ListPipeline(Pipeline):
         super().__init__(NoIndex(config.language), config, None, metadata)
         self.kind = kind
 
+    def scores_are_known(self, query: Query) -> bool:
+        """Always: nothing is scored here."""
+        return True
+
     def texts_of(self, query: Query) -> list[str]:
         """None: no text is encoded."""
         return []

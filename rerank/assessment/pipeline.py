@@ -206,6 +206,10 @@ class Pipeline(ABC):
             return self.search(query, vectors[query.text])
         return self.provided(query, vectors)
 
+    def scores_are_known(self, query: Query) -> bool:
+        """Whether the scores of the query's passages came with it: none is scored here."""
+        return query.logits is not None
+
     @abstractmethod
     def texts_of(self, query: Query) -> list[str]:
         """The texts that the bi-encoder reads for a query and the passages it brings."""
@@ -255,7 +259,7 @@ class Pipeline(ABC):
         texts = self._texts_to_read(candidates.query.text, candidates.passages[:count])
         chosen = zip(candidates.passages[:count], texts, strict=True)
         partly = np.array([text != passage.full_text for passage, text in chosen], dtype=np.bool_)
-        known = candidates.query.logits is not None
+        known = self.scores_are_known(candidates.query)
         return Selection(candidates, prior, count, texts, partly, known)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:

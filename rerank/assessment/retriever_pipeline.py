@@ -29,7 +29,8 @@ RERANKER = "reranker"  # the last stage
 class RetrieverPipeline(Pipeline):
     """A `Pipeline` whose candidates another system finds.
 
-    A list that comes with the scores of all its stages is used as it is.
+    A list that comes with a score of our reranker is used as it is. One without any, null for every
+    passage, is scored here.
     """
 
     remote_search = True
@@ -46,6 +47,11 @@ class RetrieverPipeline(Pipeline):
         self.system = system
         self.kind = ListKind((*system.settings.stages, RERANKER), texts=True)
         self.list_pipeline = ListPipeline(self.kind, config, metadata)
+
+    def scores_are_known(self, query: Query) -> bool:
+        """Whether a passage came with a score of our reranker."""
+        last = (query.scores or {}).get(RERANKER)
+        return last is not None and not np.isnan(last).all()
 
     def texts_of(self, query: Query) -> list[str]:
         """The query, if the system is searched."""
@@ -68,10 +74,10 @@ class RetrieverPipeline(Pipeline):
         return self._fetch(Query(text), vector, count, stages * count).passages or ()
 
     def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
-        """The likeliest candidates, to be scored; all of a list that came with all its scores."""
-        if np.isnan(self.list_pipeline.last_scores(candidates)).all():
-            return super().select(candidates, prior, cutoff)
-        return self.list_pipeline.select(candidates, prior, cutoff)
+        """The likeliest candidates, to be scored; all of a list whose scores are known."""
+        known = self.scores_are_known(candidates.query)
+        select = self.list_pipeline.select if known else super().select
+        return select(candidates, prior, cutoff)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates as a list whose last stage is the cross-encoder."""

@@ -115,8 +115,6 @@ def expected_seconds(
     A search is expected to score for `searched` seconds. Passages that come with the query are
     taken to be of average size.
     """
-    if query.scores is not None:
-        return ENCODING, SCORING
     config = pipeline.config
     length, brought = config.encoder_max_length, () if pipeline.remote_search else query.passages
     sizes = [tokens_of(query.text, most=length)]
@@ -124,7 +122,7 @@ def expected_seconds(
     encoding = ENCODING + speed.encode * sum(sizes)
     if query.passages is None:
         return encoding, searched
-    if query.logits is not None or not query.passages:
+    if pipeline.scores_are_known(query) or not query.passages:
         return encoding, SCORING
     sizes = [tokens_of(query.text, p.full_text, most=config.max_length) for p in query.passages]
     scored = sum(sizes) * min(config.rerank_depth, len(sizes)) / len(sizes)

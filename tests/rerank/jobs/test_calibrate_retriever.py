@@ -14,17 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from coherence import check_coherent
 from collections_of import MAKERS, rows_of
 from command_line import call, refused
 from http_checks import assert_refused
+from pieces import SPEED, driven
 from server import serving
 
 import rerank
 from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
+from rerank.assessment.steps import SCORING, expected_seconds
 from rerank.config import Config
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
@@ -163,6 +166,32 @@ def test_its_journal_is_one_of_searches(model: CalibratedReranker, tmp_path: Pat
     assert model.assess([kept])[0].confidence == pytest.approx(found.confidence)
 
 
+def test_in_steps_it_answers_the_same(model: CalibratedReranker) -> None:
+    """A search stays one although the system brought its passages; a list stays a list."""
+    found = model.search(ASKED)
+    assert found.mode == "search"
+    for query in (Query(ASKED), found.ranking.query, Query(ASKED, passages=())):
+        (expected,) = model.assess([query])
+        given, _ = driven(model, query)
+        assert given.to_dict() == expected.to_dict()
+        assert given.mode == expected.mode == query.mode
+
+
+def test_a_list_without_a_score_of_the_reranker_is_scored_here(model: CalibratedReranker) -> None:
+    """The expected work is that of its pieces; a list with scores costs next to nothing."""
+    found = model.search(ASKED)
+    scored = found.ranking.query
+    assert expected_seconds(scored, model.pipeline, SPEED, searched=7)[1] == SCORING
+    assert driven(model, scored)[1] == []
+    none = np.full(len(scored.passages or ()), np.nan)
+    unscored = replace(scored, scores={**(scored.scores or {}), "reranker": none})
+    given, (piece,) = driven(model, unscored)
+    _, scoring = expected_seconds(unscored, model.pipeline, SPEED, searched=7)
+    assert given.confidence == found.confidence
+    assert (piece.stage, len(piece.items)) == ("score", 3)
+    assert 0.5 < piece.seconds / scoring < 2
+
+
 def test_it_takes_no_passages_without_scores(model: CalibratedReranker) -> None:
     """It was fitted on no such lists."""
     with pytest.raises(InputError, match=r"another search system.*keyword, vector, reranker"):
@@ -274,6 +303,28 @@ def test_self_contained_it_needs_no_weights(
     assert again.pipeline.reranker.files.folder.is_relative_to(copy)
     assert again.pipeline.system.settings.url == str(moved)  # type: ignore[attr-defined]
     assert again.search(ASKED).to_dict() == model.search(ASKED).to_dict()
+
+
+def test_lists_with_scores_are_counted_as_lists(
+    model: CalibratedReranker, outcome: CalibrationRun
+) -> None:
+    """And they belong to the drift window: the maps of a search judge them."""
+    kept, metrics = model.search(ASKED).ranking.query, Metrics()
+    worker = Worker(ModelHolder(lambda: outcome.folder, metrics), Settings(drift_window=10))
+
+    async def ask() -> None:
+        for _ in range(10):
+            assert (await worker.assess(kept))[0].mode == "lists"
+
+    worker.start()
+    try:
+        asyncio.run(ask())
+    finally:
+        worker.finish()
+    value = metrics.registry.get_sample_value
+    assert value("rerank_confidence_count", {"mode": "lists"}) == 10
+    assert value("rerank_confidence_count", {"mode": "search"}) == 0
+    assert value("rerank_drift_windows_total", {"alarm": "no"}) == 1
 
 
 def test_nobody_else_waits_for_a_slow_system(
