@@ -27,7 +27,7 @@ LEAST = 0.01  # seconds of a piece at least, at the speed at loading
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class ScheduledRequest:
     """An accepted request: when it must be answered, its work in seconds, and what is left of it.
 
     The work is `whole` from its arrival on, and `left` from now on, at the speed at loading.
@@ -42,7 +42,7 @@ class Task:
         self.whole = self.left
 
 
-T = TypeVar("T", bound=Task)
+T = TypeVar("T", bound=ScheduledRequest)
 
 
 class TooLarge(Exception):  # noqa: N818  # an answer, not an error of ours
@@ -85,13 +85,13 @@ class Schedule(Generic[T]):
     def __init__(self, seconds: float) -> None:
         self.allowed = SHARE * seconds
         self.pace = Pace()
-        self.tasks: list[T] = []
+        self.requests: list[T] = []
         self._worked = -math.inf  # when the last round ended
 
     @property
     def backlog(self) -> float:
         """Seconds that the work in progress takes, at the present pace."""
-        return self.pace.now * sum(task.left for task in self.tasks)
+        return self.pace.now * sum(request.left for request in self.requests)
 
     @property
     def retry_after(self) -> int:
@@ -103,7 +103,7 @@ class Schedule(Generic[T]):
         """Work of a piece, in seconds at loading; a round of work has about twice as much."""
         return max(LEAST, PIECE / self.pace.now)
 
-    def add(self, task: T, now: float) -> None:
+    def add(self, request: T, now: float) -> None:
         """Accept a request.
 
         A pace that was measured at a bad moment would be believed for ever if it refused every
@@ -113,20 +113,20 @@ class Schedule(Generic[T]):
             TooLarge: alone it would take longer than `allowed`.
             Busy: it would not be done within `allowed`, by either of the two rules.
         """
-        if not self.tasks and now - self._worked > RESET_AFTER:
+        if not self.requests and now - self._worked > RESET_AFTER:
             self.pace.reset()
-        alone = self.alone(task)
+        alone = self.alone(request)
         if alone > self.allowed:
             raise TooLarge(alone)
-        shorter = sum(other.left for other in self.tasks if other.left <= task.left)
-        done = self.pace.now * task.left + min(self.backlog, 2 * self.pace.now * shorter)
-        if self.tasks and done > self.allowed:
+        shorter = sum(other.left for other in self.requests if other.left <= request.left)
+        done = self.pace.now * request.left + min(self.backlog, 2 * self.pace.now * shorter)
+        if self.requests and done > self.allowed:
             raise Busy(done)
-        self.tasks.append(task)
+        self.requests.append(request)
 
-    def alone(self, task: T) -> float:
+    def alone(self, request: T) -> float:
         """Seconds that all work of a request takes at the present pace, if there is no other."""
-        return self.pace.now * task.whole
+        return self.pace.now * request.whole
 
     def worked(self, expected: float, seconds: float, now: float) -> None:
         """Count a round of work that ended now."""
@@ -139,21 +139,21 @@ class Schedule(Generic[T]):
         If that is all of them, the likeliest one stays, in case that the pace was measured at a
         bad moment, unless it would have to be more than `MOST_SPEEDUP` times as fast.
         """
-        late = [t for t in self.tasks if now + self.pace.now * t.left > t.deadline]
-        if late and len(late) == len(self.tasks):
+        late = [t for t in self.requests if now + self.pace.now * t.left > t.deadline]
+        if late and len(late) == len(self.requests):
             likeliest = max(late, key=lambda t: t.deadline - self.pace.now * t.left)
             if self.pace.now * likeliest.left <= MOST_SPEEDUP * (likeliest.deadline - now):
                 late.remove(likeliest)
-        self.tasks = [t for t in self.tasks if t not in late]
+        self.requests = [t for t in self.requests if t not in late]
         return late
 
     def in_turn(self) -> Iterator[T]:
         """All requests, each once, by the two rules in turn; ties go to the earlier one."""
-        by_deadline = sorted(self.tasks, key=lambda t: t.deadline)
+        by_deadline = sorted(self.requests, key=lambda t: t.deadline)
         by_length = sorted(by_deadline, key=lambda t: t.left)
         given = set()
         for pair in zip(by_length, by_deadline, strict=True):
-            for task in pair:
-                if task not in given:
-                    given.add(task)
-                    yield task
+            for request in pair:
+                if request not in given:
+                    given.add(request)
+                    yield request

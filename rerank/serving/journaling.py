@@ -158,9 +158,11 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
         return {"id": given.id, "right": given.right}
 
     @router.get("/v1/journal")
-    async def watched(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
+    async def watch_report(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Report how confident answers were, what has changed, and what lacks feedback."""
-        return await access("the journal cannot be read now", lambda j: j.watched(days, served()))
+        return await access(
+            "the journal cannot be read now", lambda j: j.watch_report(days, served())
+        )
 
     @router.get("/v1/journal/labels")
     async def labels() -> Response:

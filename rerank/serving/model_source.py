@@ -217,10 +217,10 @@ def _try(model: CalibratedReranker) -> None:
             )
 
 
-State = tuple[tuple[str, int, int, int], ...]
+FolderState = tuple[tuple[str, int, int, int], ...]
 
 
-def folder_state(folder: Path) -> State | None:
+def folder_state(folder: Path) -> FolderState | None:
     """Name, size, time and inode of each file: equal if nothing was written; () if it is gone.
 
     None if it is not known, as too many files are open to look.
@@ -336,7 +336,7 @@ class ModelHolder:
             what = (f"{type(error).__name__}: {error}").strip().splitlines()[0]
             raise InputError(f"{folder} cannot be served: {what}") from error
 
-    def _refuse(self, state: State, error: RerankError, *, now: bool) -> bool:
+    def _refuse(self, state: FolderState, error: RerankError, *, now: bool) -> bool:
         if now or state != self._known:  # once per content
             self._known = state
             self.metrics.swaps.labels("refused").inc()

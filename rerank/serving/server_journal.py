@@ -51,7 +51,7 @@ class ServerJournal:
         """
         return self._journal.judge(answer_id, right, comment)
 
-    def watched(self, days: float, served: ServedModel) -> dict[str, Any]:
+    def watch_report(self, days: float, served: ServedModel) -> dict[str, Any]:
         """The data of the Watch page for the last `days`; `served` is the current model.
 
         Raises:

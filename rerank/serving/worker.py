@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
 from rerank.errors import InputError, RetrieverError
-from rerank.serving.admission import Busy, Schedule, Task, TooLarge
+from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
 from rerank.serving.refusals import Refusal
@@ -37,7 +37,7 @@ SEARCHES = 32  # concurrent calls to an external search system
 
 
 @dataclass(slots=True, eq=False)
-class Job(Task):
+class Job(ScheduledRequest):
     """A query in progress, and the model that answers it.
 
     `given_up` is set by the event loop, `piece` by the ranking thread.
@@ -214,7 +214,7 @@ class Worker:
     def _models(self) -> set[str]:
         """The versions of the models that jobs use, and of the current one."""
         with self._changed:
-            used = {job.served.version for job in self.schedule.tasks}
+            used = {job.served.version for job in self.schedule.requests}
         return used | {self._holder.current.version}
 
     def _next(self) -> list[Job]:
@@ -222,14 +222,14 @@ class Worker:
         schedule = self.schedule
         with self._changed:
             while True:
-                schedule.tasks = [job for job in schedule.tasks if not job.given_up]
+                schedule.requests = [job for job in schedule.requests if not job.given_up]
                 for job in schedule.drop_late(time.monotonic()):
                     _settle(job, self._late(job))
                 self._metrics.backlog.set(schedule.backlog)
                 ready = (job for job in schedule.in_turn() if not job.waits)
                 if jobs := list(islice(ready, self._settings.batch)):
                     return jobs
-                if self._closing and not schedule.tasks:
+                if self._closing and not schedule.requests:
                     return []
                 self._changed.wait()
 
@@ -317,7 +317,7 @@ class Worker:
     def _end(self, job: Job, assessment: Assessment | BaseException) -> Literal[False]:
         """Answer a job that is done or has failed."""
         with self._changed:
-            self.schedule.tasks.remove(job)
+            self.schedule.requests.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.arrived)
         if isinstance(assessment, BaseException):
             _settle(job, _server_error(job, assessment))

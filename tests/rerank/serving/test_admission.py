@@ -15,7 +15,7 @@ from rerank.serving.admission import (
     Busy,
     Pace,
     Schedule,
-    Task,
+    ScheduledRequest,
     TooLarge,
 )
 
@@ -23,83 +23,83 @@ ALLOWED = 10.0  # seconds of work, where a request must be answered in 20
 
 
 @pytest.fixture
-def schedule() -> Schedule[Task]:
+def schedule() -> Schedule[ScheduledRequest]:
     """One of a machine that is as fast as at loading, with nothing in it."""
-    return Schedule[Task](2 * ALLOWED)
+    return Schedule[ScheduledRequest](2 * ALLOWED)
 
 
-def task(seconds: float, deadline: float = 20.0) -> Task:
+def request(seconds: float, deadline: float = 20.0) -> ScheduledRequest:
     """A request of so many seconds of work."""
-    return Task(deadline, seconds)
+    return ScheduledRequest(deadline, seconds)
 
 
 def test_the_first_request_has_an_estimate() -> None:
     """That of the speed at loading: nobody is let in whom the machine cannot answer."""
-    fresh = Schedule[Task](20.0)
+    fresh = Schedule[ScheduledRequest](20.0)
     with pytest.raises(TooLarge):
-        fresh.add(task(11), 0.0)
-    fresh.add(task(9), 0.0)
+        fresh.add(request(11), 0.0)
+    fresh.add(request(9), 0.0)
     assert (fresh.backlog, fresh.retry_after, fresh.piece) == (9.0, 9, PIECE)
 
 
-def test_too_much_is_refused_with_the_estimate(schedule: Schedule[Task]) -> None:
+def test_too_much_is_refused_with_the_estimate(schedule: Schedule[ScheduledRequest]) -> None:
     """What takes longer than allowed alone, and what takes longer beside the others."""
     with pytest.raises(TooLarge) as large:
-        schedule.add(task(10.5), 0.0)
+        schedule.add(request(10.5), 0.0)
     assert large.value.seconds == pytest.approx(10.5)
-    schedule.add(task(6), 0.0)
+    schedule.add(request(6), 0.0)
     with pytest.raises(Busy) as busy:
-        schedule.add(task(6), 0.0)
+        schedule.add(request(6), 0.0)
     assert busy.value.seconds == pytest.approx(12)
     assert schedule.retry_after == 6
-    schedule.add(task(4), 0.0)
+    schedule.add(request(4), 0.0)
 
 
-def test_a_short_request_passes_a_long_one(schedule: Schedule[Task]) -> None:
+def test_a_short_request_passes_a_long_one(schedule: Schedule[ScheduledRequest]) -> None:
     """It is let in although the longer ones fill the time, as it need not wait for them."""
     for _ in range(2):
-        schedule.add(task(5), 0.0)
-    schedule.add(task(1), 0.0)
+        schedule.add(request(5), 0.0)
+    schedule.add(request(1), 0.0)
     with pytest.raises(Busy):
-        schedule.add(task(6), 0.0)
+        schedule.add(request(6), 0.0)
 
 
-def test_two_rules_take_turns(schedule: Schedule[Task]) -> None:
+def test_two_rules_take_turns(schedule: Schedule[ScheduledRequest]) -> None:
     """The shortest, the oldest, the next shortest: each request once, a long one second."""
-    long, middle, short = task(4, 20), task(2, 21), task(1, 22)
+    long, middle, short = request(4, 20), request(2, 21), request(1, 22)
     for one in (long, middle, short):
         schedule.add(one, 0.0)
     assert list(schedule.in_turn()) == [short, long, middle]
-    equals = Schedule[Task](20)
-    equals.tasks = [task(1, deadline) for deadline in (3, 1, 2)]
+    equals = Schedule[ScheduledRequest](20)
+    equals.requests = [request(1, deadline) for deadline in (3, 1, 2)]
     assert [t.deadline for t in equals.in_turn()] == [1, 2, 3]
 
 
-def test_who_cannot_be_in_time_makes_way(schedule: Schedule[Task]) -> None:
+def test_who_cannot_be_in_time_makes_way(schedule: Schedule[ScheduledRequest]) -> None:
     """Where others wait; the last one is tried until its time is over."""
-    late, timely = task(5, 20), task(5, 30)
-    schedule.tasks = [late, timely]
+    late, timely = request(5, 20), request(5, 30)
+    schedule.requests = [late, timely]
     assert schedule.drop_late(14.9) == []
     assert schedule.drop_late(15.1) == [late]
     assert schedule.drop_late(26.0) == []
-    assert schedule.tasks == [timely]
+    assert schedule.requests == [timely]
     assert schedule.drop_late(30.0) == [timely]
-    assert schedule.tasks == []
+    assert schedule.requests == []
 
 
-def test_a_hopeless_request_makes_way_at_once(schedule: Schedule[Task]) -> None:
+def test_a_hopeless_request_makes_way_at_once(schedule: Schedule[ScheduledRequest]) -> None:
     """Even where nobody waits, if the machine had to be more than twice as fast as it is."""
-    schedule.tasks = [task(9, 10)]
+    schedule.requests = [request(9, 10)]
     assert schedule.drop_late(5.0) == []
     assert len(schedule.drop_late(6.0)) == 1
 
 
-def test_a_bad_moment_is_forgotten(schedule: Schedule[Task]) -> None:
+def test_a_bad_moment_is_forgotten(schedule: Schedule[ScheduledRequest]) -> None:
     """A stall that would refuse everything is not believed for ever, once nothing is measured."""
     schedule.worked(1, 100, 50.0)
     with pytest.raises(TooLarge):
-        schedule.add(task(2), 50.0 + RESET_AFTER)
-    schedule.add(task(2), 51.0 + RESET_AFTER)
+        schedule.add(request(2), 50.0 + RESET_AFTER)
+    schedule.add(request(2), 51.0 + RESET_AFTER)
     assert schedule.pace.now == 1.0
 
 
@@ -119,7 +119,7 @@ def test_a_piece_takes_the_same_time_at_any_pace() -> None:
     """But for a bound: a piece is not a single token."""
     found = []
     for pace in (0.1, 1.0, 100.0):
-        made = Schedule[Task](30.0)
+        made = Schedule[ScheduledRequest](30.0)
         made.pace.now = pace
         found.append(made.piece)
     assert found == [10 * PIECE, PIECE, LEAST]
@@ -143,14 +143,14 @@ def simulate(load: float, *, seconds: float = 100.0, heavy: float = 0.0) -> Seen
     """
     noise = 0.5
     rng = random.Random(0)
-    schedule, seen, now = Schedule[Task](20.0), Seen(), 0.0
+    schedule, seen, now = Schedule[ScheduledRequest](20.0), Seen(), 0.0
     usual = 0.2 * (1 + 29 * heavy)
     following = 0.0
-    true: dict[Task, float] = {}
+    true: dict[ScheduledRequest, float] = {}
     while now < seconds:
         while following <= now:
             size = 0.2 * rng.choice((0.1, 1.0, 1.9)) * (30 if rng.random() < heavy else 1)
-            came = task(size, following + 20.0)
+            came = request(size, following + 20.0)
             following += rng.expovariate(load / usual)
             try:
                 schedule.add(came, now)
@@ -167,7 +167,7 @@ def simulate(load: float, *, seconds: float = 100.0, heavy: float = 0.0) -> Seen
             one.left = max(0.001, one.left - part)
             done += part
             if true[one] <= 0:
-                schedule.tasks.remove(one)
+                schedule.requests.remove(one)
                 taken = start + done
                 seen.answered += taken <= one.deadline
                 seen.late += taken > one.deadline
