@@ -95,8 +95,8 @@ class JournalWriter:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._entries, seconds)
 
-    def close(self, seconds: float = CLOSING) -> int:
-        """Write the waiting entries within `seconds`, and stop; return how many are lost."""
+    def close(self, seconds: float = CLOSING) -> None:
+        """Write the waiting entries within `seconds`, and stop; the others are lost."""
         with self._changed:
             self._deadline = time.monotonic() + seconds
             self._changed.notify_all()
@@ -105,7 +105,6 @@ class JournalWriter:
         if lost:
             self._count("lost", lost)
             _log(logging.ERROR, "journal ended before all was written", lost=lost)
-        return lost
 
     def _work(self) -> None:
         pause, failing = PAUSES[0], False
