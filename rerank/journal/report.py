@@ -74,10 +74,11 @@ class DocumentTrend:
 
 @dataclass(frozen=True, slots=True)
 class JournalReport:
-    """The last `days` of a journal; the monitors are of the newest model, since its start."""
+    """The last `days` of a journal; the monitors are of one model, since its start."""
 
     journal: str
     days: float
+    model: str  # the version that the monitors are of; "" if nothing was asked
     models: tuple[ModelSummary, ...]  # newest first
     accuracy: AccuracyMonitor
     calibration: CalibrationMonitor
@@ -85,7 +86,7 @@ class JournalReport:
 
     @property
     def alarmed(self) -> bool:
-        """Whether the labels contradict the newest model."""
+        """Whether the labels contradict the model."""
         return self.accuracy.alarmed or self.calibration.alarmed
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +111,7 @@ class JournalReport:
         parts = [
             f"{self.journal}: {count} questions in the last {self.days:g} days",
             aligned([MODEL_COLUMNS, *(m.cells() for m in self.models)]),
-            f"Model {self.models[0].model}:\n{self._tests()}",
+            f"Model {self.model}:\n{self._tests()}",
         ]
         if self.documents:
             table = aligned([DOCUMENT_COLUMNS, *(d.cells() for d in self.documents)])
@@ -121,16 +122,23 @@ class JournalReport:
         return "\n\n".join(parts)
 
     def _tests(self) -> str:
-        """What the labels of the newest model say."""
+        """What the labels of the model say."""
         if not self.calibration.n:
             return "Nobody has judged its first passages yet."
         return f"{self.accuracy.sentence}\n{self.calibration.sentence}"
 
 
 def report(
-    store: JournalStore, *, days: float = 30, documents: int = 10, target: float = 0.7
+    store: JournalStore,
+    *,
+    days: float = 30,
+    documents: int = 10,
+    target: float = 0.7,
+    model: str | None = None,
 ) -> JournalReport:
     """The report of the last `days`, with at most `documents` documents.
+
+    The monitors are those of the `model` of this version, or else of the one that answered last.
 
     Raises:
         JournalError: the database cannot be used.
@@ -139,9 +147,11 @@ def report(
     since = now - days * DAY
     models = tuple(ModelSummary(**row) for row in store.rows(_models(since)))
     trends = store.rows(_uncertain_documents(since, (since + now) / 2, documents))
-    accuracy, calibrated = monitors(store, models[0].model if models else "", target=target)
+    if model is None:
+        model = models[0].model if models else ""
+    accuracy, calibrated = monitors(store, model, target=target)
     found = tuple(DocumentTrend(**row) for row in trends)
-    return JournalReport(store.name, days, models, accuracy, calibrated, found)
+    return JournalReport(store.name, days, model, models, accuracy, calibrated, found)
 
 
 def _models(since: float) -> Select[Any]:

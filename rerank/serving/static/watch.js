@@ -52,13 +52,13 @@ function test(sentence, alarm) {
   return make("p", alarm ? { class: "banner", role: "alert" } : {}, sentence);
 }
 
-/** What people's labels say of the newest model. */
+/** What people's labels say of this model. */
 function labels(monitors) {
   const about = make("p", { class: "quiet" },
     "Two tests on people's labels: are accepted answers right as often as promised, and is the " +
     "confidence true? They hold however often one looks.");
   const known = monitors.filter((one) => one.n);
-  if (!known.length) return [make("p", {}, "Nobody has judged a first passage of the newest model yet."), about];
+  if (!known.length) return [make("p", {}, "Nobody has judged a first passage of this model yet."), about];
   return [...known.map((one) => test(one.sentence, one.alarm)), about];
 }
 

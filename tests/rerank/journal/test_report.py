@@ -123,6 +123,18 @@ def test_labels_of_answers_are_counted_apart(store: JournalStore) -> None:
     assert report(store).calibration.n == 1
 
 
+def test_the_tests_may_be_of_another_model_than_the_newest(store: JournalStore) -> None:
+    """Such as of the one that is served, while another one answers beside it."""
+    store.add([entry(i, f"q{i}", 0.8) for i in range(40)])
+    for i in range(40):
+        store.judge(str(i), False)
+    store.add([entry(50, "q", 0.8, model="m2", time=make_entry().time + 60)])
+    assert not report(store).alarmed
+    assert report(store, model="m1").alarmed
+    assert report(store, model="m3").calibration.n == 0
+    assert "Model m1:\nAlarm" in report(store, model="m1").text()
+
+
 def test_an_empty_journal_is_told(store: JournalStore) -> None:
     """In a sentence, without an alarm."""
     found = report(store)
