@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Select, case, exists, func, select
+from sqlalchemy import Integer, Select, case, cast, exists, func, select
 
 from rerank.journal.schema import JOURNAL
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, JournalStore, Row
 
 _C = JOURNAL.c
 
@@ -32,33 +34,37 @@ def by_day(store: JournalStore, *, days: float) -> list[Day]:
     Raises:
         JournalError: the database cannot be used.
     """
-    now = time.time()
-    first = int((now - days * DAY) // DAY)
-    found = (_day(store, n, since=now - days * DAY) for n in range(first, int(now // DAY) + 1))
-    return [day for day in found if day.questions]
+    rows = store.rows(_levels_by_day(time.time() - days * DAY))
+    by_number = groupby(rows, key=lambda row: int(row["day"]))
+    return [_day(number, list(of_day)) for number, of_day in by_number]
 
 
-def _day(store: JournalStore, number: int, *, since: float) -> Day:
-    """The answers of a day, counted from 1970, that were given at `since` or later."""
-    count, accepted = func.count(), func.sum(case((_C.accepted, 1), else_=0))
-    chosen = (
+def _levels_by_day(since: float) -> Select[Any]:
+    """The answers since a time, counted by day and level; days are numbered from 1970 on."""
+    days = _C.time / DAY
+    near = cast(days, Integer)  # PostgreSQL rounds, SQLite cuts off
+    return (
         select(
+            (near - case((near > days, 1), else_=0)).label("day"),
             _C.level,
-            count.label("questions"),
-            accepted.label("accepted"),
+            func.count().label("questions"),
+            func.sum(case((_C.accepted, 1), else_=0)).label("accepted"),
             func.sum(_C.confidence).label("confidence"),
         )
-        .where(_C.time >= max(since, number * DAY), _C.time < (number + 1) * DAY)
-        .group_by(_C.level)
-        .order_by(_C.level)
+        .where(_C.time >= since)
+        .group_by("day", _C.level)
+        .order_by("day", _C.level)
     )
-    rows = store.rows(chosen)
+
+
+def _day(number: int, rows: Sequence[Row]) -> Day:
+    """The answers of a day, numbered from 1970 on, from its rows by level."""
     questions = sum(row["questions"] for row in rows)
     return Day(
         datetime.fromtimestamp(number * DAY, UTC).strftime("%Y-%m-%d"),
         questions,
         sum(row["accepted"] for row in rows),
-        sum(row["confidence"] for row in rows) / max(1, questions),
+        sum(row["confidence"] for row in rows) / questions,
         {row["level"]: row["questions"] for row in rows},
     )
 

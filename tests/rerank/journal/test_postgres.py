@@ -18,7 +18,8 @@ from rerank.journal import writer as writing
 from rerank.journal.database import RefusedValueError
 from rerank.journal.report import report
 from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
-from rerank.journal.store import JournalStore
+from rerank.journal.store import DAY, JournalStore
+from rerank.journal.watch_page import by_day
 from rerank.journal.writer import JournalWriter
 
 ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
@@ -90,6 +91,14 @@ def test_rows_feedback_retention_and_report(store: JournalStore) -> None:
     assert (told.documents[0].document, told.documents[0].questions) == ("Manual", 6)
     assert told.calibration.n == 1
     assert store.prune(rows=2) == 3  # the judged one stays, without its texts
+
+
+def test_a_day_ends_at_midnight(store: JournalStore) -> None:
+    """As in SQLite, which cuts off where PostgreSQL rounds."""
+    midnight = make_entry().time // DAY * DAY
+    times = [midnight - DAY - 1, midnight - DAY, midnight - DAY / 3, midnight - 0.001, midnight]
+    store.add([make_entry(f"{i}", time=at) for i, at in enumerate(times)])
+    assert [day.questions for day in by_day(store, days=4)] == [1, 3, 1]
 
 
 def test_texts_that_it_does_not_take(store: JournalStore) -> None:

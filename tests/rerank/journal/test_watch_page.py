@@ -50,6 +50,18 @@ def test_days_are_counted_by_level(store: JournalStore) -> None:
     assert by_day(store, days=1e-9) == []
 
 
+def test_all_days_come_from_one_query(store: JournalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day begins at midnight (UTC) and ends just before the next one."""
+    midnight = make_entry().time // DAY * DAY
+    times = [midnight - 2 * DAY, midnight - DAY - 1, midnight - DAY - 0.001, midnight - DAY]
+    store.add([entry(i, 0, 0.9, True, time=at) for i, at in enumerate(times)])
+    asked: list[object] = []
+    rows = store.rows
+    monkeypatch.setattr(store, "rows", lambda query: asked.append(query) or rows(query))
+    assert [day.questions for day in by_day(store, days=300)] == [3, 1]
+    assert len(asked) == 1
+
+
 def test_what_waits_is_unsure_and_not_judged(store: JournalStore) -> None:
     """The newest first; an answer that was accepted, or judged, waits no longer."""
     store.add([entry(i, 0, 0.3, False) for i in range(3)])
