@@ -8,7 +8,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -35,10 +35,13 @@ from rerank.serving.responses import (
     rerank_response,
     search_response,
 )
-from rerank.serving.server_journal import ServerJournal, open_journal
+from rerank.serving.server_journal import open_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 from rerank.serving.worker import Worker
+
+if TYPE_CHECKING:
+    from rerank.journal.journal import Journal
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text}
@@ -70,8 +73,9 @@ def create_app(
     """
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
-    journal = open_journal(settings, holder.metrics)
-    access = Access(journal, settings.timeout)
+    kept = open_journal(settings, holder.metrics)
+    journal = kept.journal if kept else None
+    access = Access(kept, settings.timeout)
     app = FastAPI(
         title="calibrated-rerank",
         description="Retrieval that knows when it is right. Every probability is calibrated.",
@@ -85,7 +89,7 @@ def create_app(
     assessed = assessed_by(worker, settings)
     routers = (
         _answers(assessed),
-        rag_routes(assessed, feedback=journal is not None),
+        rag_routes(assessed, seconds=settings.timeout, feedback=journal is not None),
         document_route(lambda: holder.current.model),
         journal_routes(access, lambda: holder.current),
         label_routes(labels, lambda: holder.current.model),
@@ -101,7 +105,7 @@ def create_app(
 
 
 def _lifespan(
-    worker: Worker, poller: ModelPoller, access: Access, journal: ServerJournal | None
+    worker: Worker, poller: ModelPoller, access: Access, journal: Journal | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Start the worker and the poller with the server; stop both, and the journal, with it."""
 
@@ -127,7 +131,7 @@ def _add_layers(
     settings: Settings,
     keys: Keys,
     worker: Worker,
-    journal: ServerJournal | None,
+    journal: Journal | None,
     metrics: Metrics,
     paths: Collection[str],
 ) -> None:
@@ -159,22 +163,22 @@ def _answers(assessed: Assessed) -> APIRouter:
     @router.post("/v1/search", response_model_exclude_unset=True)
     async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Find passages in the index, with the confidence that the first one is right."""
-        found, names = await assessed(request, body)
-        return search_response(found, body, **names)
+        done = await assessed(request, body)
+        return search_response(done.found, body, **done.names)
 
     @router.post("/v1/rerank", response_model_exclude_none=True)
     @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
     @router.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, body: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        found, names = await assessed(request, body)
-        return rerank_response(found, body, **names)
+        done = await assessed(request, body)
+        return rerank_response(done.found, body, **done.names)
 
     @router.post("/v1/assess", response_model_exclude_none=True)
     async def assess(request: Request, body: AssessRequest) -> RerankResponse:
         """Assess documents that this model's cross-encoder has already scored."""
-        found, names = await assessed(request, body, body.reranker)
-        return rerank_response(found, body, **names)
+        done = await assessed(request, body, body.reranker)
+        return rerank_response(done.found, body, **done.names)
 
     return router
 

@@ -25,10 +25,12 @@ from rerank.serving.server_journal import ServerJournal
 from rerank.serving.telemetry import event
 
 if TYPE_CHECKING:
+    from rerank.journal.journal import Journal
+    from rerank.serving.assessed import AssessedRequest
     from rerank.serving.model_source import ServedModel
 
 LINES = "application/x-ndjson"
-RETRY = 5  # seconds after which feedback may be sent again
+RETRY = 5  # seconds after which a request may be sent again
 THREADS = 4  # that wait for the database
 WAITING = 32  # requests that may wait for the database at once
 LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels without a text
@@ -45,17 +47,24 @@ Made = TypeVar("Made")
 class JournalRecorder:
     """Middleware that queues an assessed question for the journal before its answer is sent."""
 
-    def __init__(self, app: ASGIApp, *, journal: ServerJournal) -> None:
+    def __init__(self, app: ASGIApp, *, journal: Journal) -> None:
         self._app = app
         self._journal = journal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        start, state = time.perf_counter(), scope.get("state", {})
+        start = time.perf_counter()
 
         async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start" and "found" in state:
-                self._journal.record(state, time.perf_counter() - start)
+            done: AssessedRequest | None = scope.get("state", {}).get("assessed")
+            if message["type"] == "http.response.start" and done is not None:
+                self._journal.record(
+                    done.found,
+                    model=done.served.version,
+                    latency=time.perf_counter() - start,
+                    answer=done.answer,
+                    answer_id=done.request_id,
+                )
             await send(message)
 
         await self._app(scope, receive, answer)
@@ -147,7 +156,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
         """Record whether an answer was right. The newest wins; a repetition changes nothing."""
         known = await access(
             "the journal cannot be written now",
-            lambda journal: journal.judge(given.id, given.right, given.comment),
+            lambda kept: kept.journal.judge(given.id, given.right, given.comment),
         )
         if not known:
             raise Refusal(
@@ -161,7 +170,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
     async def watch_report(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Report how confident answers were, what has changed, and what lacks feedback."""
         return await access(
-            "the journal cannot be read now", lambda j: j.watch_report(days, served())
+            "the journal cannot be read now", lambda kept: kept.watch_report(days, served())
         )
 
     @router.get("/v1/journal/labels")
@@ -171,7 +180,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
         The header says how many are left out, because the journal has no text of their questions.
         """
         found, left_out = await access(
-            "the journal cannot be read now", lambda j: j.labels(served().version)
+            "the journal cannot be read now", lambda kept: kept.labels(served().version)
         )
         if not found:
             why = NO_TEXT.format(left_out) if left_out else NOT_JUDGED

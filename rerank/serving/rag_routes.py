@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
@@ -16,12 +16,13 @@ from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
-from rerank.serving.assessed import Assessed
+from rerank.serving.assessed import Assessed, AssessedRequest
 from rerank.serving.bodies import BodyRoute
 from rerank.serving.document_route import shown_passage
-from rerank.serving.model_source import ServedModel
+from rerank.serving.middleware import while_connected
+from rerank.serving.refusals import not_ready
 from rerank.serving.requests import QueryRequest
-from rerank.types import Assessment, RankedPassage
+from rerank.types import RankedPassage
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -72,9 +73,10 @@ class RetrieveRequest(PlainRequest):
         return None
 
 
-def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
-    """The routes; `assessed` makes an assessment and puts its model in `request.state.served`.
+def rag_routes(assessed: Assessed, *, seconds: float, feedback: bool = False) -> APIRouter:
+    """The routes; `assessed` makes the assessments.
 
+    seconds: the time limit of a request, for the message.
     feedback: whether the server accepts feedback on its answers.
     """
     router = APIRouter(tags=["answers"], route_class=BodyRoute)
@@ -83,37 +85,37 @@ def rag_routes(assessed: Assessed, *, feedback: bool = False) -> APIRouter:
     async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:
         """Return as many passages as the question needs."""
         given = body.to_strategy()
-        found, names = await assessed(request, body)
-        strategy = given or guaranteed(request.state.served.model.maps["search"])
-        return {**_named(names), **take(found, strategy).to_dict()}
+        done = await assessed(request, body)
+        strategy = given or guaranteed(done.served.model.maps["search"])
+        return {**_named(done), **take(done.found, strategy).to_dict()}
 
     @router.post("/v1/assess_retrieval")
     async def assess_retrieval(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Say how good the retrieval is: its signals, what moved the confidence, what to do."""
-        found, names = await assessed(request, body)
-        return {**_named(names), **assess_with(request.state.served.model, found).to_dict()}
+        done = await assessed(request, body)
+        return {**_named(done), **assess_with(done.served.model, done.found).to_dict()}
 
     @router.post("/v1/answer")
     async def answer(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
-        found, names = await assessed(request, body)
-        made = request.state.made = await _answered(found, request.state.served)
-        return {**_named(names), **made.to_dict(), "query_id": names["request_id"]}
+        done = await assessed(request, body)
+        done.answer = made = await _answered(request, done, seconds)
+        return {**_named(done), **made.to_dict(), "query_id": done.request_id}
 
     @router.post("/v1/ask")
     async def ask(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Return all that the page shows: the answer, its confidence and why, and its sources.
 
-        Of equal passages only the first is listed.
+        Of equal passages only the first is listed. The page asks whether the first passage is
+        right, so the journal keeps a search, as feedback on an answer is about its text.
         """
-        found, names = await assessed(request, body)
-        served = request.state.served
-        model = served.model
-        taken, made = take(found, AnswerConfig().strategy), await _answered(found, served)
+        done = await assessed(request, body)
+        found, model = done.found, done.served.model
+        taken, made = take(found, AnswerConfig().strategy), await _answered(request, done, seconds)
         retrieval, listed = assess_with(model, found).to_dict(), found.first(SHOWN)
         return {
-            **_named(names),
-            "answer": {**made.to_dict(), "query_id": names["request_id"]},
+            **_named(done),
+            "answer": {**made.to_dict(), "query_id": done.request_id},
             "assessment": found.to_dict(top=0),
             "feedback": feedback,
             "k": taken.k,
@@ -136,16 +138,26 @@ def shown(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
     return {**passage.to_dict(), **shown_passage(passage), "row": row}
 
 
-async def _answered(assessment: Assessment, served: ServedModel) -> BoundedAnswer:
+async def _answered(request: Request, done: AssessedRequest, seconds: float) -> BoundedAnswer:
     """The answer in the words of the sources, as the command line gives it.
 
-    In a thread: where words cannot decide, the cross-encoder reads a sentence.
+    In a thread, as the cross-encoder reads a sentence where words cannot decide. A thread that
+    nobody waits for any more ends by itself.
+
+    Raises:
+        Refusal: 504 if the time limit of the request, of `seconds`, is over; 408 if the client
+            disconnects.
     """
-    model = served.model
-    return await run_in_threadpool(
-        answer_assessed, model, assessment, AnswerConfig(), extractive(model), served.answers
+    model = done.served.model
+    work = asyncio.to_thread(
+        answer_assessed, model, done.found, AnswerConfig(), extractive(model), done.served.answers
     )
+    try:
+        async with asyncio.timeout_at(done.deadline):
+            return await while_connected(request.receive, work)
+    except TimeoutError:
+        raise not_ready(seconds) from None
 
 
-def _named(names: dict[str, str]) -> dict[str, str]:
-    return {"id": names["request_id"], "model": names["model"]}
+def _named(done: AssessedRequest) -> dict[str, str]:
+    return {"id": done.request_id, "model": done.served.version}

@@ -51,6 +51,11 @@ class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
         return json.dumps({"message": self.sentence, "detail": self.sentence}).encode()
 
 
+def not_ready(seconds: float) -> Refusal:
+    """The refusal of a request whose answer was not ready within the time limit."""
+    return Refusal(504, f"the answer was not ready within {seconds:g} seconds", reason="late")
+
+
 def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     """The validation errors as one sentence, without any text that was given."""
     found: list[str] = []

@@ -21,35 +21,16 @@ MOVES = 10  # features of the drift alarm that are shown
 
 
 class ServerJournal:
-    """The journal and its metrics."""
+    """The journal, with its metrics and what the pages read of it."""
 
     def __init__(self, journal: Journal, metrics: Metrics, settings: Settings) -> None:
         from rerank.journal.writer import OUTCOMES
 
-        self._journal = journal
+        self.journal = journal
         self._settings = settings
         for outcome in OUTCOMES:
             metrics.journal.labels(outcome)
         metrics.journal_waiting.set_function(lambda: journal.waiting)
-
-    def record(self, state: dict[str, Any], seconds: float) -> None:
-        """Queue the journal entry of a request, from its state; never blocks, never fails."""
-        self._journal.record(
-            state["found"],
-            model=state["served"].version,
-            latency=seconds,
-            answer=state.get("made"),
-            answer_id=state["request_id"],
-        )
-
-    def judge(self, answer_id: str, right: bool, comment: str) -> bool:
-        """Record feedback; False if the journal has no such answer.
-
-        Raises:
-            InputError: the comment is not text.
-            JournalError: the database cannot be used.
-        """
-        return self._journal.judge(answer_id, right, comment)
 
     def watch_report(self, days: float, served: ServedModel) -> dict[str, Any]:
         """The data of the Watch page for the last `days`; `served` is the current model.
@@ -60,8 +41,8 @@ class ServerJournal:
         from rerank.journal.report import report
         from rerank.journal.watch_page import by_day, waiting
 
-        self._journal.flush()
-        store = self._journal.store
+        self.journal.flush()
+        store = self.journal.store
         medium = served.model.pipeline.config.thresholds.medium
         target = min(max(medium, 0.01), 0.99)  # a test needs a share above 0 and below 1
         page = report(store, days=days, target=target, model=served.version).to_dict()
@@ -82,7 +63,7 @@ class ServerJournal:
             return None
         maps = served.model.maps
         found = journal_drift(
-            self._journal.store,
+            self.journal.store,
             served.sketch,
             model=served.version,
             mode=maps.main,
@@ -106,13 +87,9 @@ class ServerJournal:
         """
         from rerank.journal.labels import label_of, newest_labels, one_per_question
 
-        rows = one_per_question(newest_labels(self._journal.store, model=model))
+        rows = one_per_question(newest_labels(self.journal.store, model=model))
         found = [label_of(row) for row in rows if row["asked"]]
         return found, len(rows) - len(found)
-
-    def close(self) -> None:
-        """Write the waiting entries and stop."""
-        self._journal.close()
 
 
 def check_journal(settings: Settings) -> None:

@@ -25,7 +25,7 @@ from rerank.errors import InputError, RetrieverError
 from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
-from rerank.serving.refusals import Refusal
+from rerank.serving.refusals import Refusal, not_ready
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import DriftWindow, event
 from rerank.types import Assessment, Query
@@ -136,8 +136,7 @@ class Worker:
                 with self._changed:
                     late = self._late(job)
                 raise late from None
-            why = f"the answer was not ready within {self._settings.timeout:g} seconds"
-            raise Refusal(504, why, reason="late") from None
+            raise not_ready(self._settings.timeout) from None
         else:
             self._cache.add(query, served.version, found)
             return found, served

@@ -8,21 +8,25 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from http_checks import assert_refused, metric
-from journals import sqlite_url
+from journals import make_entry, sqlite_url
 from server import serving
 
 from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
+from rerank.config import Config
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
+from rerank.journal.journal import Journal
 from rerank.serving.journaling import LEFT_OUT, WAITING
-from rerank.serving.server_journal import check_journal
+from rerank.serving.server_journal import ServerJournal, check_journal
 from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest
@@ -57,6 +61,7 @@ def test_every_assessed_question_is_written(run: Run, tmp_path: Path, queries: l
         "retrieve": {"query": queries[2]},
         "assess_retrieval": {"query": queries[3]},
         "answer": {"query": queries[4]},
+        "ask": {"query": queries[5]},
     }
     with serving(run.folder, journal=sqlite_url(tmp_path)) as started:
         answers = {
@@ -88,6 +93,8 @@ def test_every_assessed_question_is_written(run: Run, tmp_path: Path, queries: l
     told = found[answers["answer"]["id"]]
     assert told["answer"] == answers["answer"]["answer"]
     assert told["attribution"] == answers["answer"]["attribution_coverage"]
+    page = found[answers["ask"]["id"]]  # which asks whether the first passage is right
+    assert (page["mode"], page["answer"], page["answer_hash"]) == ("search", None, None)
 
 
 def test_feedback_is_recorded_at_once(asking: httpx.Client, tmp_path: Path) -> None:
@@ -153,6 +160,21 @@ def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
             statuses = {one.result().status_code for one in asked}
         assert 503 in statuses
         assert statuses <= {200, 503}
+
+
+def test_the_page_is_about_the_served_model(tmp_path: Path) -> None:
+    """Also its alarm, although another model has answered last."""
+    with Journal(sqlite_url(tmp_path)) as journal:
+        journal.store.add([make_entry(f"{i}", question_hash=f"{i}") for i in range(40)])
+        for i in range(40):
+            journal.judge(f"{i}", right=False)
+        journal.store.add([make_entry("new", model="m2")])
+        kept = ServerJournal(journal, Metrics(), Settings())
+        pipeline = SimpleNamespace(config=Config())
+        for version, alarmed in (("m1", True), ("m2", False)):
+            model = SimpleNamespace(calibrated=True, pipeline=pipeline)
+            served: Any = SimpleNamespace(version=version, sketch=None, model=model)
+            assert kept.watch_report(30, served)["alarm"] is alarmed
 
 
 def test_without_text(run: Run, tmp_path: Path) -> None:

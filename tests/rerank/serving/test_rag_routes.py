@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -19,7 +22,15 @@ from rerank.rag.answer.model_answers import answer
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import Strategy
 from rerank.serving import rag_routes
+from rerank.serving.assessed import AssessedRequest
+from rerank.serving.refusals import Refusal
 from rerank.types import Assessment, Query
+
+
+def assessed_of(found: Assessment, model: Any, *, left: float = 60) -> AssessedRequest:
+    """What the routes get of a request that must be answered in `left` seconds."""
+    served: Any = SimpleNamespace(model=model, answers=None, version="1")
+    return AssessedRequest(found, served, "1", asyncio.get_running_loop().time() + left)
 
 
 def asked(client: httpx.Client, route: str, **body: object) -> dict[str, object]:
@@ -65,9 +76,8 @@ def test_the_judge_is_asked_where_words_cannot_decide(
     found = make_assessment(texts=["The median is the middle value."], sufficiency=[0.8])
     judged: list[str] = []
 
-    async def assessed(request: Request, _: object) -> tuple[Assessment, dict[str, str]]:
-        request.state.served = SimpleNamespace(model=model, answers=None)
-        return found, {"request_id": "1", "model": "1"}
+    async def assessed(*_: object) -> AssessedRequest:
+        return assessed_of(found, model)
 
     def judge(claim: str, _: object) -> float:
         judged.append(claim)
@@ -77,9 +87,39 @@ def test_the_judge_is_asked_where_words_cannot_decide(
     monkeypatch.setattr(model_answers, "cross_encoder_judge", lambda _: judge)
     monkeypatch.setattr(rag_routes, "extractive", lambda _: written)
     app = FastAPI()
-    app.include_router(rag_routes.rag_routes(assessed))
+    app.include_router(rag_routes.rag_routes(assessed, seconds=60))
     told = TestClient(app).post("/v1/answer", json={"query": "median"}).json()
     assert (told["answer"], judged) == ("Median [S1].", ["Median."])
+
+
+@pytest.mark.parametrize(
+    ("gone", "status", "words"),
+    [(False, 504, "the answer was not ready within 30 seconds"), (True, 408, "went away")],
+)
+def test_nobody_waits_for_an_answer_for_ever(
+    monkeypatch: pytest.MonkeyPatch, gone: bool, status: int, words: str
+) -> None:
+    """It ends at the time limit of the whole request, and where the client leaves."""
+    over = threading.Event()
+    monkeypatch.setattr(rag_routes, "answer_assessed", lambda *_: over.wait(60))
+    monkeypatch.setattr(rag_routes, "extractive", lambda _: None)
+
+    async def receive() -> dict[str, str]:
+        if not gone:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def ask() -> None:
+        left = 60 if gone else 0.05
+        done = assessed_of(make_assessment(texts=["a"]), None, left=left)
+        try:
+            await rag_routes._answered(Request({"type": "http"}, receive), done, 30)
+        finally:
+            over.set()
+
+    with pytest.raises(Refusal, match=words) as refused:
+        asyncio.run(ask())
+    assert refused.value.status == status
 
 
 @pytest.mark.parametrize(
