@@ -101,8 +101,12 @@ class Access:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="journal")
         self._waiting = 0
 
-    async def __call__(self, what: str, call: Callable[[ServerJournal], Made]) -> Made:
+    async def __call__(
+        self, what: str, call: Callable[[ServerJournal], Made], *, hint: str = ""
+    ) -> Made:
         """What `call` returns; `what` says what is not possible now if that fails.
+
+        `hint` is added to the sentence if it takes too long.
 
         Raises:
             Refusal: 404 without a journal; 503 if the database fails, is late, or too many wait.
@@ -110,15 +114,15 @@ class Access:
         if self.journal is None:
             raise Refusal(404, NO_JOURNAL, reason="journal")
         if self._waiting >= WAITING:
-            raise _unavailable(f"{what}: {WAITING} requests wait for it")
+            raise _unavailable(f"{WAITING} requests already wait for the journal")
         self._waiting += 1
         going = asyncio.get_running_loop().run_in_executor(self._threads, call, self.journal)
         going.add_done_callback(self._done)
         try:
             return await asyncio.wait_for(asyncio.shield(going), self._seconds)
         except TimeoutError:
-            late = f"{what} within {self._seconds:g} seconds; sending it twice does no harm"
-            raise _unavailable(late) from None
+            late = f"the journal did not answer within {self._seconds:g} seconds"
+            raise _unavailable(late, hint) from None
         except JournalError as error:
             event("journal failed", severity=logging.ERROR, why=str(error))
             raise _unavailable(what) from None
@@ -133,10 +137,10 @@ class Access:
             going.exception()  # a failure after the time-out is told to nobody
 
 
-def _unavailable(what: str) -> Refusal:
+def _unavailable(why: str, hint: str = "") -> Refusal:
     return Refusal(
         503,
-        f"{what}; try again in {RETRY} seconds",
+        f"{why}; try again in {RETRY} seconds{hint and f'; {hint}'}",
         reason="journal",
         headers={"Retry-After": str(RETRY)},
     )
@@ -157,6 +161,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
         known = await access(
             "the journal cannot be written now",
             lambda kept: kept.journal.judge(given.id, given.right, given.comment),
+            hint="sending the same feedback again is safe",
         )
         if not known:
             raise Refusal(

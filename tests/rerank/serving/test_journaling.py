@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -23,7 +25,9 @@ from rerank.config import Config
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
 from rerank.journal.journal import Journal
-from rerank.serving.journaling import LEFT_OUT, WAITING
+from rerank.serving import journaling
+from rerank.serving.journaling import LEFT_OUT, WAITING, Access
+from rerank.serving.refusals import Refusal
 from rerank.serving.server_journal import ServerJournal, check_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics
@@ -160,6 +164,32 @@ def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
             statuses = {one.result().status_code for one in asked}
         assert 503 in statuses
         assert statuses <= {200, 503}
+
+
+def test_a_database_that_is_slow_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time limit, and what to do; too many who wait are told at once."""
+    over, journal = threading.Event(), cast(ServerJournal, object())
+
+    async def ask() -> None:
+        access = Access(journal, 0.05)
+        try:
+            with pytest.raises(Refusal) as late:
+                await access("it cannot be read", lambda _: over.wait(60), hint="do it again")
+            assert late.value.sentence == (
+                "the journal did not answer within 0.05 seconds; try again in 5 seconds; "
+                "do it again"
+            )
+            monkeypatch.setattr(journaling, "WAITING", 1)
+            with pytest.raises(Refusal) as full:
+                await access("it cannot be read", lambda _: None)
+            assert full.value.sentence == (
+                "1 requests already wait for the journal; try again in 5 seconds"
+            )
+        finally:
+            over.set()
+            access.close()
+
+    asyncio.run(ask())
 
 
 def test_the_page_is_about_the_served_model(tmp_path: Path) -> None:
