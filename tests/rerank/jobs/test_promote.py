@@ -51,13 +51,20 @@ def alias(name: str, which: str, uri: str) -> str | None:
 
 
 @pytest.fixture(scope="module")
+def singles(small: LabelledSet) -> LabelledSet:
+    """The small set, each query a group of its own: eleven right ones then confirm 70%."""
+    alone = {i: replace(q, metadata={**q.metadata, "group": i}) for i, q in small.queries.items()}
+    return replace(small, queries=alone)
+
+
+@pytest.fixture(scope="module")
 def model(run: Run) -> CalibratedReranker:
     return CalibratedReranker.load(run.folder)
 
 
 @pytest.fixture(scope="module")
-def measured(run: Run, model: CalibratedReranker, small: LabelledSet) -> Evaluation:
-    return evaluate(model, small, "test", work=run.work)
+def measured(run: Run, model: CalibratedReranker, singles: LabelledSet) -> Evaluation:
+    return evaluate(model, singles, "test", work=run.work)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,21 +86,23 @@ def named(checks: Sequence[Check]) -> dict[str, bool]:
 
 
 def test_each_threshold_can_fail(
-    run: Run, model: CalibratedReranker, measured: Evaluation, small: LabelledSet
+    run: Run, model: CalibratedReranker, measured: Evaluation, singles: LabelledSet
 ) -> None:
     """An easy gate lets the model through; each limit stops it, and so do queries it knows."""
-    assert all(named(own_checks(model, measured, small, EASY)).values())
-    strict = own_checks(model, measured, small, PromotionGate(most_smece=0.0, least_certified=0.0))
+    assert all(named(own_checks(model, measured, singles, EASY)).values())
+    strict = own_checks(
+        model, measured, singles, PromotionGate(most_smece=0.0, least_certified=0.0)
+    )
     assert not named(strict)["calibrated"]
-    all_of_it = own_checks(model, measured, small, replace(EASY, least_certified=1.0))
+    all_of_it = own_checks(model, measured, singles, replace(EASY, least_certified=1.0))
     assert not named(all_of_it)["certified"]
     maps = model.maps["search"]
     lucky = replace(maps, certificate=replace(maps.certificate, threshold=0.0))
     refuted = CalibratedReranker(model.files, {**model.maps, "search": lucky}, model.pipeline)
     wrong = replace(measured, right=np.zeros_like(measured.right))
-    assert not named(own_checks(refuted, wrong, small, EASY))["certified"]
-    known = evaluate(model, small, "train", work=run.work)
-    assert not named(own_checks(model, known, small, EASY))["unseen"]
+    assert not named(own_checks(refuted, wrong, singles, EASY))["certified"]
+    known = evaluate(model, singles, "train", work=run.work)
+    assert not named(own_checks(model, known, singles, EASY))["unseen"]
 
 
 def test_a_promise_is_confirmed_or_the_check_fails(
@@ -186,18 +195,18 @@ def test_how_many_queries_would_decide(
     assert said.removeprefix("; ") == sentence
 
 
-def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSet) -> None:
+def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, singles: LabelledSet) -> None:
     """First it fails and there is no champion; then it passes; then it must match itself."""
     uri = run.outcome.run.tracking_uri
-    refused = promote(run.folder, small, "test", replace(EASY, most_smece=0.0), work=run.work)
+    refused = promote(run.folder, singles, "test", replace(EASY, most_smece=0.0), work=run.work)
     assert refused.version is None
     assert refused.sentence == f"not promoted; {NAME} has no champion yet"
     assert "FAILED  calibrated" in refused.table()
     assert alias(NAME, CHAMPION, uri) is None
-    first = promote(run.folder, small, "test", EASY, work=run.work)
+    first = promote(run.folder, singles, "test", EASY, work=run.work)
     assert first.sentence == f"version {first.version} is the champion now: models:/{NAME}@champion"
     assert not any("champion" in name for name in named(first.checks))
-    again = promote(run.folder, small, "test", EASY, work=run.work)
+    again = promote(run.folder, singles, "test", EASY, work=run.work)
     assert (again.before, again.version) == (first.version, first.version)
     assert sum("champion" in name for name in named(again.checks)) == 2
     assert alias(NAME, CHAMPION, uri) == alias(NAME, BEST, uri) == first.version
@@ -205,37 +214,37 @@ def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, small: LabelledSe
 
 
 def test_a_champion_of_another_corpus_is_not_compared_with(
-    run: Run, small: LabelledSet, tmp_path: Path
+    run: Run, singles: LabelledSet, tmp_path: Path
 ) -> None:
     """It is not replaced unasked: whoever follows the name would search other passages."""
     uri = run.outcome.run.tracking_uri
-    before = promote(run.folder, small, "test", EASY, work=run.work).version
+    before = promote(run.folder, singles, "test", EASY, work=run.work).version
     other = Path(shutil.copytree(run.folder, tmp_path / "other"))
     manifest = json.loads((other / "manifest.json").read_text())
     renamed = {"corpus_digest": "of another one", "name": NAME}
     (other / "manifest.json").write_text(json.dumps(with_digest({**manifest, **renamed})))
-    refused = promote(other, small, "test", EASY, work=run.work)
+    refused = promote(other, singles, "test", EASY, work=run.work)
     assert refused.version is None
     assert not named(refused.checks)["same corpus"]
     assert f"version {before} stays the champion" in refused.sentence
-    assert f"version {before} searches another one: small, {len(small.corpus)} passages" in (
+    assert f"version {before} searches another one: small, {len(singles.corpus)} passages" in (
         refused.table()
     )
-    taken = promote(other, small, "test", EASY, work=run.work, new_corpus=True)
+    taken = promote(other, singles, "test", EASY, work=run.work, new_corpus=True)
     assert alias(NAME, CHAMPION, uri) == alias(NAME, BEST, uri) == taken.version != before
     assert not any("no worse" in name for name in named(taken.checks))
     set_champion(NAME, run.outcome.run.run_id, tracking_uri=uri)
 
 
 def test_a_recalibrated_model_is_promoted_without_another_command(
-    run: Run, model: CalibratedReranker, small: LabelledSet, tmp_path: Path
+    run: Run, model: CalibratedReranker, singles: LabelledSet, tmp_path: Path
 ) -> None:
     """`recalibrate` tracks it under the name of the model that it moves, which is the champion."""
     uri = run.outcome.run.tracking_uri
     set_champion(NAME, run.outcome.run.run_id, tracking_uri=uri)
-    ids = sorted(small.splits["test"], key=lambda i: (small.group(i), i))
+    ids = sorted(singles.splits["test"], key=lambda i: (singles.group(i), i))
     halves = {"labels": tuple(ids[:15]), "test": tuple(ids[15:])}
-    halved = replace(small, splits=halves)
+    halved = replace(singles, splits=halves)
     moved = recalibrate(model, halved, tmp_path / "moved", split="labels", work=run.work)
     assert moved.run is not None
     assert moved.run.model_name == NAME
@@ -248,7 +257,7 @@ def test_a_recalibrated_model_is_promoted_without_another_command(
 
 
 def test_a_model_that_mlflow_lacks_is_sent_to_it(
-    run: Run, small: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, singles: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry holds versions of runs: a folder without one gets one when it passes."""
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -257,13 +266,13 @@ def test_a_model_that_mlflow_lacks_is_sent_to_it(
     fresh = Path(shutil.copytree(run.folder, tmp_path / "model"))
     (fresh / "manifest.json").write_text(json.dumps(with_digest({**manifest, "name": "elsewhere"})))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert promote(fresh, small, "test", EASY, work=run.work).version == "1"
+    assert promote(fresh, singles, "test", EASY, work=run.work).version == "1"
     assert alias("elsewhere", CHAMPION, uri) == "1"
 
 
-def test_the_alarm_hears_other_questions(model: CalibratedReranker, small: LabelledSet) -> None:
+def test_the_alarm_hears_other_questions(model: CalibratedReranker, singles: LabelledSet) -> None:
     """The set's own test queries raise none; questions about something else do."""
-    assert not detect_drift(model, small.select(small.splits["test"])).fired
+    assert not detect_drift(model, singles.select(singles.splits["test"])).fired
     strange = [f"who won the {1950 + i} election in county {i}" for i in range(40)]
     found = detect_drift(model, strange)
     assert found.fired
@@ -300,17 +309,17 @@ def test_queries_of_few_groups_are_few_for_the_alarm(
     assert json.loads(capsys.readouterr().out) == found.to_dict()
 
 
-def test_the_alarm_needs_no_labels(run: Run, small: LabelledSet, tmp_path: Path) -> None:
+def test_the_alarm_needs_no_labels(run: Run, singles: LabelledSet, tmp_path: Path) -> None:
     """Neither qrels, nor judged queries only: strange ones beside one that is judged are heard."""
     strange = {f"s{i}": Query(f"who won election {i}", f"s{i}") for i in range(40)}
-    judged = small.splits["test"][0]
-    queries = {judged: small.queries[judged]} | strange
-    whole = replace(small, queries=queries, splits={"test": tuple(queries)}, qrels={})
+    judged = singles.splits["test"][0]
+    queries = {judged: singles.queries[judged]} | strange
+    whole = replace(singles, queries=queries, splits={"test": tuple(queries)}, qrels={})
     options = (tmp_path, "--work", run.work)
     whole.write(tmp_path)
     shutil.rmtree(tmp_path / "splits")
     qrels = tmp_path / "qrels" / "test.tsv"
-    qrels.write_text(f"{judged}\t{next(iter(small.corpus))}\t1\n")
+    qrels.write_text(f"{judged}\t{next(iter(singles.corpus))}\t1\n")
     assert call("drift", run.folder, *options) == 1
     assert call("drift", run.folder, *options, "--split", "none") == 2
     qrels.unlink()
@@ -337,12 +346,12 @@ def test_what_an_evaluation_notes_is_told(
 
 
 def test_queries_drawn_by_their_confidence_promote_nothing(
-    run: Run, small: LabelledSet, tmp_path: Path
+    run: Run, singles: LabelledSet, tmp_path: Path
 ) -> None:
     """Their accuracy, unweighted, is not that of the queries that they were drawn from."""
-    queries = {i: replace(q, metadata={"weight": 2.0}) for i, q in small.queries.items()}
+    queries = {i: replace(q, metadata={"weight": 2.0}) for i, q in singles.queries.items()}
     with pytest.raises(InputError, match="queries of 'test' were drawn by their confidence"):
-        promote(run.folder, replace(small, queries=queries), "test", work=tmp_path)
+        promote(run.folder, replace(singles, queries=queries), "test", work=tmp_path)
 
 
 def test_which_models_rank_the_same() -> None:
