@@ -22,7 +22,7 @@ Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibrati
 STRATA = 8
 """Parts of the confidences, with equally many rows, that are sampled separately."""
 
-LEAST = 2
+MIN_LABELS = 2
 """Labels per stratum, if the budget allows: fewer say nothing of its spread."""
 
 
@@ -51,9 +51,9 @@ def choose_rows(
 
     For the accuracy above `threshold`, a stratum gets labels in proportion to its rows times their
     standard deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934); the rows below the
-    threshold get `LEAST` in all. For the map, labels are in proportion to the standard deviation
-    alone, so that rare confidences are measured as well as common ones. Within a stratum, all rows
-    are equally likely.
+    threshold get `MIN_LABELS` in all. For the map, labels are in proportion to the standard
+    deviation alone, so that rare confidences are measured as well as common ones. Within a stratum,
+    all rows are equally likely.
 
     Raises:
         ValueError: a confidence outside [0, 1], a threshold outside (0, 1), or a count not in 1..n.
@@ -63,7 +63,7 @@ def choose_rows(
     if not 1 <= count <= n:
         raise ValueError(f"count must lie between 1 and the {n} rows, got {count}")
     threshold = check_share("threshold", threshold)
-    accepted, n_strata = p >= threshold, min(STRATA, count // (2 * LEAST))
+    accepted, n_strata = p >= threshold, min(STRATA, count // (2 * MIN_LABELS))
     if n_strata:
         below = 1 if quantity == "accuracy" else n_strata
         strata = _parts(p, np.flatnonzero(accepted), n_strata)
@@ -89,10 +89,10 @@ def choose_rows(
 def allocate(proportions: Floats, sizes: Ints, count: int) -> Ints:
     """Share `count` labels among strata (m,) in these proportions, at most `sizes` (m,) each.
 
-    Each stratum first gets `LEAST` labels while they last, the largest strata before the others.
+    Each stratum first gets `MIN_LABELS` while they last, the largest strata before the others.
     """
     labels = np.zeros(len(sizes), dtype=np.int64)
-    for _ in range(LEAST):
+    for _ in range(MIN_LABELS):
         for h in np.argsort(-sizes, kind="stable"):
             if labels.sum() < count and labels[h] < sizes[h]:
                 labels[h] += 1

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Groups, as_floats, group_codes
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
-from calibration.metrics.intervals import LEAST_GROUPS, UNKNOWN, Estimate, student_point
+from calibration.metrics.intervals import MIN_GROUPS, UNKNOWN, Estimate, student_point
 
 
 def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = None) -> Estimate:
@@ -27,7 +27,7 @@ def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = Non
     Student's bounds of the mean difference, by group (n,), with the variance of one more row whose
     difference is 1. For single rows of 0 and 1 this is Agresti and Min (2005), who add a half to
     each cell, so a few rows without any difference prove nothing. The bounds are NaN with fewer
-    than `LEAST_GROUPS` groups.
+    than `MIN_GROUPS` groups.
 
     Raises:
         ValueError: no rows, shapes that differ, or a loss outside [0, 1].
@@ -40,7 +40,7 @@ def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = Non
             raise ValueError("losses must lie in [0, 1]")
     worse, number = ours - theirs, group_codes(groups, len(ours))
     n_groups, mean = int(number.max()) + 1, float(worse.mean())
-    if n_groups < LEAST_GROUPS:
+    if n_groups < MIN_GROUPS:
         return Estimate(mean, *UNKNOWN)
     error = np.hypot(grouped_standard_error(worse, number), 1 / len(worse))
     room = student_point(0.9, effective_groups(number)) * float(error)

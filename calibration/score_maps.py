@@ -20,7 +20,7 @@ TILT = 1e-3
 EDGE = 5.0
 """Scales from the mean beyond which that share no longer rises as a sigmoid, but as 1 - 1 / z."""
 
-LEAST, MOST = 2.0**-1022, 1 - 2.0**-53
+LOWEST, HIGHEST = 2.0**-1022, 1 - 2.0**-53
 """The ends of an isotonic probability: the numbers next to 0 and to 1."""
 
 
@@ -81,7 +81,7 @@ class IsotonicMap:
         p = (1 - TILT) * np.interp(s, x, y) + TILT * _heavy_tailed_sigmoid(
             (s - self.mean) / self.scale
         )
-        return np.minimum(np.maximum(p, LEAST), MOST)
+        return np.minimum(np.maximum(p, LOWEST), HIGHEST)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "isotonic"`."""

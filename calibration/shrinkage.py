@@ -25,7 +25,7 @@ OF_ANOTHER_SET = 1.0
 OLD_EFFECTIVE_N = 50
 """Effective number of labels behind an old map, for bounds on probabilities and features."""
 
-LEAST_SLOPE = 0.05
+MIN_SLOPE = 0.05
 """Lowest slope of an update of log odds: below 0 it would reverse the order."""
 
 WIDER = 4.0
@@ -154,7 +154,7 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
 
     As `fit_shrunk`, without steps, and with the standard deviations `SLOPE_SPREAD` and
     `INTERCEPT_SPREAD`: in simulations, these cost 0.006 nats if nothing has moved, and gain more if
-    something has. A slope below `LEAST_SLOPE` is raised to it: labels must not reverse the order of
+    something has. A slope below `MIN_SLOPE` is raised to it: labels must not reverse the order of
     the scores.
 
     Raises:
@@ -165,8 +165,8 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
     design = np.column_stack([s, np.ones(len(s))])
     precision = np.array([SLOPE_SPREAD**-2, INTERCEPT_SPREAD**-2])
     (slope, intercept), precision = _shrunk(design, labels, precision, groups)
-    if slope < LEAST_SLOPE:  # then the intercept is refitted for the raised slope
-        slope = LEAST_SLOPE
+    if slope < MIN_SLOPE:  # then the intercept is refitted for the raised slope
+        slope = MIN_SLOPE
         intercept = maximum_likelihood(
             design[:, 1:],
             labels.astype(np.float64),

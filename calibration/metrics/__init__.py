@@ -6,7 +6,7 @@ otherwise. The import needs numpy only; SciPy and scikit-learn are imported when
 
 from calibration.metrics.abstention import augrc, aurc, expected_errors, nauc, naurc
 from calibration.metrics.binned import ece_debiased
-from calibration.metrics.intervals import LEAST_GROUPS, auroc_interval
+from calibration.metrics.intervals import MIN_GROUPS, auroc_interval
 from calibration.metrics.null_labels import sample_null_labels
 from calibration.metrics.scores import (
     auroc,
@@ -21,7 +21,7 @@ from calibration.metrics.scores import (
 from calibration.metrics.smooth_ece import smece, smece_floor, smece_interval
 
 __all__ = [
-    "LEAST_GROUPS",
+    "MIN_GROUPS",
     "augrc",
     "aurc",
     "auroc",

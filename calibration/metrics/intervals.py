@@ -25,7 +25,7 @@ from calibration.effective_sample_size import effective_groups, grouped_standard
 LEVEL = 0.95
 """Probability with which each interval holds the true value."""
 
-LEAST_GROUPS = 10
+MIN_GROUPS = 10
 """With fewer groups of rows, the spread is unknown and there is no interval."""
 
 Interval = tuple[float, float]  # low and high
@@ -57,7 +57,7 @@ class Estimate(NamedTuple):
 
 
 def student_interval(
-    values: ArrayLike, groups: Groups = None, *, least_groups: int = LEAST_GROUPS
+    values: ArrayLike, groups: Groups = None, *, least_groups: int = MIN_GROUPS
 ) -> Estimate:
     """Return the mean of values (n,) with Student's interval, by group (n,).
 
@@ -80,14 +80,14 @@ def mean_interval(values: ArrayLike, groups: Groups = None) -> Interval:
     This is Student's interval of the log odds of the mean, which is wider on the side of the tail.
     If all groups have the same mean, the sample shows no spread. It only shows that groups with
     another mean are rare: fewer than 1 - 0.025^(1 / groups), whose values may all be 0, or all 1.
-    (NaN, NaN) with fewer than `LEAST_GROUPS` groups, or none.
+    (NaN, NaN) with fewer than `MIN_GROUPS` groups, or none.
     """
     v = as_floats(values)
     if not len(v):
         return UNKNOWN
     number = group_codes(groups, len(v))
     n_groups, mean = int(number.max()) + 1, float(v.mean())
-    if n_groups < LEAST_GROUPS:
+    if n_groups < MIN_GROUPS:
         return UNKNOWN
     known = effective_groups(number)
     error = grouped_standard_error(v, number)
@@ -107,13 +107,13 @@ def auroc_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interva
     if the classes are separated. If the variance of the rows' own placements, summed by group
     (Obuchowski 1997), is larger than this variance, it is scaled up by their ratio; if the classes
     are separated there is no ratio, and it is scaled by the mean size of a group. (NaN, NaN) for
-    one class, and with fewer than `LEAST_GROUPS` groups.
+    one class, and with fewer than `MIN_GROUPS` groups.
     """
     labels, values = check_y_p(y, p)
     number = group_codes(groups, len(labels))
     n_groups = int(number.max()) + 1
     hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
-    if n_groups < LEAST_GROUPS or not len(hits) or not len(misses):
+    if n_groups < MIN_GROUPS or not len(hits) or not len(misses):
         return UNKNOWN
     of_hit = _share_below(misses, values[labels == 1])
     area = float(of_hit.mean())

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import Floats, Groups, check_probabilities, check_y_p, group_codes
 from calibration.effective_sample_size import effective_groups
-from calibration.metrics.intervals import LEAST_GROUPS, LEVEL, UNKNOWN, Interval, student_point
+from calibration.metrics.intervals import LEVEL, MIN_GROUPS, UNKNOWN, Interval, student_point
 from calibration.metrics.null_labels import sample_null_labels
 
 MESH = 1001
@@ -144,12 +144,12 @@ def smece_interval(
     residuals are all 1: a sample without a miss does not show that there are none.
 
     Both are bounds, so the interval covers more than 95% where chance dominates, and about 95%
-    elsewhere. (NaN, NaN) with fewer than `LEAST_GROUPS` groups.
+    elsewhere. (NaN, NaN) with fewer than `MIN_GROUPS` groups.
     """
     labels, values = check_y_p(y, p)
     number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
     n_groups = int(number.max()) + 1
-    if n_groups < LEAST_GROUPS:
+    if n_groups < MIN_GROUPS:
         return UNKNOWN
     mesh, residuals = _Mesh(values), values - labels
     waves = mesh.waves(residuals)[None]

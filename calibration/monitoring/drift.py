@@ -22,7 +22,7 @@ from calibration.tables import aligned
 BINS = 20
 """Bins of equal mass per feature; ties reduce their number."""
 
-LEAST_ROWS = 4
+MIN_ROWS = 4
 """Independent fitted rows below which `ks_bound` is not known to hold."""
 
 FEW = 20
@@ -100,7 +100,7 @@ class Sketch:
     rows: number of fitted rows; 0 if an earlier version did not count them.
 
     Raises:
-        ValueError: no name, a name twice, another number of features, or n below `LEAST_ROWS`.
+        ValueError: no name, a name twice, another number of features, or n below `MIN_ROWS`.
     """
 
     names: tuple[str, ...]
@@ -116,8 +116,8 @@ class Sketch:
             raise ValueError(
                 f"{len(self.names)} names need as many features, got {len(self.features)}"
             )
-        if not isinstance(self.n, int) or self.n < LEAST_ROWS:
-            raise ValueError(f"expected at least {LEAST_ROWS} independent rows, got {self.n!r}")
+        if not isinstance(self.n, int) or self.n < MIN_ROWS:
+            raise ValueError(f"expected at least {MIN_ROWS} independent rows, got {self.n!r}")
         if type(self.rows) is not int or self.rows < 0:
             raise ValueError(f"expected a number of rows, got {self.rows!r:.80}")
 
@@ -235,18 +235,18 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, a name twice, or fewer than
-            `LEAST_ROWS` groups.
+            `MIN_ROWS` groups.
     """
     _check_names(tuple(names))
     x = _as_float32(as_features(X, len(names)))
     n_groups = len(np.unique(group_codes(groups, len(x))))
-    if n_groups < LEAST_ROWS:
-        raise ValueError(f"a sketch needs at least {LEAST_ROWS} independent rows, got {n_groups}")
+    if n_groups < MIN_ROWS:
+        raise ValueError(f"a sketch needs at least {MIN_ROWS} independent rows, got {n_groups}")
     features = []
     for column in _columns(x):
         edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
         features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
-    n = max(LEAST_ROWS, int(effective_rows(x, groups)))
+    n = max(MIN_ROWS, int(effective_rows(x, groups)))
     return Sketch(tuple(names), n, tuple(features), len(x))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from rerank.errors import InputError
 from rerank.types import LARGEST_SCORE, Floats, Passage, metadata_name
 
-MOST_WORDS = 20  # different words under one key
+MAX_WORDS = 20  # different words under one key
 DAYS = 365.25  # of a year
 
 
@@ -75,9 +75,9 @@ def _features_of_key(key: str, passages: Collection[Passage]) -> list[MetadataFe
     numbers = [spelled for value in values if (spelled := number(value)) is not None]
     if len(numbers) == len(values):
         return [MetadataFeature(key, None, median(numbers))]
-    if len(words) > MOST_WORDS:
+    if len(words) > MAX_WORDS:
         raise InputError(
-            f"expected numbers, dates or at most {MOST_WORDS} different words under the metadata "
+            f"expected numbers, dates or at most {MAX_WORDS} different words under the metadata "
             f"{key!r} of `metadata_features` (--metadata-features), got {len(words)} words"
         )
     return [MetadataFeature(key, word, words[word] / len(values)) for word in sorted(words)]

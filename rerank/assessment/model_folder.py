@@ -36,7 +36,7 @@ INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
 RETRIEVER = "retriever"  # manifest key: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
-LEAST_FORMAT = 4  # of the manifest; older model folders have other features
+MIN_FORMAT = 4  # of the manifest; older model folders have other features
 OF_THE_STORE = ("format_version", "files", "digest", "kind")  # manifest keys that are written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
@@ -186,7 +186,7 @@ def open_folder(path: Path) -> ModelFolder:
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
-    if manifest["format_version"] < LEAST_FORMAT:
+    if manifest["format_version"] < MIN_FORMAT:
         raise InputError(
             f"{path} was written by an older version, whose features are others; make it anew: "
             f"rerank calibrate DATASET --out {path} --overwrite"

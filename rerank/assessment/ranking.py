@@ -12,7 +12,7 @@ from rerank.assessment.passage_features import cross_encoder_features
 from rerank.data.equal_passages import distinct, highest_of_equal
 from rerank.types import Bools, Candidates, Floats, Ranking, Scored
 
-LEAST_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
+MIN_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
 
 
 def unscored_features(candidates: Candidates) -> Floats:
@@ -78,7 +78,7 @@ def by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats,
 def count_to_score(prior: Floats, cutoff: float) -> int:
     """How many of the passages, likeliest first, are to be scored."""
     likely = int((prior >= cutoff * prior.max(initial=0.0)).sum())
-    return min(max(likely, LEAST_SCORED), len(prior))
+    return min(max(likely, MIN_SCORED), len(prior))
 
 
 def _scores_and_features(scored: Scored) -> tuple[Floats, Bools, Bools, Floats]:

@@ -8,7 +8,7 @@ from functools import wraps
 from threading import Lock
 from typing import TypeVar
 
-LEAST = 512  # characters that texts count for, at least
+MIN_CHARACTERS = 512  # that texts count for
 Made = TypeVar("Made")
 
 
@@ -30,7 +30,7 @@ def cached_by_length(max_characters: int) -> Callable[[Callable[..., Made]], Cal
                 if texts in results:
                     results.move_to_end(texts)
                     return results[texts][0]
-            result, length = function(*texts), max(LEAST, sum(map(len, texts)))
+            result, length = function(*texts), max(MIN_CHARACTERS, sum(map(len, texts)))
             with lock:
                 if texts not in results and length <= max_characters:
                     results[texts] = result, length

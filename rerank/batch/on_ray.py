@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ACTOR_CORES = 4  # cores of an actor, unless the number of actors or GPUs decides
 SPARE = 0.5  # of its last core that an actor leaves for Ray's own work: without any, Ray hangs
-MOST_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
+MAX_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
 CAUSES = (InputError, RetrieverError)  # of an actor, that are raised here as they are
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "rejected")]
@@ -101,7 +101,7 @@ def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
 
 def _blocks(places: Ints) -> list[pa.Table]:
     """Tables of the chunks' numbers and positions, each of one chunk or several neighbours."""
-    count = min(len(places), MOST_BLOCKS)
+    count = min(len(places), MAX_BLOCKS)
     table = pa.table({"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]})
     ends = np.linspace(0, len(places), count + 1).astype(int).tolist()
     return [table.slice(a, b - a) for a, b in pairwise(ends)]

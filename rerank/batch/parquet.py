@@ -19,9 +19,9 @@ from rerank.batch.rows import RejectedRow, Row, RowParser
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
-MOST_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: at most four bytes per character
-MOST_UNPACKED = 2**26  # bytes that a row group may always unpack to, however small the file
-MOST_RATIO = 100  # times the file's size that a larger row group may unpack to
+MAX_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: at most four bytes per character
+MAX_UNPACKED = 2**26  # bytes that a row group may always unpack to, however small the file
+MAX_RATIO = 100  # times the file's size that a larger row group may unpack to
 GROUP_ROWS = 16_384  # most rows of a row group that we write
 GROUP_BYTES = 2**25  # most bytes of it in memory, without its last 64 rows
 COLUMNS = pa.schema(
@@ -163,10 +163,8 @@ class ParquetReader:
             size = sum(_size(column) for column in batch.columns)
         except (pa.ArrowException, IndexError) as error:
             raise InputError(f"{self._path}: row {line} is damaged ({_brief(error)})") from None
-        if size > MOST_ROW_BYTES:
-            return RejectedRow(
-                line, f"the row has {size} bytes, at most {MOST_ROW_BYTES} are taken"
-            )
+        if size > MAX_ROW_BYTES:
+            return RejectedRow(line, f"the row has {size} bytes, at most {MAX_ROW_BYTES} are taken")
         row = _values(batch, line)
         if isinstance(row, RejectedRow):
             return row
@@ -203,7 +201,7 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
             `held` bytes.
     """
     for number in range(meta.num_row_groups):
-        size, most = meta.row_group(number).total_byte_size, max(MOST_UNPACKED, MOST_RATIO * held)
+        size, most = meta.row_group(number).total_byte_size, max(MAX_UNPACKED, MAX_RATIO * held)
         if size > most:
             raise InputError(
                 f"{path}: row group {number + 1} unpacks to {size} bytes, of a file of {held} at "

@@ -14,7 +14,7 @@ from rerank.progress import by_size
 from rerank.types import Assessment, Query
 
 PART_LENGTH = 2**21  # most characters scored together, except for a single longer row
-LEAST_LENGTH = 2**9  # least length that a text counts as: its vector takes memory too
+MIN_LENGTH = 2**9  # that a text counts as: its vector takes memory too
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
 
 def _length(query: Query) -> int:
     """Characters that the models process: the query, and the query again with each passage."""
-    length = max(len(query.text), LEAST_LENGTH)
+    length = max(len(query.text), MIN_LENGTH)
     for passage in query.passages or ():
-        length += max(len(query.text) + len(passage.full_text), LEAST_LENGTH)
+        length += max(len(query.text) + len(passage.full_text), MIN_LENGTH)
     return length
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from calibration.metrics import LEAST_GROUPS
+from calibration.metrics import MIN_GROUPS
 from rerank.data.canonical import group_hash, query_hash
 from rerank.data.labelled_set import Grouping, LabelledSet, asked_about
 from rerank.data.near_duplicates import near_duplicates
@@ -56,7 +56,7 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
 def usable_groups(groups: Iterable[str], queries: int) -> bool:
     """Whether the groups, one per query, are ten or more, none with over half of the queries."""
     counts = Counter(groups)
-    return len(counts) >= LEAST_GROUPS and max(counts.values()) <= LARGEST_SHARE * queries
+    return len(counts) >= MIN_GROUPS and max(counts.values()) <= LARGEST_SHARE * queries
 
 
 def choose_grouping(

@@ -22,8 +22,8 @@ LONGEST_QUERY = 10_000  # characters; a cross-encoder reads a few hundred
 LONGEST_PASSAGE = 2**19  # characters, title and text
 LONGEST_PASSAGES = 2**22  # characters of all passages of a query
 LONGEST_RECORD = 2**23  # bytes of a line
-MOST_PASSAGES = 1_000  # of one query
-MOST_STAGES = 8  # whose scores come with a passage
+MAX_PASSAGES = 1_000  # of one query
+MAX_STAGES = 8  # whose scores come with a passage
 SHOWN = 200  # characters of a value, in a message
 
 QUERY = ("query", "text", "question")  # names of a query's text field, older ones last
@@ -59,8 +59,8 @@ def read_query(
     provided = row[name]
     if not isinstance(provided, list):
         raise InputError(f"{name!r} should be a list, got {json_type(provided)}")
-    if len(provided) > MOST_PASSAGES:
-        raise InputError(f"{name!r} holds {len(provided)}, at most {MOST_PASSAGES} are taken")
+    if len(provided) > MAX_PASSAGES:
+        raise InputError(f"{name!r} holds {len(provided)}, at most {MAX_PASSAGES} are taken")
     read = [_passage(i, value, f"{name}[{i}]") for i, value in enumerate(provided)]
     candidates = tuple(passage for passage, _, _ in read)
     length = sum(len(p.title) + len(p.text) for p in candidates)
@@ -233,8 +233,8 @@ def _scores(row: Mapping[str, Any]) -> Scores | None:
         raise InputError(f"'scores' should be an object, a number by stage, got {came}")
     if row.get("logit") is not None or row.get("score") is not None:
         raise InputError("has both 'scores' and a logit; expected one of them")
-    if len(scores) > MOST_STAGES:
-        raise InputError(f"'scores' names {len(scores)} stages, at most {MOST_STAGES} are taken")
+    if len(scores) > MAX_STAGES:
+        raise InputError(f"'scores' names {len(scores)} stages, at most {MAX_STAGES} are taken")
     for stage in scores:
         read_id({"the name of a stage": stage}, "the name of a stage")
     if all(number is None for number in scores.values()):

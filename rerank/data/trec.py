@@ -16,7 +16,7 @@ from typing import Any
 from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus
 from rerank.data.lines import Problems, lines, records
 from rerank.data.lists import labelled_list
-from rerank.data.records import MOST_PASSAGES, MOST_STAGES, read_query
+from rerank.data.records import MAX_PASSAGES, MAX_STAGES, read_query
 from rerank.errors import InputError
 from rerank.types import Passage
 
@@ -45,8 +45,8 @@ def import_trec(
         InputError: bad lines, which are listed; an unjudged query; a query or a passage without its
             text; or a list that could not be read again, such as one that is too long.
     """
-    if len(runs) > MOST_STAGES:
-        raise InputError(f"got {len(runs)} runs, at most {MOST_STAGES} are taken")
+    if len(runs) > MAX_STAGES:
+        raise InputError(f"got {len(runs)} runs, at most {MAX_STAGES} are taken")
     if unjudged not in UNJUDGED:
         raise InputError(f"unjudged should be one of {', '.join(UNJUDGED)}, got {unjudged!r:.80}")
     problems = Problems()
@@ -88,10 +88,10 @@ def _passages(
         scores = runs[name].get(query_id, {})
         for doc_id in heapq.nsmallest(depth, scores, key=lambda d: (-scores[d], d)):
             by_passage.setdefault(doc_id, dict.fromkeys(runs))[name] = scores[doc_id]
-    if len(by_passage) > MOST_PASSAGES:
+    if len(by_passage) > MAX_PASSAGES:
         raise InputError(
             f"query {query_id!r:.80}: the runs bring {len(by_passage)} passages, at most "
-            f"{MOST_PASSAGES} are taken; lower --depth"
+            f"{MAX_PASSAGES} are taken; lower --depth"
         )
     rows = []
     for doc_id, by_stage in by_passage.items():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
-from calibration.monitoring.drift import LEAST_ROWS, Sketch, sketch
+from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import MINIMUM_ROWS, choose, enough_rows
 from calibration.thresholds import ABOUT, Certificate, certify
@@ -83,7 +83,7 @@ class Fitted:
         three folds these differ from the map that is kept, and the alarm may be early.
 
         Raises:
-            ValueError: fewer than `LEAST_ROWS` groups.
+            ValueError: fewer than `MIN_ROWS` groups.
         """
         originals = ~self.copies
         return sketch_of_filled(
@@ -106,9 +106,9 @@ def sketch_of_filled(
     The alarm compares it with such queries alone. If too few groups (n,) are left, all count.
 
     Raises:
-        ValueError: fewer than `LEAST_ROWS` groups in all.
+        ValueError: fewer than `MIN_ROWS` groups in all.
     """
-    if len(set(groups[filled].tolist())) < LEAST_ROWS:
+    if len(set(groups[filled].tolist())) < MIN_ROWS:
         filled = np.ones(len(features), dtype=np.bool_)
     return sketch(features[filled], names, groups[filled])
 

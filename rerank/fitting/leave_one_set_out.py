@@ -16,7 +16,7 @@ import numpy as np
 
 from calibration import metrics
 from calibration.metrics.intervals import student_interval
-from calibration.monitoring.drift import LEAST_ROWS
+from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
@@ -30,7 +30,7 @@ from rerank.fitting.rankings import PlannedRankings, score_planned
 from rerank.types import Candidates, Scored
 
 LABELS = (0, 25, 50, 100)
-LEAST_MEASURED = 50  # queries of a set, to be measured on
+MIN_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
 FitPooled = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
@@ -139,7 +139,7 @@ def _fit_and_score(
     if not len(labelled):
         return (pooled, _score(pipeline, measured, pooled)) if pooled else None
     # with fewer there are too few to cross-fit, and to watch for drift
-    if len(set(labelled.groups.tolist())) < LEAST_ROWS:
+    if len(set(labelled.groups.tolist())) < MIN_ROWS:
         return None
     context = FitContext(pooled=pooled)
     try:
@@ -170,7 +170,7 @@ def _parts(
     for count in labels:
         chosen = np.isin(np.arange(len(fit)), order[:count])
         others = ~np.isin(fit.groups, fit.groups[chosen])
-        if others.sum() >= LEAST_MEASURED:
+        if others.sum() >= MIN_MEASURED:
             yield str(count), fit.where(chosen), fit.where(others)
 
 

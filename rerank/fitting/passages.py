@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
-from calibration.metrics import LEAST_GROUPS
+from calibration.metrics import MIN_GROUPS
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking import (
@@ -106,7 +106,7 @@ def choose_cutoff(
     """
     answered = np.array([bool(grades) for grades in scored.grades], dtype=np.bool_)
     groups = scored.groups[answered]
-    if len(set(groups)) < LEAST_GROUPS:
+    if len(set(groups)) < MIN_GROUPS:
         return pooled.policy.cutoff if pooled else 0.0
     reference = pooled.score if pooled else None
 

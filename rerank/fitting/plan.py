@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from calibration.monitoring.drift import LEAST_ROWS
+from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, was_seen
 from rerank.data.labelled_set import Grouping, LabelledSet
@@ -18,7 +18,7 @@ from rerank.errors import InputError
 from rerank.types import Query
 
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
-LEAST_GROUPS_TO_FIT = LEAST_ROWS  # for the drift alarm; cross-fitting in folds needs three
+MIN_GROUPS_TO_FIT = MIN_ROWS  # for the drift alarm; cross-fitting in folds needs three
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
 
 
@@ -117,12 +117,12 @@ def plan(
             f"expected at least {CALIBRATED_FROM} to fit on; {remedy}"
         )
     possible = list(groupings(labelled, all_ids))
-    grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=LEAST_GROUPS_TO_FIT)
-    if (count := len(set(group_of.values()))) < LEAST_GROUPS_TO_FIT:
+    grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=MIN_GROUPS_TO_FIT)
+    if (count := len(set(group_of.values()))) < MIN_GROUPS_TO_FIT:
         groups = "1 group" if count == 1 else f"{count} groups"
         raise InputError(
             f"{labelled.name}: the {len(fit)} queries to fit on are {groups}; expected at "
-            f"least {LEAST_GROUPS_TO_FIT}: group them more finely, or label queries about more "
+            f"least {MIN_GROUPS_TO_FIT}: group them more finely, or label queries about more "
             "documents"
         )
     grouped = replace(labelled, grouping=grouping)

@@ -24,7 +24,7 @@ from rerank.fitting.passages import fit_prior_map, limit_labelled
 from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Scored
 
-LEAST_SETS = 4
+MIN_SETS = 4
 LOW = 0.25  # quantile of the sets' cutoffs
 NO_LABELS = (
     "No label is of this corpus: the confidence is not calibrated here. Label queries and run "
@@ -40,10 +40,10 @@ def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> Fitt
     be about the sets fitted on, not about the next one.
 
     Raises:
-        InputError: fewer than `LEAST_SETS` sets.
+        InputError: fewer than `MIN_SETS` sets.
     """
-    if len(sets) < LEAST_SETS:
-        raise InputError(f"expected at least {LEAST_SETS} labelled sets to pool, got {len(sets)}")
+    if len(sets) < MIN_SETS:
+        raise InputError(f"expected at least {MIN_SETS} labelled sets to pool, got {len(sets)}")
     cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
     scored = balance_sets(
         {name: limit_labelled(planned.fit, cutoffs[name]) for name, planned in sets.items()}

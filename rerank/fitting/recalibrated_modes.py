@@ -35,11 +35,11 @@ from rerank.fitting.label_checks import (
     require_both_kinds,
     without_certificates,
 )
-from rerank.fitting.plan import LEAST_GROUPS_TO_FIT
+from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.rankings import as_from_caller
 from rerank.types import Bools, Floats, Mode, Query, Scored, metadata_name
 
-LEAST_QUESTIONS = 10
+MIN_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
     "search": "the labels say too little of searches: that mode stays as it was.",
     "rerank": "the labels say too little of passages that callers bring: that mode stays as it "
@@ -116,7 +116,7 @@ def recalibrate_modes(
         groups = {m: len({f.group for f in feedback if maps.mode_of(f.query) == m}) for m in maps}
         got = ", ".join(f"{count} for the mode {mode}" for mode, count in groups.items())
         raise InputError(
-            f"expected labels of at least {LEAST_QUESTIONS} different queries of one mode, got "
+            f"expected labels of at least {MIN_QUESTIONS} different queries of one mode, got "
             f"{got}, " + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
         )
     return recalibrated, remarks
@@ -150,9 +150,9 @@ def _recalibrated_mode(
     predicted = predict(scored, old, pipeline.config)
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
-    if len(set(groups)) < LEAST_GROUPS_TO_FIT:
+    if len(set(groups)) < MIN_GROUPS_TO_FIT:
         raise TooFewGroupsError(
-            f"expected labels of at least {LEAST_GROUPS_TO_FIT} groups, because a correction is "
+            f"expected labels of at least {MIN_GROUPS_TO_FIT} groups, because a correction is "
             f"measured on other groups than it is fitted on; the {len(labels)} labels are of "
             f"{len(set(groups))}: label questions of other groups, too"
         )
@@ -164,7 +164,7 @@ def _recalibrated_mode(
     left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
     found = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
-        found = found.without_certificates(KNOWN_GROUPS.format(least=LEAST_QUESTIONS, **counts))
+        found = found.without_certificates(KNOWN_GROUPS.format(least=MIN_QUESTIONS, **counts))
     return found.without_certificates(NO_LISTS) if from_search else found
 
 
@@ -207,7 +207,7 @@ def _those_of(labels: Sequence[Feedback], rows: Bools) -> list[Feedback]:
 
 
 def _has_least_labels(labels: Sequence[Feedback]) -> bool:
-    return len({f.group for f in labels}) >= LEAST_QUESTIONS
+    return len({f.group for f in labels}) >= MIN_QUESTIONS
 
 
 def _update(

@@ -17,7 +17,7 @@ from docx.text.paragraph import Paragraph
 
 from rerank.ingest.document import Block, Document, Headings, UnreadableError, one_line
 
-MOST = 256 * 2**20  # most bytes of all parts of a file when unpacked
+MAX_UNPACKED = 256 * 2**20  # bytes of all parts of a file when unpacked
 RATIO = 200  # and as a multiple of the file's size, if above `FREE`
 FREE = 2**24
 OLE = b"\xd0\xcf\x11\xe0"  # starts a file with a password, and the older .doc
@@ -41,7 +41,7 @@ def read(data: bytes) -> Document:
         raise UnreadableError(f"it is broken ({error})") from None
     if encrypted:
         raise UnreadableError("it is encrypted")
-    if size > MOST or (size > FREE and size > RATIO * len(data)):
+    if size > MAX_UNPACKED or (size > FREE and size > RATIO * len(data)):
         raise UnreadableError(f"it unpacks to {size // 2**20} MiB, which no document does")
     found = docx.Document(io.BytesIO(data))
     _unwrap(found.element.body)

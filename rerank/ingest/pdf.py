@@ -15,8 +15,8 @@ from pypdfium2 import PdfDocument, PdfiumError
 from rerank.ingest.document import Block, Document, Headings, UnreadableError, date_in, one_line
 from rerank.ingest.encoding import CONTROLS
 
-MOST_PAGES = 20_000
-MOST_MARKS = 20_000  # entries of an outline
+MAX_PAGES = 20_000
+MAX_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
 END = re.compile(r"[.!?:;][\"'”’)]*$")
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
@@ -36,8 +36,8 @@ def read(data: bytes) -> Document:
             raise UnreadableError("it is encrypted") from None
         raise UnreadableError(f"it is broken ({error})") from None
     with pdf:
-        if len(pdf) > MOST_PAGES:
-            raise UnreadableError(f"it has {len(pdf)} pages; at most {MOST_PAGES} are read")
+        if len(pdf) > MAX_PAGES:
+            raise UnreadableError(f"it has {len(pdf)} pages; at most {MAX_PAGES} are read")
         read = [_lines(pdf, i) for i in range(len(pdf))]
         broken = [str(i) for i, lines in enumerate(read, start=1) if lines is None]
         if len(broken) == len(read):
@@ -76,7 +76,7 @@ def _facts(pdf: PdfDocument) -> dict[str, str]:
 def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
     """The entries of the outline, by page."""
     marks: dict[int, list[Mark]] = {}
-    for mark in islice(pdf.get_toc(max_depth=6), MOST_MARKS):
+    for mark in islice(pdf.get_toc(max_depth=6), MAX_MARKS):
         target = mark.get_dest()
         page = target.get_index() if target else None
         if page is not None:

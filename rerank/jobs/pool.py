@@ -24,7 +24,7 @@ from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.pooled_fit import LEAST_SETS, fit_pooled_maps
+from rerank.fitting.pooled_fit import MIN_SETS, fit_pooled_maps
 from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_rankings
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
@@ -33,7 +33,7 @@ from rerank.storage.files import write_file
 from rerank.types import MODES, Mode
 from rerank.workspace import Workspace
 
-MOST_QUERIES = 300  # per set, to fit on and to report on
+MAX_QUERIES = 300  # per set, to fit on and to report on
 UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few of them
 
 
@@ -52,7 +52,7 @@ def pool_sets(
     config: Config | None = None,
     *,
     work: str | Path = "work",
-    max_queries: int = MOST_QUERIES,
+    max_queries: int = MAX_QUERIES,
 ) -> PooledMaps:
     """Rank the labelled sets, and write the maps pooled over them to the file `out`.
 
@@ -61,9 +61,9 @@ def pool_sets(
             small, or holds lists; or `out` cannot be written.
     """
     names = Counter(Path(folder).resolve().name for folder in folders)
-    if len(folders) <= LEAST_SETS:
+    if len(folders) <= MIN_SETS:
         raise InputError(
-            f"expected at least {LEAST_SETS + 1} labelled sets, because each is measured by maps "
+            f"expected at least {MIN_SETS + 1} labelled sets, because each is measured by maps "
             f"of the others, got {len(folders)}"
         )
     name, count = names.most_common(1)[0]

@@ -36,7 +36,7 @@ from rerank.tracking.registry import BEST, CHAMPION, aliased, folder_at, set_cha
 from rerank.types import LISTS, Floats
 from rerank.workspace import Workspace
 
-MOST_TIMES = 100  # times the queries given; a check is never said to need more
+MAX_TIMES = 100  # times the queries given; a check is never said to need more
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +307,8 @@ def queries_needed(n: int, value: float, low: float, high: float, *, limit: floa
         return ""
     reach = high - value if value < limit else value - low
     distance = abs(limit - value)
-    if reach > math.sqrt(MOST_TIMES) * distance:
-        return f"; too few queries to decide, as {MOST_TIMES * n:,} would be"
+    if reach > math.sqrt(MAX_TIMES) * distance:
+        return f"; too few queries to decide, as {MAX_TIMES * n:,} would be"
     needed = n * (reach / distance) ** 2
     unit = 10 ** max(0, math.floor(math.log10(needed)) - 1)
     return f"; too few queries to decide: about {math.ceil(round(needed / unit, 6)) * unit:,} would"

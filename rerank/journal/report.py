@@ -23,7 +23,7 @@ MODEL_COLUMNS = (
     *("right/judged", "answers right/judged", "last (UTC)"),
 )
 DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "lately")
-LEAST_ASKED = 2  # questions about a document before it is listed
+MIN_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c
 _OF_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
 
@@ -188,7 +188,7 @@ def _uncertain_documents(since: float, middle: float, most: int) -> Select[Any]:
         )
         .where(_C.time >= since, _C.mode == "search", _C.top_doc_id.is_not(None))
         .group_by(document)
-        .having(_count(_C.accepted) == 0, asked >= LEAST_ASKED)
+        .having(_count(_C.accepted) == 0, asked >= MIN_ASKED)
         .order_by(asked.desc(), document)
         .limit(most)
     )

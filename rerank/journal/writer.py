@@ -21,8 +21,8 @@ from rerank.journal.store import JournalStore
 
 GATHER = 0.2  # seconds to collect entries for one commit
 BATCH = 500  # most entries of one commit
-MOST_ENTRIES = 10_000  # in the queue
-MOST_SIZE = 64 * 2**20  # characters of their texts
+MAX_ENTRIES = 10_000  # in the queue
+MAX_SIZE = 64 * 2**20  # characters of their texts
 PAUSES = (0.5, 10.0)  # seconds between tries while the database fails: the first, the longest
 PRUNE_EVERY = 600.0  # seconds
 REPEATED = 60.0  # seconds between two log lines on dropped entries
@@ -72,7 +72,7 @@ class JournalWriter:
     def offer(self, entry: Entry) -> bool:
         """Queue an entry, without waiting; False if the queue is full and it is dropped."""
         with self._changed:
-            full = len(self._entries) >= MOST_ENTRIES or self._size + entry.size > MOST_SIZE
+            full = len(self._entries) >= MAX_ENTRIES or self._size + entry.size > MAX_SIZE
             if not full and self._deadline is None:
                 self._entries.append(entry)
                 self._size += entry.size

@@ -8,7 +8,7 @@ from rerank.rag.places import place_of
 from rerank.retrieval.corpus import Corpus
 from rerank.types import Passage, metadata_name
 
-MOST_BYTES = 2**16  # of the passages around it, as the corpus holds them with their metadata
+MAX_BYTES = 2**16  # of the passages around it, as the corpus holds them with their metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class InDocument:
     more_after: bool
 
 
-def in_document(corpus: Corpus, row: int, *, max_bytes: int = MOST_BYTES) -> InDocument:
+def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDocument:
     """The passage at a row of the corpus, with the passages of its document around it.
 
     These are the ones next to it in the corpus whose `rerank.rag.places.place_of` names the same

@@ -18,7 +18,7 @@ from rerank.types import Assessment, ListKind, metadata_name
 TOP = 5  # passages that "the top" means
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
 FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
-LEAST_MOVE = 0.005  # smaller log-odds are shown as 0
+MIN_MOVE = 0.005  # smaller log-odds are shown as 0
 
 OF_GROUP = {  # the signal of a feature, by its group, if it is not named below
     "logits": "top_score",
@@ -223,7 +223,7 @@ def agreeing(
     meaning = table[name][1]
     words = meaning(value)
     against = meaning(math.inf if move < 0 else -math.inf)
-    if name not in FROM_GOOD_TO_BAD or abs(move) < LEAST_MOVE or words != against:
+    if name not in FROM_GOOD_TO_BAD or abs(move) < MIN_MOVE or words != against:
         return words
     verb = "lowers" if move < 0 else "raises"
     return f"{words}, but compared with a usual question this {verb} the confidence"

@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.data.words import content_words, word_places, words
 from rerank.inference.tokenizer import Tokenizer
-from rerank.retrieval.windows import LEAST_ROOM, window, window_starts
+from rerank.retrieval.windows import MIN_ROOM, window, window_starts
 from rerank.types import Floats, Ints, Passage
 
 STEP = 16  # tokens, about, from one window to the next
@@ -53,7 +53,7 @@ def excerpt(
     query's words with their weight. The first of equal windows is taken; so a text without any of
     the words is read from its beginning.
     """
-    if len(spans) <= room or room < LEAST_ROOM:
+    if len(spans) <= room or room < MIN_ROOM:
         return passage.full_text
     at = word_places(passage.text, weights, language=language)
     places = [np.searchsorted(spans[:, 0], characters) for characters in at.values()]

@@ -9,7 +9,7 @@ import numpy as np
 from rerank.inference.tokenizer import Tokenizer
 from rerank.types import Ints, Passage
 
-LEAST_ROOM = 32  # tokens; with fewer beside the title, only the beginning is read
+MIN_ROOM = 32  # tokens; with fewer beside the title, only the beginning is read
 
 
 def windows(passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int) -> list[list[str]]:
@@ -50,7 +50,7 @@ def window(passage: Passage, spans: Ints, start: int, room: int) -> str:
 
 
 def _windows(passage: Passage, spans: Ints, room: int, max_windows: int) -> list[str]:
-    if len(spans) <= room or room < LEAST_ROOM:
+    if len(spans) <= room or room < MIN_ROOM:
         return [passage.full_text]
     starts = window_starts(spans, room, room)[:max_windows]
     return [window(passage, spans, int(start), room) for start in starts]

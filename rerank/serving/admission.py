@@ -21,9 +21,9 @@ SHARE = 0.5  # share of a request's time that its work, and the work before it, 
 DECAY = 0.95  # factor by which each round reduces the weight of earlier ones in the pace
 PRIOR_SECONDS = 1.0  # seconds of work for which the speed at loading counts
 RESET_AFTER = 60.0  # seconds without work after which the pace is that at loading again
-MOST_SPEEDUP = 2.0  # times as fast as measured that a machine may get
+MAX_SPEEDUP = 2.0  # times as fast as measured that a machine may get
 PIECE = 0.1  # seconds of work after which another request may run
-LEAST = 0.01  # seconds of a piece at least, at the speed at loading
+MIN_PIECE = 0.01  # seconds of a piece, at the speed at loading
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +101,7 @@ class Schedule(Generic[T]):
     @property
     def piece(self) -> float:
         """Work of a piece, in seconds at loading; a round of work has about twice as much."""
-        return max(LEAST, PIECE / self.pace.now)
+        return max(MIN_PIECE, PIECE / self.pace.now)
 
     def add(self, request: T, now: float) -> None:
         """Accept a request.
@@ -137,12 +137,12 @@ class Schedule(Generic[T]):
         """Remove and return the requests that can no longer be in time.
 
         If that is all of them, the likeliest one stays, in case that the pace was measured at a
-        bad moment, unless it would have to be more than `MOST_SPEEDUP` times as fast.
+        bad moment, unless it would have to be more than `MAX_SPEEDUP` times as fast.
         """
         late = [t for t in self.requests if now + self.pace.now * t.left > t.deadline]
         if late and len(late) == len(self.requests):
             likeliest = max(late, key=lambda t: t.deadline - self.pace.now * t.left)
-            if self.pace.now * likeliest.left <= MOST_SPEEDUP * (likeliest.deadline - now):
+            if self.pace.now * likeliest.left <= MAX_SPEEDUP * (likeliest.deadline - now):
                 late.remove(likeliest)
         self.requests = [t for t in self.requests if t not in late]
         return late

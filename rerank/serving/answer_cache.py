@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rerank.data.canonical import to_json
 from rerank.types import Assessment, Query
 
-MOST = 1000  # assessments; beyond that, the one that expires next is dropped
+MAX_ASSESSMENTS = 1000  # assessments; beyond that, the one that expires next is dropped
 
 
 class AnswerCache:
@@ -55,7 +55,7 @@ class AnswerCache:
         if key is None or life <= 0 or version != (self._version or version):
             return
         self._version = version
-        if key not in self._kept and len(self._kept) >= MOST:
+        if key not in self._kept and len(self._kept) >= MAX_ASSESSMENTS:
             del self._kept[min(self._kept, key=lambda k: self._kept[k][0])]
         self._kept[key] = self._clock() + life, assessment
 

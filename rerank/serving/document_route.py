@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Query
 
-from rerank.rag.in_document import MOST_BYTES, in_document
+from rerank.rag.in_document import MAX_BYTES, in_document
 from rerank.rag.places import place_of
 from rerank.retrieval.index import Index
 from rerank.serving.refusals import Refusal
@@ -51,7 +51,7 @@ def _document_response(model: CalibratedReranker, row: int, doc_id: str) -> dict
         "found": found.found,
         "more_before": found.more_before,
         "more_after": found.more_after,
-        "most_bytes": MOST_BYTES,
+        "most_bytes": MAX_BYTES,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rerank.config import check_options, option
-from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MOST_PASSAGES
+from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MAX_PASSAGES
 
 LONGEST = 86_400  # seconds
 
@@ -27,7 +27,7 @@ class Settings:
         10.0, "seconds in which a client must have sent its request", gt=0, le=LONGEST
     )
     max_body: int = option(4 * 1024 * 1024, "bytes of a request", ge=1024)
-    max_documents: int = option(MOST_PASSAGES, "documents of a request", ge=1)
+    max_documents: int = option(MAX_PASSAGES, "documents of a request", ge=1)
     max_document: int = option(LONGEST_PASSAGE, "characters of a document", ge=1)
     max_query: int = option(LONGEST_QUERY, "characters of a query", ge=1)
     max_depth: int = option(16, "nesting of a request's JSON", ge=3)

@@ -32,7 +32,7 @@ from rerank.types import MODES, Assessment, Floats
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
 LOGGERS = {"rerank": logging.INFO, "uvicorn": logging.WARNING, "asyncio": logging.WARNING}
-MOST_LINES = 100  # distinct lines that are remembered
+MAX_LINES = 100  # distinct lines that are remembered
 LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
 
 
@@ -239,7 +239,7 @@ class RepeatFilter(logging.Filter):
             self._seen[key] = passed, left_out + 1
             self._metrics.repeated.labels(library).inc()
             return False
-        if len(self._seen) >= MOST_LINES:
+        if len(self._seen) >= MAX_LINES:
             self._seen.clear()
         self._seen[key] = now, 0
         if left_out:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rerank.storage.file_lock import lock
 
-LEAST_AGE = 60.0
+MIN_AGE = 60.0
 """Seconds: the writer of a younger empty folder may not have locked it yet."""
 
 
@@ -66,5 +66,5 @@ def _clear(leftover: Path, path: Path) -> None:
         and not path.is_symlink()
     ):
         old_folder.rename(path)
-    if abandoned or abs(time.time() - leftover.stat().st_mtime) >= LEAST_AGE:
+    if abandoned or abs(time.time() - leftover.stat().st_mtime) >= MIN_AGE:
         shutil.rmtree(leftover, ignore_errors=True)

@@ -40,7 +40,7 @@ from rerank.training.mining import Example, ValidationQuery
 
 logger = logging.getLogger(__name__)
 
-LEAST_LISTS = 50  # to choose the best step; with fewer the choice is chance
+MIN_LISTS = 50  # to choose the best step; with fewer the choice is chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def train(
 ) -> tuple[CrossEncoder, Training]:
     """Train on `examples`; return the model as it was at the step that is best on `validation`.
 
-    With fewer than `LEAST_LISTS` validation queries it is that of the last step, or the mean of the
+    With fewer than `MIN_LISTS` validation queries it is that of the last step, or the mean of the
     last `config.average` checkpoints. After an interruption, the same call resumes from the last
     of its `checkpoints`.
 
@@ -75,7 +75,7 @@ def train(
     torch.manual_seed(config.seed)
     model = _open_base(base, config)
     updates = _low_rank(model.model, config.lora) if config.lora else None
-    chooses = len(validation) >= LEAST_LISTS
+    chooses = len(validation) >= MIN_LISTS
     if validation and not chooses:
         logger.warning(
             "the last step is kept: %d validation lists cannot choose one", len(validation)

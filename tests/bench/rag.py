@@ -28,7 +28,7 @@ from ratios import table
 
 import rerank
 from calibration.arrays import group_codes
-from calibration.metrics import LEAST_GROUPS
+from calibration.metrics import MIN_GROUPS
 from rerank import CalibratedReranker, LabelledSet
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
@@ -134,7 +134,7 @@ def interval(statistic: Callable[[Floats], float], groups: Ints) -> str:
     """The value at equal weights (n,), and its percentile bootstrap interval over groups."""
     many = int(groups.max()) + 1
     value = f"{statistic(np.ones(len(groups))):+.3f}"
-    if many < LEAST_GROUPS:
+    if many < MIN_GROUPS:
         return f"{value} (too few groups)"
     draw = np.random.default_rng(0)
     drawn = [

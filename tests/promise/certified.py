@@ -15,7 +15,7 @@ from worlds import TARGET, WORLDS, oracle_coverage, population
 from calibration.thresholds import certify
 
 STRONG = "strong: confidence is truth"
-LEAST_COVERAGE = 0.88
+MIN_COVERAGE = 0.88
 
 
 def certificate(world: str, rng: Generator) -> tuple[float, float]:
@@ -42,7 +42,7 @@ def experiments() -> list[Experiment]:
     kept = Row(
         "its coverage, of the best there is",
         (1,),
-        partial(share_of, best=oracle_coverage(STRONG), least=LEAST_COVERAGE),
+        partial(share_of, best=oracle_coverage(STRONG), least=MIN_COVERAGE),
     )
     return [
         Experiment(

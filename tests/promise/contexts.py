@@ -20,7 +20,7 @@ from calibration.thresholds import certify
 
 DOCUMENTS, SIZE = 60, 15
 POPULATION = 100_000
-TARGET, MOST = 0.7, 0.1
+TARGET, MAX_LOST = 0.7, 0.1
 DEPTH = 10
 
 
@@ -73,12 +73,12 @@ def lost_by_all() -> Floats:
 
 
 def sizes(rng: Generator) -> tuple[float]:
-    """Choose how many passages to hand on; return whether more answers than `MOST` are lost."""
+    """Choose how many passages to hand on; return whether more answers than `MAX_LOST` are lost."""
     document = np.repeat(np.arange(DOCUMENTS), rng.integers(1, 2 * SIZE, DOCUMENTS))
-    setting = fixed_sequence(lost(*ranks(rng, document)), document, risk=MOST)
+    setting = fixed_sequence(lost(*ranks(rng, document)), document, risk=MAX_LOST)
     if setting < 0:
         return (float("nan"),)
-    return (float(lost_by_all()[setting] > MOST),)
+    return (float(lost_by_all()[setting] > MAX_LOST),)
 
 
 def experiments() -> list[Experiment]:

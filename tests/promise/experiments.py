@@ -23,9 +23,9 @@ PARTS = 40
 """Parts that the repeats of one experiment are dealt out in, at most."""
 
 QUICK = 20
-"""A quick run has this many times fewer repeats, but `LEAST` at least."""
+"""A quick run has this many times fewer repeats, but `MIN_REPEATS` at least."""
 
-LEAST = 48
+MIN_REPEATS = 48
 
 
 class Found(NamedTuple):
@@ -66,7 +66,7 @@ class Experiment:
 
     def many(self, *, quick: bool) -> int:
         """How many repeats such a run has."""
-        return max(LEAST, self.repeats // QUICK) if quick else self.repeats
+        return max(MIN_REPEATS, self.repeats // QUICK) if quick else self.repeats
 
 
 def run(

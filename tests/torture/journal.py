@@ -38,7 +38,7 @@ from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
 from rerank.journal.writer import GATHER, JournalWriter
 
-MOST = 200_000  # entries of one process
+MAX_ENTRIES = 200_000  # entries of one process
 HEAD = 16  # bytes: how many were offered, how many confirmed
 BOUND = 2.0  # seconds of entries that a death may cost: GATHER, and a commit on a busy machine
 
@@ -79,7 +79,7 @@ def torture(url: str, kills: int, draw: random.Random) -> list[float]:
     losses = []
     for round_ in range(kills):
         pause = draw.choice([0.0, 0.002])
-        with closing(mmap.mmap(-1, HEAD + 8 * MOST)) as shared:
+        with closing(mmap.mmap(-1, HEAD + 8 * MAX_ENTRIES)) as shared:
             child = os.fork()
             if not child:
                 write(url, round_, pause, shared)
@@ -112,7 +112,7 @@ def write(url: str, round_: int, pause: float, shared: mmap.mmap) -> None:
 
     try:
         writer = JournalWriter(JournalStore(url), count=count)
-        for i in range(MOST):
+        for i in range(MAX_ENTRIES):
             struct.pack_into("d", shared, HEAD + 8 * i, time.monotonic())
             entry = numbered(round_, i)
             while not writer.offer(entry):

@@ -18,7 +18,7 @@ from typing import Any
 from rerank.errors import InputError
 from rerank.progress import progress
 
-LEAST_DOCSTRING = 10  # words; shorter ones only refer elsewhere
+MIN_DOCSTRING = 10  # words; shorter ones only refer elsewhere
 SKIPPED = re.compile(
     r"\.(_|(tests?|testing|conftest|f2py|distutils|compat|externals|core|cython_\w+|estimator_checks)(\.|$))"
 )
@@ -96,7 +96,7 @@ def _docstring(value: Any) -> Iterator[str]:
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     docstring = value.__doc__
-    if isinstance(docstring, str) and len(docstring.split()) >= LEAST_DOCSTRING:
+    if isinstance(docstring, str) and len(docstring.split()) >= MIN_DOCSTRING:
         yield inspect.cleandoc(docstring)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.beir import CORPUS, read_queries, write_corpus
-from rerank.data.build.docstrings import LEAST_DOCSTRING, DocumentedObject, documented_objects
+from rerank.data.build.docstrings import MIN_DOCSTRING, DocumentedObject, documented_objects
 from rerank.data.grouping import connected_groups
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.lines import lines
@@ -27,7 +27,7 @@ from rerank.storage.files import write_file
 from rerank.types import Passage, Query
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")
-LEAST_WORDS = 4  # in a query
+MIN_WORDS = 4  # in a query
 PLAIN = re.compile(r"[A-Z][a-z]+ ")  # the start of a summary that is neither markup nor a signature
 UNANSWERABLE = 0.18  # share of the described objects whose passages leave the corpus
 SPLITS = {"train": 0.30, "dev": 0.35, "test": 0.35}  # by described object
@@ -60,7 +60,7 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
     objects = {}
     for name, item in documented_objects(libraries).items():
         body = item.body.partition("\n\n")[2].strip()
-        if len(body.split()) >= LEAST_DOCSTRING:
+        if len(body.split()) >= MIN_DOCSTRING:
             objects[name] = replace(item, body=body)
     described = _merge_descriptions(_see_also(objects), _summaries(objects))
     if not described:
@@ -244,7 +244,7 @@ def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
     names_of: Found = {}
     for item in objects.values():
         text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
-        wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= LEAST_WORDS
+        wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= MIN_WORDS
         if wordy and _join_words(text) not in _join_words(item.body):
             names_of.setdefault(text, set()).add(item.name)
     return names_of
@@ -262,7 +262,7 @@ def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
             if target is None or target == source.name:
                 continue
             text = description.rstrip(".").strip()
-            if len(re.findall(r"\w+", text)) < LEAST_WORDS:
+            if len(re.findall(r"\w+", text)) < MIN_WORDS:
                 continue
             item = objects[target]
             if _join_words(text) in _join_words(item.body):

@@ -25,7 +25,7 @@ from rerank.rag.answer.sources import Source
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
 FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
-LEAST = 30  # least number of undecided labels to fit a threshold on
+MIN_LABELS = 30  # undecided ones, to fit a threshold on
 FEW = 2  # content words below which words alone cannot decide
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 REMOVED = "[removed: not supported by the sources]"
@@ -133,9 +133,9 @@ def fit_support(
         if undecided(lexical_support(claim, source.evidence, lexicon))
     ]
     yes, no = (np.array([p for p, right in asked if right == kind]) for kind in (True, False))
-    if len(asked) < LEAST or not len(yes) or not len(no):
+    if len(asked) < MIN_LABELS or not len(yes) or not len(no):
         raise InputError(
-            f"expected {LEAST} labels or more that words leave undecided, of both kinds, got "
+            f"expected {MIN_LABELS} labels or more that words leave undecided, of both kinds, got "
             f"{len(yes)} of supported claims and {len(no)} of others"
         )
     grid = np.arange(1, 100) / 100

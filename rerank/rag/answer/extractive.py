@@ -12,7 +12,7 @@ from rerank.rag.answer.prompt_injection import without_orders
 from rerank.rag.answer.sentences import CITATION, split
 from rerank.rag.answer.sources import Source
 
-MOST = 3  # sentences of an answer
+MAX_SENTENCES = 3  # sentences of an answer
 LONGEST = 400  # characters of a quotation
 
 
@@ -33,7 +33,7 @@ class ExtractiveAnswerer:
         `note` and `strict` change nothing: quotations are verbatim anyway.
         """
         quoted: dict[str, str] = {}  # sentence -> id of the first source that has it
-        for source in sources[:MOST]:
+        for source in sources[:MAX_SENTENCES]:
             if found := _sentences(source.passage.text) or _sentences(source.passage.title):
                 best = max(found, key=lambda s: self._shared(question, s))
                 quoted.setdefault(_shorten(best), source.id)

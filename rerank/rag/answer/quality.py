@@ -16,7 +16,7 @@ from calibration.maps import LogisticMap, map_from_dict
 from rerank.errors import InputError, optional
 from rerank.types import Floats
 
-LEAST = 30  # labelled answers, as for any map here
+MIN_LABELS = 30  # labelled answers, as for any map here
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ def fit_answer_confidence(
             "expected one confidence, one quality and one outcome per answer, got "
             f"{len(retrieval)}, {len(qualities)} and {len(right)}"
         )
-    if len(right) < LEAST or len(set(right)) < 2:
+    if len(right) < MIN_LABELS or len(set(right)) < 2:
         raise InputError(
-            f"expected {LEAST} labelled answers or more, right and wrong ones, got {len(right)} of "
-            f"which {sum(right)} are right"
+            f"expected {MIN_LABELS} labelled answers or more, right and wrong ones, got "
+            f"{len(right)} of which {sum(right)} are right"
         )
     return AnswerConfidence(fit_logistic(_inputs(retrieval, qualities), right))
 

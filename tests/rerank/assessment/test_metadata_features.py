@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.assessment.metadata_features import (
-    MOST_WORDS,
+    MAX_WORDS,
     MetadataFeature,
     choose_metadata_features,
     metadata_features,
@@ -68,7 +68,7 @@ def test_dates_are_years() -> None:
     [
         ([{}, {}], "'kind': no passage has any"),
         ([{"kind": "law"}, {"kind": "law"}], "all have 'law'"),
-        ([{"kind": f"k{i}"} for i in range(MOST_WORDS + 1)], f"got {MOST_WORDS + 1} words"),
+        ([{"kind": f"k{i}"} for i in range(MAX_WORDS + 1)], f"got {MAX_WORDS + 1} words"),
     ],
 )
 def test_what_teaches_nothing_is_refused(metadata: list[dict[str, Any]], said: str) -> None:

@@ -13,7 +13,7 @@ from command_line import call, refused
 from llm_endpoint import endpoint, says, status
 
 from rerank.commands.retrieve import STOPPED
-from rerank.rag.adaptive import LEAST_GAIN, MAX_K, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
+from rerank.rag.adaptive import MAX_K, MIN_GAIN, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
 
 Run = Any  # the session's run, see conftest
 
@@ -53,7 +53,7 @@ def test_retrieve_hands_on_as_many_as_needed(
 
 def test_every_reason_has_its_words() -> None:
     """In the terminal and on the page."""
-    reasons = {THRESHOLD, MAX_K, LEAST_GAIN, NO_MORE, NO_RESULTS, NO_PASSAGES}
+    reasons = {THRESHOLD, MAX_K, MIN_GAIN, NO_MORE, NO_RESULTS, NO_PASSAGES}
     assert set(STOPPED) == reasons
     page = files("rerank.serving").joinpath("static", "ask.js").read_text(encoding="utf-8")
     told = page.partition("const STOPPED = {")[2].partition("}")[0]

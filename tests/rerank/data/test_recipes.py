@@ -18,7 +18,7 @@ from rerank.data.beir import read_queries, write_corpus
 from rerank.data.build import recipes as recipe
 from rerank.data.build.docstrings import DocumentedObject, documented_objects
 from rerank.data.build.recipes import (
-    LEAST_WORDS,
+    MIN_WORDS,
     PYDATA,
     SPLITS,
     UNANSWERABLE,
@@ -79,7 +79,7 @@ def test_right_passages_are_there_and_those_of_unanswerable_queries_are_not(
 def test_no_query_is_given_away_by_its_own_passage(pydata: LabelledSet) -> None:
     """The words of a query do not stand, in a row, in the docstring it describes."""
     for query in pydata.queries.values():
-        assert len(re.findall(r"\w+", query.text)) >= LEAST_WORDS
+        assert len(re.findall(r"\w+", query.text)) >= MIN_WORDS
         described = [pydata.corpus[d] for d in pydata.relevant(query.query_id)]
         if described:
             assert not all(squashed(query.text) in squashed(p.text) for p in described)

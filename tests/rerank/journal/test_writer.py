@@ -131,7 +131,7 @@ def test_a_full_queue_drops_and_counts(
     store: JournalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that wait are kept, and lost only where the database is dead at the end too."""
-    monkeypatch.setattr(writing, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(writing, "MAX_ENTRIES", 3)
     monkeypatch.setattr(writing, "PAUSES", (0.01, 0.01))
     counted = Counted()
     with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other:
@@ -150,7 +150,7 @@ def test_long_texts_fill_the_queue_too(
     store: JournalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded, whatever callers bring."""
-    monkeypatch.setattr(writing, "MOST_SIZE", 1000)
+    monkeypatch.setattr(writing, "MAX_SIZE", 1000)
     writer = JournalWriter(store)
     assert not writer.offer(make_entry("long", asked="x" * 1001))
     assert writer.offer(make_entry("short"))

@@ -8,7 +8,7 @@ import pytest
 from rerank.data.words import word_places
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
-from rerank.retrieval.excerpts import LEAST_ROOM, REPEATED, best_window, excerpt
+from rerank.retrieval.excerpts import MIN_ROOM, REPEATED, best_window, excerpt
 from rerank.types import Passage
 
 FILLER = "The weather was mild and the road was long. " * 40
@@ -50,7 +50,7 @@ def test_without_any_of_the_words_the_beginning_is_read(tokenizer: Tokenizer) ->
 
 def test_with_too_little_room_the_tokenizer_cuts_as_before(tokenizer: Tokenizer) -> None:
     text = FILLER + ANSWER
-    assert read(tokenizer, text, {"incub": 5.0}, LEAST_ROOM - 1) == f"On viruses. {text}"
+    assert read(tokenizer, text, {"incub": 5.0}, MIN_ROOM - 1) == f"On viruses. {text}"
 
 
 def test_an_excerpt_begins_and_ends_with_whole_tokens_of_words(tokenizer: Tokenizer) -> None:

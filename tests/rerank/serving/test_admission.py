@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from rerank.serving.admission import (
-    LEAST,
+    MIN_PIECE,
     PIECE,
     PRIOR_SECONDS,
     RESET_AFTER,
@@ -122,7 +122,7 @@ def test_a_piece_takes_the_same_time_at_any_pace() -> None:
         made = Schedule[ScheduledRequest](30.0)
         made.pace.now = pace
         found.append(made.piece)
-    assert found == [10 * PIECE, PIECE, LEAST]
+    assert found == [10 * PIECE, PIECE, MIN_PIECE]
 
 
 @dataclass

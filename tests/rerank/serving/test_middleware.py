@@ -15,13 +15,13 @@ from server import serving
 
 from rerank.serving.middleware import shape
 
-MOST = 20_000  # bytes of a body
+MAX_BODY = 20_000  # bytes of a body
 
 
 @pytest.fixture(scope="module")
 def started(run: Any) -> Iterator[Any]:
     """A server with narrow bounds."""
-    bounds = {"max_body": MOST, "max_documents": 3, "max_document": 500, "max_query": 100}
+    bounds = {"max_body": MAX_BODY, "max_documents": 3, "max_document": 500, "max_query": 100}
     with serving(run.folder, read_timeout=3.0, max_depth=6, max_values=1000, **bounds) as made:
         yield made
 
@@ -71,7 +71,7 @@ HOSTILE = {
     "a long query": (body(query="x" * 101), 422, "101 characters", "100"),
     "many documents": (body(documents=["a"] * 4), 422, "4 documents", "3"),
     "a long document": (body(documents=["a", "x" * 501]), 422, "documents.1", "501"),
-    "a large body": (body(query="x" * MOST), 413, "20000 bytes"),
+    "a large body": (body(query="x" * MAX_BODY), 413, "20000 bytes"),
     "a huge body": (b'"' + b"x" * 10_000_000, 413, "20000 bytes"),
 }
 
@@ -84,7 +84,7 @@ def test_hostile_bodies(client: httpx.Client, name: str) -> None:
         try:
             answer = client.post("/v1/rerank", content=sent, headers=JSON)
         except httpx.WriteError:  # refused by its length before it was sent
-            assert len(content) > 16 * MOST
+            assert len(content) > 16 * MAX_BODY
             continue
         if status == 200:
             assert answer.status_code == 200

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import FolderError
-from rerank.storage.cleanup import LEAST_AGE, locked, remove_leftovers
+from rerank.storage.cleanup import MIN_AGE, locked, remove_leftovers
 from rerank.storage.folder import is_made_from, verify_folder, write_folder
 
 WRITER = """
@@ -71,7 +71,7 @@ def killed(path: Path, point: str) -> None:
 
 def age(folder: Path) -> None:
     """Make what lies there look as old as what is cleared away."""
-    then = time.time() - 2 * LEAST_AGE
+    then = time.time() - 2 * MIN_AGE
     for name in os.listdir(folder):
         os.utime(folder / name, (then, then))
 

@@ -10,7 +10,7 @@ from rerank.errors import InputError
 from rerank.retrieval.systems.connect import connect_of_model
 from rerank.retrieval.systems.settings import KEY, RetrieverSettings, read_settings
 
-LEAST = {"system": "lancedb", "url": "here", "collection": "c", "keyword": "text"}
+MINIMAL = {"system": "lancedb", "url": "here", "collection": "c", "keyword": "text"}
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_told(changed: dict[str, object], sentence: str) -> None:
     """One sentence that names the field, and never a password."""
     with pytest.raises(InputError, match=sentence) as told:
-        RetrieverSettings.from_dict({**LEAST, **changed})
+        RetrieverSettings.from_dict({**MINIMAL, **changed})
     assert "secret" not in str(told.value)
 
 
@@ -69,5 +69,5 @@ def test_a_key_goes_to_no_server_that_a_model_folder_names(
     """Unless the environment names the server too."""
     monkeypatch.setenv(KEY, "secret")
     with pytest.raises(InputError, match="set RERANK_RETRIEVER_URL") as told:
-        connect_of_model({**LEAST, "url": "https://elsewhere.example"})
+        connect_of_model({**MINIMAL, "url": "https://elsewhere.example"})
     assert "secret" not in str(told.value)
