@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -249,7 +250,9 @@ class CalibratedReranker:
         Of `metadata`, only the query's segment is used, if the model has segments.
 
         Raises:
-            InputError: the query is empty, or not text.
+            InputError: the query is empty, or not text; or the model has
+                nothing to search.
+            RetrieverError: the search system that the model searches does not answer.
         """
         return self.assess([Query(text, metadata=metadata or {})])[0]
 
@@ -265,7 +268,8 @@ class CalibratedReranker:
         A plain string is a passage whose id is its position. No passages give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; or what came is not a list.
+            InputError: the query or a passage is empty, or not text; two passages have one id; what
+                came is not a list; or the model takes only lists with scores.
         """
         if not isinstance(passages, Iterable) or isinstance(passages, (str, bytes, Mapping)):
             raise InputError(
@@ -279,13 +283,13 @@ class CalibratedReranker:
     def assess(
         self, queries: Sequence[Query | str], *, label: str | None = None
     ) -> list[Assessment]:
-        """One assessment per query, in their order; queries of both modes may be mixed.
+        """One assessment per query, in their order; queries of different modes may be mixed.
 
         A plain string is a query to the index. `label` names a progress bar.
 
         Raises:
-            InputError: a query or a passage is empty, or not text; or the model does not have the
-                mode of a query.
+            InputError: as `check`, of any query.
+            RetrieverError: the search system that the model searches does not answer.
         """
         queries = as_queries(queries)
         modes = [self.check(query) for query in queries]
@@ -305,10 +309,10 @@ class CalibratedReranker:
         """The mode in which the model answers a query, after checking that it can.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; the model does not have the
-                mode of the query, or has nothing to search.
+            InputError: the query or a passage is empty, or not text; two passages have one id; the
+                model does not have the mode of the query, or has nothing to search.
         """
-        check_not_empty(query)
+        check_query(query)
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
         if mode == "search" and not self.searches:
@@ -382,8 +386,8 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
     return found
 
 
-def check_not_empty(query: Query) -> None:
-    """Refuse a query, or a passage of it, without any text.
+def check_query(query: Query) -> None:
+    """Refuse a query, or a passage of it, without any text, and two passages with one id.
 
     Raises:
         InputError: the message says which.
@@ -397,6 +401,10 @@ def check_not_empty(query: Query) -> None:
             raise InputError(f"{name} is empty; expected some words")
         if not is_encodable(text):
             raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
+    ids = Counter(passage.doc_id for passage in query.passages or ())
+    if len(ids) < ids.total():
+        (doc_id, count), *_ = ids.most_common(1)
+        raise InputError(f"{count} passages of the query have the id {doc_id!r:.80}; expected one")
 
 
 load = CalibratedReranker.load
