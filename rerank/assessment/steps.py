@@ -57,9 +57,9 @@ Steps = Generator[Piece, Any, Assessment]
 
 
 def steps(
-    model: CalibratedReranker, query: Query, speed: Speed, *, most: float, scoring: float
+    model: CalibratedReranker, query: Query, speed: Speed, *, max_seconds: float, scoring: float
 ) -> Steps:
-    """The pieces of one query, of at most about `most` seconds each, and then its assessment.
+    """The pieces of one query, of about `max_seconds` each at most, and then its assessment.
 
     Send back at least what `run_piece` gives for the items of each piece. `scoring` is the expected
     time to score, in seconds, used until the candidates are known.
@@ -70,9 +70,9 @@ def steps(
     pipeline, policy = model.pipeline, model.maps[model.check(query)].policy
     texts = list(dict.fromkeys(model.pipeline.texts_of(query)))
     length = pipeline.config.encoder_max_length
-    sizes = [speed.encode * tokens_of(text, most=length) for text in texts]
+    sizes = [speed.encode * tokens_of(text, max_tokens=length) for text in texts]
     vectors: dict[str, Any] = {}
-    for piece in _split_by_seconds("encode", texts, sizes, most=most, after=scoring):
+    for piece in _split_by_seconds("encode", texts, sizes, max_seconds=max_seconds, after=scoring):
         vectors |= yield piece
     if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
@@ -82,9 +82,11 @@ def steps(
     prior = prior_score(candidates, policy.prior)
     selection = pipeline.select(candidates, prior, policy.cutoff)
     pairs = selection.pairs_to_score
-    sizes = [speed.score * tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs]
+    sizes = [
+        speed.score * tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs
+    ]
     results: dict[Pair, tuple[float, bool]] = {}
-    for piece in _split_by_seconds("score", pairs, sizes, most=most, after=0):
+    for piece in _split_by_seconds("score", pairs, sizes, max_seconds=max_seconds, after=0):
         results |= yield piece
     logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
@@ -101,10 +103,10 @@ def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> 
     return dict(zip(items, zip(*model.pipeline.score_pairs(items), strict=True), strict=True))
 
 
-def tokens_of(*texts: str, most: int) -> int:
-    """The approximate number of tokens that a model reads of a text or a pair, at most `most`."""
+def tokens_of(*texts: str, max_tokens: int) -> int:
+    """About how many tokens a model reads of a text or a pair, `max_tokens` at most."""
     size = sum(len(t) if t.isascii() else len(t.encode("utf-8", "replace")) for t in texts)
-    return min(size // BYTES + MARKS, most)
+    return min(size // BYTES + MARKS, max_tokens)
 
 
 def expected_seconds(
@@ -117,14 +119,18 @@ def expected_seconds(
     """
     config = pipeline.config
     length, brought = config.encoder_max_length, () if pipeline.remote_search else query.passages
-    sizes = [tokens_of(query.text, most=length)]
-    sizes += [tokens_of(p.full_text, most=config.encoder_windows * length) for p in brought or ()]
+    sizes = [tokens_of(query.text, max_tokens=length)]
+    sizes += [
+        tokens_of(p.full_text, max_tokens=config.encoder_windows * length) for p in brought or ()
+    ]
     encoding = ENCODING + speed.encode * sum(sizes)
     if query.passages is None:
         return encoding, searched
     if pipeline.scores_are_known(query) or not query.passages:
         return encoding, SCORING
-    sizes = [tokens_of(query.text, p.full_text, most=config.max_length) for p in query.passages]
+    sizes = [
+        tokens_of(query.text, p.full_text, max_tokens=config.max_length) for p in query.passages
+    ]
     scored = sum(sizes) * min(config.rerank_depth, len(sizes)) / len(sizes)
     return encoding, SCORING + speed.score * scored
 
@@ -138,9 +144,11 @@ def measured_speed(model: CalibratedReranker) -> Speed:
     for turn in range(2):  # with other texts, so that nothing comes from a cache
         texts = [f"{turn} {i} {SAMPLE}" for i in range(SAMPLES)]
         pairs = list(zip(texts, texts[::-1], strict=True))
-        tokens = sum(tokens_of(text, most=pipeline.config.encoder_max_length) for text in texts)
+        tokens = sum(
+            tokens_of(text, max_tokens=pipeline.config.encoder_max_length) for text in texts
+        )
         encoding.append(_timed(model, "encode", texts) / tokens)
-        tokens = sum(tokens_of(*pair, most=pipeline.config.max_length) for pair in pairs)
+        tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
         scoring.append(_timed(model, "score", pairs) / tokens)
     return Speed(min(encoding), min(scoring))
 
@@ -153,13 +161,13 @@ def _timed(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> flo
 
 
 def _split_by_seconds(
-    stage: Stage, items: Sequence[Any], sizes: Sequence[float], *, most: float, after: float
+    stage: Stage, items: Sequence[Any], sizes: Sequence[float], *, max_seconds: float, after: float
 ) -> Iterator[Piece]:
-    """Neighbouring items with at most `most` seconds in all; a larger item goes alone."""
+    """Neighbouring items with at most `max_seconds` seconds in all; a larger item goes alone."""
     besides = SCORING if stage == "score" else ENCODING
     start, held = 0, 0.0
     for end, size in enumerate([*sizes, math.inf]):
-        if end > start and held + size > most:
+        if end > start and held + size > max_seconds:
             yield Piece(stage, items[start:end], held + besides, sum(sizes[end:]) + after)
             start, held = end, 0.0
         held += size

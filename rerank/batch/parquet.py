@@ -22,8 +22,8 @@ from rerank.errors import InputError
 MAX_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: at most four bytes per character
 MAX_UNPACKED = 2**26  # bytes that a row group may always unpack to, however small the file
 MAX_RATIO = 100  # times the file's size that a larger row group may unpack to
-GROUP_ROWS = 16_384  # most rows of a row group that we write
-GROUP_BYTES = 2**25  # most bytes of it in memory, without its last 64 rows
+GROUP_ROWS = 16_384  # rows of a row group that we write
+GROUP_BYTES = 2**25  # bytes of it in memory, without its last 64 rows
 COLUMNS = pa.schema(
     [
         ("query_id", pa.string()),
@@ -201,11 +201,11 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
             `held` bytes.
     """
     for number in range(meta.num_row_groups):
-        size, most = meta.row_group(number).total_byte_size, max(MAX_UNPACKED, MAX_RATIO * held)
-        if size > most:
+        size, max_size = meta.row_group(number).total_byte_size, max(MAX_UNPACKED, MAX_RATIO * held)
+        if size > max_size:
             raise InputError(
                 f"{path}: row group {number + 1} unpacks to {size} bytes, of a file of {held} at "
-                f"most {most} are read"
+                f"most {max_size} are read"
             )
 
 

@@ -7,17 +7,17 @@ from urllib.parse import urlsplit
 from rerank.errors import InputError
 
 
-def as_text(name: str, value: object, *, most: int | None = None, empty: bool = False) -> str:
+def as_text(name: str, value: object, *, max_length: int | None = None, empty: bool = False) -> str:
     """The value of a field, if it is text that can be stored; it must have words unless `empty`.
 
     Raises:
-        InputError: not text, text without words, with a lone surrogate, or of more than `most`
-            characters. The message names the field.
+        InputError: not text, text without words, with a lone surrogate, or of more characters than
+            `max_length`. The message names the field.
     """
     if not isinstance(value, str):
         raise InputError(f"{name!r} should be text, got {json_type(value)}")
-    if most is not None and len(value) > most:
-        raise InputError(f"{name!r} has {len(value)} characters, at most {most} are taken")
+    if max_length is not None and len(value) > max_length:
+        raise InputError(f"{name!r} has {len(value)} characters, at most {max_length} are taken")
     if not empty and not value.strip():
         raise InputError(f"{name!r} is empty")
     if not is_encodable(value):

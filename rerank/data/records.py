@@ -51,7 +51,7 @@ def read_query(
     """
     query_id = read_id(row, "_id")
     field = _only_field(row, QUERY) or next((name for name in QUERY if name in row), QUERY[0])
-    text = read_text(row, field, most=LONGEST_QUERY)
+    text = read_text(row, field, max_length=LONGEST_QUERY)
     metadata = _metadata(row, segment_by)
     name = _only_field(row, PASSAGES) if passages else None
     if name is None:
@@ -98,7 +98,7 @@ def read_passage(
         doc_id = read_id(row, key or DOC_ID[0])
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
     may_be_empty = empty or bool(title.strip())
-    text = read_text(row, "text", most=LONGEST_PASSAGE - len(title), empty=may_be_empty)
+    text = read_text(row, "text", max_length=LONGEST_PASSAGE - len(title), empty=may_be_empty)
     return Passage(doc_id, title, text, _metadata(row, None))
 
 
@@ -111,16 +111,16 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
-    text = read_text(row, key, most=LONGEST_ID)
+    text = read_text(row, key, max_length=LONGEST_ID)
     if text != text.strip() or any(c in text for c in "\t\n\r"):
         raise InputError(f"{key!r} {shown(text)} holds a tab, a line end or outer spaces")
     return text
 
 
 def read_text(
-    row: Mapping[str, Any], key: str, *, most: int = LONGEST_PASSAGE, empty: bool = False
+    row: Mapping[str, Any], key: str, *, max_length: int = LONGEST_PASSAGE, empty: bool = False
 ) -> str:
-    """A field with text of at most `most` characters; with `empty`, it may be empty.
+    """A field with text of at most `max_length` characters; with `empty`, it may be empty.
 
     Raises:
         InputError: it is missing, or is not such text; the message names the field.
@@ -133,7 +133,7 @@ def read_text(
             value = value.decode()
         except UnicodeDecodeError:
             raise InputError(f"{key!r} holds bytes that are not UTF-8") from None
-    return as_text(key, value, most=most, empty=empty)
+    return as_text(key, value, max_length=max_length, empty=empty)
 
 
 def passage_row(passage: Passage) -> dict[str, Any]:

@@ -23,23 +23,23 @@ NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
 OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
 
 
-def newest_searches(store: JournalStore, most: int) -> list[Row]:
-    """The newest `most` searches that were kept with their text, oldest first."""
+def newest_searches(store: JournalStore, limit: int) -> list[Row]:
+    """The newest `limit` searches that were kept with their text, oldest first."""
     chosen = (
         select(_C.entry_id, _C.asked)
         .where(_C.mode == "search", _C.asked.is_not(None))
         .order_by(_C.entry_id.desc())
-        .limit(most)
+        .limit(limit)
     )
     return list(store.rows(chosen))[::-1]
 
 
 def newest_answers(
-    store: JournalStore, models: Sequence[str], most: int | None = None
+    store: JournalStore, models: Sequence[str], limit: int | None = None
 ) -> list[Row]:
     """The newest labelled answer of each question by one of the `models`, oldest first.
 
-    Refusals do not count as answers. `most` keeps only the newest ones.
+    Refusals do not count as answers. `limit` keeps only the newest ones.
     """
     columns = (_C.question_hash, _C.right, _C.confidence, _C.attribution)
     labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
@@ -51,7 +51,7 @@ def newest_answers(
     newest: dict[str, Row] = {}
     for row in store.rows(chosen):
         newest.setdefault(row["question_hash"], row)
-    return list(newest.values())[:most][::-1]
+    return list(newest.values())[:limit][::-1]
 
 
 def newest_labels(store: JournalStore, *, model: str | None = None) -> list[Row]:
@@ -70,12 +70,12 @@ def newest_labels(store: JournalStore, *, model: str | None = None) -> list[Row]
     return list(newest.values())[::-1]
 
 
-def one_per_question(rows: Sequence[Row], most: int | None = None) -> list[Row]:
-    """The last row of each question, in their order; `most` keeps only the last ones."""
+def one_per_question(rows: Sequence[Row], limit: int | None = None) -> list[Row]:
+    """The last row of each question, in their order; `limit` keeps only the last ones."""
     last: dict[tuple[str, str], Row] = {}
     for row in reversed(rows):
         last.setdefault((row["mode"], row["question_hash"]), row)
-    return list(last.values())[:most][::-1]
+    return list(last.values())[:limit][::-1]
 
 
 def label_of(row: Row) -> dict[str, Any]:

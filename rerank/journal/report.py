@@ -174,7 +174,7 @@ def _models(since: float) -> Select[Any]:
     )
 
 
-def _uncertain_documents(since: float, middle: float, most: int) -> Select[Any]:
+def _uncertain_documents(since: float, middle: float, limit: int) -> Select[Any]:
     """Documents that were on top of searches, none of which was accepted."""
     document = func.coalesce(_C.top_document, _C.top_doc_id)
     asked = func.count(_C.question_hash.distinct())
@@ -190,7 +190,7 @@ def _uncertain_documents(since: float, middle: float, most: int) -> Select[Any]:
         .group_by(document)
         .having(_count(_C.accepted) == 0, asked >= MIN_ASKED)
         .order_by(asked.desc(), document)
-        .limit(most)
+        .limit(limit)
     )
 
 

@@ -116,7 +116,7 @@ class JournalStore:
         """
         if not isinstance(right, bool | np.bool_):  # None would delete the judgement
             raise InputError(f"`right` should be True or False, got {right!r:.100}")
-        as_text("comment", comment, most=LONGEST_COMMENT, empty=True)
+        as_text("comment", comment, max_length=LONGEST_COMMENT, empty=True)
         comment = comment.replace("\0", " ")
         c = JOURNAL.c
         newest = (

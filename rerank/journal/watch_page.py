@@ -69,7 +69,7 @@ def _day(number: int, rows: Sequence[Row]) -> Day:
     )
 
 
-def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str, Any]]:
+def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[str, Any]]:
     """Searches below the advisory threshold whose first passage nobody has judged.
 
     They are those of the `model` of this version. Each question once, with its newest answer; the
@@ -79,10 +79,10 @@ def waiting(store: JournalStore, *, model: str, most: int = 50) -> list[dict[str
     Raises:
         JournalError: the database cannot be used.
     """
-    return [dict(row) for row in store.rows(_waiting(model, most))]
+    return [dict(row) for row in store.rows(_waiting(model, limit))]
 
 
-def _waiting(model: str, most: int) -> Select[Any]:
+def _waiting(model: str, limit: int) -> Select[Any]:
     judged = JOURNAL.alias()
     same = (  # a judgement of the same first passage, and not of a generated answer
         judged.c.mode == "search",
@@ -112,5 +112,5 @@ def _waiting(model: str, most: int) -> Select[Any]:
         )
         .join(repeated, _C.entry_id == repeated.c.newest)
         .order_by(_C.entry_id.desc())
-        .limit(most)
+        .limit(limit)
     )

@@ -177,7 +177,7 @@ class Session:
             InputError: the text is empty or too long.
         """
         text = task.question.text if text is None else " ".join(text.split())
-        as_text("the question", text, most=LONGEST_QUERY)
+        as_text("the question", text, max_length=LONGEST_QUERY)
         self._pools[text] = found = pool(self.model, text, self.config.depth)
         self._append(task, "accept", text=text, **_answer_fields(found.confidence, found.top))
 

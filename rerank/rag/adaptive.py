@@ -110,11 +110,11 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     if all(p.dense < strategy.similarity_floor and not p.scores for p in passages):
         return AdaptiveResult((), 0.0, NO_RESULTS, assessment)
     sufficiency = [0.0, *(assessment.sufficiency_at[i] for i in first)]
-    most = min(strategy.max_k, len(passages))
-    for k in range(strategy.min_k, most + 1):
+    last = min(strategy.max_k, len(passages))
+    for k in range(strategy.min_k, last + 1):
         if sufficiency[k] >= strategy.confidence_threshold:
             return AdaptiveResult(tuple(passages[:k]), sufficiency[k], THRESHOLD, assessment)
-    k, reason = most, MAX_K if most == strategy.max_k else NO_MORE
+    k, reason = last, MAX_K if last == strategy.max_k else NO_MORE
     while k > strategy.min_k and sufficiency[k] - sufficiency[k - 1] < strategy.least_gain:
         k, reason = k - 1, MIN_GAIN
     return AdaptiveResult(tuple(passages[:k]), sufficiency[k], reason, assessment)

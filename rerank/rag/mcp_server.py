@@ -114,7 +114,7 @@ def check_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> Non
             )
     if "query" not in arguments:
         raise InputError("'query' is missing")
-    as_text("query", arguments["query"], most=LONGEST_QUERY, empty=True)
+    as_text("query", arguments["query"], max_length=LONGEST_QUERY, empty=True)
 
 
 @contextmanager

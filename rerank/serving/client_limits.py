@@ -24,14 +24,14 @@ NO_HTTP = (
 )
 
 
-def client_limits(seconds: float, most: int) -> type[ClientLimits]:
+def client_limits(seconds: float, max_connections: int) -> type[ClientLimits]:
     """The protocol class of one server; its instances are the connections.
 
-    `seconds` is the time-out of a client, `most` the number of open connections. A new connection
-    beyond that closes the one that has been without a request longest, so that idle ones cannot
+    `seconds` is the time-out of a client, `max_connections` the number of open connections. A new
+    one beyond that closes the one that has been without a request longest, so that idle ones cannot
     keep others out.
     """
-    limits = {"seconds": seconds, "most_connections": most, "idle": {}}
+    limits = {"seconds": seconds, "max_connections": max_connections, "idle": {}}
     return type("ClientLimits", (ClientLimits,), limits)
 
 
@@ -44,7 +44,7 @@ class ClientLimits(H11Protocol):
     """
 
     seconds: ClassVar[float]
-    most_connections: ClassVar[int]
+    max_connections: ClassVar[int]
     idle: ClassVar[dict[ClientLimits, None]]  # no request in progress; longest idle first
     quick = hasattr(socket, "TCP_QUICKACK")  # on Linux
     _timer: asyncio.TimerHandle | None = None
@@ -57,7 +57,7 @@ class ClientLimits(H11Protocol):
         self._timer = self.loop.call_later(self.seconds, self._give_up)
         self.idle[self] = None
         first = next(iter(self.idle))
-        if len(self.connections) >= self.most_connections and first is not self:
+        if len(self.connections) >= self.max_connections and first is not self:
             del self.idle[first]
             self.connections.discard(first)  # at once, since uvicorn counts them
             first.transport.close()

@@ -231,31 +231,31 @@ class RequestGuard:
         Raises:
             Refusal: 413 too large, 429 too much at once, 408 too slow, or the client disconnects.
         """
-        most, parts, size, held = self._settings.max_body, [], 0, 0
-        refused = Refusal(413, f"the body has more than {most} bytes", reason="size")
+        max_body, parts, size, held = self._settings.max_body, [], 0, 0
+        refused = Refusal(413, f"the body has more than {max_body} bytes", reason="size")
         stated = headers.get(b"content-length", b"0")
-        if not stated.isdigit() or len(stated) > 18 or int(stated) > most * DRAINED:
+        if not stated.isdigit() or len(stated) > 18 or int(stated) > max_body * DRAINED:
             raise refused
         try:
             async with asyncio.timeout(self._settings.read_timeout):
                 more = True
-                while more and size <= most * DRAINED:
+                while more and size <= max_body * DRAINED:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Refusal(408, "the client went away", reason="gone")
                     part = message.get("body", b"")
                     size += len(part)
-                    if size <= most:
+                    if size <= max_body:
                         parts.append(part)
                     else:
                         parts.clear()
                     self._reading -= held
-                    held = size if size <= most else 0
+                    held = size if size <= max_body else 0
                     self._reading += held
                     self._refuse_when_full(queued=queued)
                     more = message.get("more_body", False)
         except TimeoutError:
-            if size <= most:
+            if size <= max_body:
                 raise Refusal(
                     408,
                     f"the body did not come within {self._settings.read_timeout:g} seconds",
@@ -264,7 +264,7 @@ class RequestGuard:
                 ) from None
         finally:
             self._reading -= held
-        if size > most:
+        if size > max_body:
             raise refused
         return b"".join(parts)
 

@@ -106,7 +106,7 @@ class QueryRequest(KnownFields):
             InputError: a text is empty or longer than the settings allow; the message says which.
                 Or the metadata is larger than `LARGEST_METADATA`, or no Unicode.
         """
-        text = as_text("query", self.query, most=settings.max_query)
+        text = as_text("query", self.query, max_length=settings.max_query)
         metadata = to_json(self.metadata or {})
         if not is_encodable(metadata):
             raise InputError("metadata holds a lone surrogate, which is not text")
@@ -167,17 +167,19 @@ class DocumentsRequest(QueryRequest):
 
     def to_query(self, settings: Settings) -> Query:
         """The query with its documents as passages, whose ids are their positions, from 0."""
-        query, most = super().to_query(settings), settings.max_documents
+        query, max_documents = super().to_query(settings), settings.max_documents
         unread = sorted(set(self.rank_fields or ()) - {"text", "title"})
         if unread:
             raise InputError(f"rank_fields: only text and title are read, got {unread[0]!a:.80}")
-        if len(self.documents) > most:
-            raise InputError(f"there are {len(self.documents)} documents, at most {most} are taken")
+        if len(self.documents) > max_documents:
+            raise InputError(
+                f"there are {len(self.documents)} documents, at most {max_documents} are taken"
+            )
         passages = []
         for i, document in enumerate(self.documents):
             whole = as_document(document)
             passage = Passage(str(i), whole.title or "", whole.text)
-            as_text(f"documents.{i}", passage.full_text, most=settings.max_document)
+            as_text(f"documents.{i}", passage.full_text, max_length=settings.max_document)
             passages.append(passage)
         return Query(query.text, metadata=query.metadata, passages=tuple(passages))
 
@@ -256,8 +258,7 @@ class AssessRequest(DocumentsRequest):
         count = max(map(len, self.scores.values()))
         if self.documents:
             query = super().to_query(settings)
-        elif count > settings.max_documents:
-            most = settings.max_documents
+        elif count > (most := settings.max_documents):
             raise InputError(f"there are {count} scores, at most {most} documents are taken")
         else:
             passages = tuple(Passage(str(i), "", "") for i in range(count))

@@ -39,15 +39,15 @@ def make_server(
     Raises:
         InputError: keys are needed, and the environment has none.
     """
-    most = connections()
+    max_connections = connections()
     config = uvicorn.Config(
         create_app(holder, settings, keys_for(settings.host), labels),
-        http=client_limits(settings.read_timeout, most),
+        http=client_limits(settings.read_timeout, max_connections),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=most,
+        limit_concurrency=max_connections,
         timeout_keep_alive=max(5, round(settings.read_timeout)),
         timeout_graceful_shutdown=round(settings.timeout + settings.read_timeout) + 5,
     )
@@ -107,8 +107,8 @@ def connections() -> int:
     except ImportError:  # another system
         return CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - OTHER_FILES
-    return min(CONNECTIONS, max(FEWEST, most))
+    max_connections = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - OTHER_FILES
+    return min(CONNECTIONS, max(FEWEST, max_connections))
 
 
 def addresses(host: str) -> list[str]:

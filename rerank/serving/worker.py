@@ -155,7 +155,7 @@ class Worker:
             )
         speed, scoring = served.speed, self._search_seconds
         work = sum(expected_seconds(query, served.model.pipeline, speed, searched=scoring))
-        pieces = steps(served.model, query, speed, most=self.schedule.piece, scoring=scoring)
+        pieces = steps(served.model, query, speed, max_seconds=self.schedule.piece, scoring=scoring)
         future = asyncio.get_running_loop().create_future()
         return Job(now + IN_TIME * self._settings.timeout, work, query, served, pieces, future, now)
 
@@ -235,14 +235,14 @@ class Worker:
     def _rank(self, jobs: Sequence[Job]) -> None:
         """Work one round: a piece of each job, in order, until the round is full."""
         start = time.monotonic()
-        most, work = 2 * self.schedule.piece, 0.0
+        max_work, work = 2 * self.schedule.piece, 0.0
         together: dict[tuple[str, Stage], list[Job]] = {}
         for job in jobs:
             if not self._begin(job, start) or job.piece is None:
                 continue
             together.setdefault((job.served.version, job.piece.stage), []).append(job)
             work += job.piece.seconds
-            if work >= most:
+            if work >= max_work:
                 break
         worked = sum(self._run(part) for part in together.values())
         self._metrics.batch_size.observe(sum(map(len, together.values())))

@@ -34,17 +34,17 @@ def asked(texts: list[str]) -> list[Query]:
     ]
 
 
-@pytest.mark.parametrize("most", [1, 100, 10**6])
+@pytest.mark.parametrize("max_seconds", [1, 100, 10**6])
 def test_the_numbers_are_those_of_one_call(
-    model: CalibratedReranker, asked: Sequence[Query], most: int
+    model: CalibratedReranker, asked: Sequence[Query], max_seconds: int
 ) -> None:
     """To the bit, however small the pieces are, and the largest fit."""
     for query in asked:
-        found, pieces = driven(model, query, most)
+        found, pieces = driven(model, query, max_seconds)
         (expected,) = model.assess([query])
         assert found.to_dict() == expected.to_dict()
         assert found.mode == expected.mode == query.mode
-        assert all(len(p.items) == 1 or p.seconds <= most + SCORING for p in pieces)
+        assert all(len(p.items) == 1 or p.seconds <= max_seconds + SCORING for p in pieces)
         lefts = [p.left for p in pieces if p.stage == pieces[-1].stage]
         assert (lefts[-1], lefts) == (
             0 if pieces[-1].stage == "score" else 100,
@@ -54,10 +54,10 @@ def test_the_numbers_are_those_of_one_call(
 
 def test_nothing_is_done_before_the_first_piece(model: CalibratedReranker) -> None:
     """Steps that are closed have read nothing; an empty query fails when it is begun."""
-    walk = steps(model, Query(" "), SPEED, most=1, scoring=1)
+    walk = steps(model, Query(" "), SPEED, max_seconds=1, scoring=1)
     with pytest.raises(InputError, match="empty"):
         next(walk)
-    steps(model, Query(" "), SPEED, most=1, scoring=1).close()
+    steps(model, Query(" "), SPEED, max_seconds=1, scoring=1).close()
 
 
 def test_estimates_are_near_the_tokenizer(
@@ -66,8 +66,8 @@ def test_estimates_are_near_the_tokenizer(
     """Of real text, in all; and what is expected of a query is what its pieces come to."""
     tokenizer = open_tokenizer(model.pipeline.encoder.files, max_length=64)
     real = sum(len(t.ids) for t in tokenizer(texts))
-    assert 0.7 < sum(tokens_of(text, most=64) for text in texts) / real < 1.4
-    assert tokens_of("é" * 40, most=512) == 2 * tokens_of("e" * 40, most=512) - 3
+    assert 0.7 < sum(tokens_of(text, max_tokens=64) for text in texts) / real < 1.4
+    assert tokens_of("é" * 40, max_tokens=512) == 2 * tokens_of("e" * 40, max_tokens=512) - 3
     for query in asked[1:]:
         _, pieces = driven(model, query)
         encoding, scoring = expected_seconds(query, model.pipeline, SPEED, searched=0)

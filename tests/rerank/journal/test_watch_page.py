@@ -67,7 +67,7 @@ def test_what_waits_is_unsure_and_not_judged(store: JournalStore) -> None:
     store.add([entry(i, 0, 0.3, False) for i in range(3)])
     store.add([entry(3, 0, 0.9, True), entry(4, 0, 0.3, False, mode="rerank")])
     assert [row["id"] for row in waiting(store, model=VERSION)] == ["2", "1", "0"]
-    assert [row["id"] for row in waiting(store, model=VERSION, most=1)] == ["2"]
+    assert [row["id"] for row in waiting(store, model=VERSION, limit=1)] == ["2"]
     store.judge("1", right=False)
     assert [row["id"] for row in waiting(store, model=VERSION)] == ["2", "0"]
     assert waiting(store, model=VERSION)[0]["confidence"] == 0.3
