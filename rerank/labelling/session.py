@@ -6,7 +6,7 @@ at the same time. It knows nothing of a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -124,7 +124,8 @@ class Session:
             number = 1 + max((question.draw for question in known), default=-1)
             ids = {question.query_id for question in known}
             events = self._draw(_with_unique_ids(list(fresh.values()), ids), count, number)
-            self.file.append_locked(handle, events)
+            continues = _draws_from(known, {query_hash(query.text) for query in queries})
+            self.file.append_locked(handle, [{**event, "continues": continues} for event in events])
             return len(events)
 
     def _gone(self, known: Sequence[Question]) -> list[Event]:
@@ -296,6 +297,12 @@ def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
         used.add(name)
         found.append(replace(query, query_id=name))
     return found
+
+
+def _draws_from(known: Sequence[Question], file: Set[str]) -> list[int]:
+    """The draws all of whose questions are in a file, given the hashes of its questions."""
+    others = {question.draw for question in known if query_hash(question.text) not in file}
+    return sorted({question.draw for question in known} - others)
 
 
 def _draw_event(one: Drawn, number: int, *, pool: int) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The state of a file of judgements: questions in order, and who judged what. Pure; no model.
 
-Events are `draw` (a question, its weight, the size of the pool that it was drawn from, and the
-model's answer), and those of a person by name:
-`accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
-`undo`, which takes back that person's latest event, if it can be. `gone` names passages of a
-question that the corpus does not have any more: they are judged by nobody.
+Events are `draw` (a question, its weight, how many questions it was drawn from, which earlier draws
+were from the same file, and the model's answer), and those of a person by name: `accept` (a
+proposed question, with its text), `judge` (one grade for some passages), `skip`, and `undo`, which
+takes back that person's latest event, if it can be. `gone` names passages of a question that the
+corpus does not have any more: they are judged by nobody.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Question:
     top: str | None
     proposed: bool = False  # and not accepted by anybody yet
     pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
+    continues: tuple[int, ...] | None = None  # earlier draws from the same file; None: not known
     people: dict[str, Person] = field(default_factory=dict)
 
     def person(self, name: str) -> Person:
@@ -98,8 +99,10 @@ def _add(event: Event, found: dict[str, Question]) -> None:
     """Take an event into account in the questions found before it."""
     query_id = event["query_id"]
     if event["do"] == "draw":
-        pool = event.get("pool", 0)  # earlier versions did not write it
-        found[query_id] = Question(**{key: event[key] for key in DRAWN}, pool=pool)
+        drawn = Question(**{key: event[key] for key in DRAWN})
+        if "pool" in event:  # earlier versions did not write it
+            drawn.pool, drawn.continues = event["pool"], tuple(event["continues"])
+        found[query_id] = drawn
         return
     question = found[query_id]
     if event["do"] == "accept":
@@ -178,35 +181,34 @@ def next_question(
 def weights(questions: Sequence[Question]) -> list[float]:
     """How many questions each one stands for, (n,), over all draws; all 0 if one was proposed.
 
-    If the pool of a draw is as large as what earlier draws left of a file, it is taken to be just
-    that; else it is another file, for which only its own questions stand.
+    A draw from another file than the earlier ones stands for its own file. For a further draw from
+    a file there are two unbiased estimates: the earlier draws alone, and the earlier draws as a
+    known part plus the new draw as an estimate of the rest. Their weighted mean is unbiased too.
+    The second has the weight m N / ((n + m) (N - n)), with n of N drawn before and m now: so
+    uniform draws stay uniform. If the file has changed in between, the second is taken alone.
 
-    For a further draw from a file there are two unbiased estimates: the earlier draws alone, and
-    the earlier draws as a known part plus the new draw as an estimate of the rest. Their weighted
-    mean is unbiased too. The second has the weight m N / ((n + m) (N - n)), with n of N drawn
-    before and m now: so uniform draws stay uniform.
+    Earlier versions did not write which draws are from one file: sizes that fit are taken to be.
     """
     if _some_proposed(questions):
         return [0.0] * len(questions)
     found = [question.weight for question in questions]
-    files: list[tuple[float, list[int]]] = []  # the size of each, and the rows drawn from it
     for draw in sorted({question.draw for question in questions}):
         now = [i for i, question in enumerate(questions) if question.draw == draw]
-        drawn = sum(found[i] for i in now)
-        pool = questions[now[0]].pool or drawn
+        drawn, first = sum(found[i] for i in now), questions[now[0]]
+        pool = first.pool or drawn
         for i in now:
             found[i] *= pool / drawn  # less was drawn than planned, if the process was killed
-        before = next((rows for size, rows in files if abs(size - len(rows) - pool) < 0.5), None)
-        if before is None:
-            files.append((pool, now))
+        known = range(draw) if first.continues is None else first.continues
+        before = [i for i, question in enumerate(questions) if question.draw in known]
+        n, m, whole = len(before), len(now), sum(found[i] for i in before)
+        unchanged = abs(whole - n - pool) < 0.5
+        if not before or (first.continues is None and not unchanged):
             continue
-        n, m = len(before), len(now)
-        share = min(1.0, m * (n + pool) / ((n + m) * pool))
+        share = min(1.0, m * whole / ((n + m) * pool)) if unchanged else 1.0
         for i in before:
             found[i] = (1 - share) * found[i] + share
         for i in now:
             found[i] *= share
-        before += now
     return found
 
 

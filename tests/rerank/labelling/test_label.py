@@ -96,7 +96,7 @@ def test_ten_labels_killed_and_resumed(label: Label, tmp_path: Path, small: Labe
 def test_questions_of_a_second_file_get_labels_that_can_be_used(
     label: Label, questions: Path, tmp_path: Path
 ) -> None:
-    """The first file was finished before; each draw says how large its pool was."""
+    """The first file was finished before; each draw says how large its pool was, and whose."""
     lines = questions.read_text().splitlines(keepends=True)
     for part, count in ((lines[:2], 2), (lines[2:6], 4)):
         questions.write_text("".join(part))
@@ -104,8 +104,11 @@ def test_questions_of_a_second_file_get_labels_that_can_be_used(
     labelled = LabelledSet.read(tmp_path / "set")
     found = sorted(q.metadata["weight"] for q in labelled.queries.values())
     assert found == [1.0, 1.0, 2.0, 2.0]
-    drawn = [event["pool"] for event in events(tmp_path) if event["do"] == "draw"]
-    assert drawn == [2, 2, 4, 4]
+    questions.write_text("".join(lines[:7]))
+    label(["n"] * 20, "--count", 5, "--draw", "even")
+    drawn = [event for event in events(tmp_path) if event["do"] == "draw"]
+    assert [event["pool"] for event in drawn] == [2, 2, 4, 4, 3]
+    assert [event["continues"] for event in drawn] == [[], [], [], [], [0, 1]]
 
 
 def test_the_page_has_the_only_model_in_memory(

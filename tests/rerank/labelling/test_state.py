@@ -35,6 +35,11 @@ def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None =
     return made
 
 
+def of_file(one: Question, pool: int, *continues: int) -> Question:
+    """The question, drawn from so many questions of the file of earlier draws."""
+    return replace(one, pool=pool, continues=continues)
+
+
 def test_even_draws_stay_even() -> None:
     """10 of 100, then 20 of the 90 that are left, then the rest: each stands for as many."""
     first = [question(i, weight=10) for i in range(10)]
@@ -56,8 +61,8 @@ def test_questions_of_another_file_stand_for_that_file_alone(whole: int) -> None
 
     The last ones join those of their own file, which stay a uniform sample of it.
     """
-    first = [question(i, weight=whole / 50, right=True) for i in range(50)]
-    second = [question(50 + i, draw=1, right=True) for i in range(20)]
+    first = [of_file(question(i, weight=whole / 50, right=True), whole) for i in range(50)]
+    second = [of_file(question(50 + i, draw=1, right=True), 20) for i in range(20)]
     assert weights(first + second) == [whole / 50] * 50 + [1.0] * 20
     made = labels_of(first + second, partly_right=False).queries.values()
     kept = [q.metadata.get(WEIGHT) for q in made]
@@ -66,18 +71,34 @@ def test_questions_of_another_file_stand_for_that_file_alone(whole: int) -> None
         said = progress_sentences(
             first + second, {}, calibrated=True, target=0.7, partly_right=False
         )
-        assert "for a certificate draw evenly, from one file" in said[1]
-        third = [question(70 + i, draw=2, weight=450 / 30) for i in range(30)]
+        assert "for a certificate draw evenly, from one file that stays the same" in said[1]
+        third = [of_file(question(70 + i, draw=2, weight=450 / 30), 450, 0) for i in range(30)]
         expected = [500 / 80] * 50 + [1.0] * 20 + [500 / 80] * 30
         assert weights(first + second + third) == pytest.approx(expected)
 
 
 def test_what_a_killed_draw_has_written_stands_for_its_whole_file() -> None:
     """5 of 10 lines of a draw from 100 are written; a further draw is from the 95 that are left."""
-    first = [replace(question(i, weight=10), pool=100) for i in range(5)]
+    first = [of_file(question(i, weight=10), 100) for i in range(5)]
     assert weights(first) == [20.0] * 5
-    second = [replace(question(5 + i, draw=1, weight=19), pool=95) for i in range(5)]
+    second = [of_file(question(5 + i, draw=1, weight=19), 95, 0) for i in range(5)]
     assert weights(first + second) == pytest.approx([10.0] * 10)
+
+
+def test_a_file_of_the_size_of_what_is_left_is_another_file() -> None:
+    """50 of 100, then all 50 of another file: the first ones still stand for two each."""
+    first = [of_file(question(i, weight=2), 100) for i in range(50)]
+    second = [of_file(question(50 + i, draw=1), 50) for i in range(50)]
+    assert weights(first + second) == [2.0] * 50 + [1.0] * 50
+
+
+def test_a_file_that_has_grown_is_counted_once() -> None:
+    """10 of 40, and 10 of the 30 that were left and 10 more: those drawn before stand for
+    themselves, the new ones for the other 40.
+    """
+    first = [of_file(question(i, weight=4), 40) for i in range(10)]
+    second = [of_file(question(10 + i, draw=1, weight=4), 40, 0) for i in range(10)]
+    assert weights(first + second) == [1.0] * 10 + [4.0] * 10
 
 
 def test_a_proposed_question_stands_for_no_other() -> None:
