@@ -6,6 +6,7 @@ nothing of how they are fitted.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,12 @@ from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict, maps_to_di
 from rerank.assessment.model_folder import fingerprints
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.inference.model_files import BUNDLED, POOLED, ModelFiles
+from rerank.inference.model_files import BUNDLED, ModelFiles
 from rerank.storage.files import parse_json
 from rerank.types import Mode
 
-MADE_BY = "`rerank pool SETS --reranker FOLDER --out FOLDER/pooled.json` makes them"
+FILES = "pooled*.json"  # in the folder of bundled weights, and beside any other: NAME.pooled.json
+MADE_BY = "`rerank pool SETS --reranker FOLDER --out FOLDER.pooled.json` makes them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +76,19 @@ def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict
 def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
     """The pooled maps of exactly these weights, lengths and parts of long passages.
 
-    Bundled ones, or those in the cross-encoder's own folder. None if there are none, or if they
+    Bundled ones, or those beside the cross-encoder's folder. None if there are none, or if they
     have other features than this version's.
 
     Raises:
-        FolderError: a file of that name in the folder of the cross-encoder is not JSON.
+        FolderError: a file of that name beside the folder is not JSON.
     """
-    here = scored_by(encoder, reranker, config)
-    for path in [*sorted(BUNDLED.glob(f"*/{POOLED}")), *sorted(reranker.folder.glob(POOLED))]:
+    here, folder = scored_by(encoder, reranker, config), reranker.folder
+    beside = folder.parent.glob(f"{glob.escape(folder.name)}.{FILES}")
+    for path in [*sorted(BUNDLED.glob(f"*/{FILES}")), *sorted(beside)]:
         values = parse_json(path.read_bytes(), str(path))
         if isinstance(values, dict) and values.get("fingerprints") == here:
             try:
                 return PooledMaps.from_dict(values)
             except InputError:
-                return None
+                continue
     return None

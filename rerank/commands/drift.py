@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.commands.command import Command
@@ -64,9 +65,10 @@ def _run(o: argparse.Namespace) -> bool:
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
         labelled = read_set(o.queries, UNLABELLED, corpus_elsewhere=model.searches_elsewhere)
+        named = {name: ids for name, ids in labelled.splits.items() if name != UNLABELLED}
         ids = labelled.splits.get(UNLABELLED, ())
-        if labelled.splits.keys() != {UNLABELLED}:
-            ids = (*labelled.split(o.split), *ids)
+        if named:
+            ids = (*replace(labelled, splits=named).split(o.split), *ids)
         found = detect_drift(
             model,
             grouped(labelled, ids).select(ids),  # by the groups that the model's queries had

@@ -72,10 +72,9 @@ def _run(o: argparse.Namespace) -> None:
         note(f"{drawn} questions are waiting in {o.out}")
     if o.page:
         del session  # with its model, as the server loads its own
-        try:
-            _serve(o, config)
-        finally:
-            _finish(Session(load_model(o), o.out, config, annotator=o.annotator), o)
+        _serve(o, config)
+        note(f"writing the labelled set to {o.out}")
+        _finish(Session(load_model(o), o.out, config, annotator=o.annotator), o)
         return
     try:
         _ask(session, Keys())

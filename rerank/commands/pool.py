@@ -23,7 +23,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         required=True,
-        help="JSON file to write; in the folder of the cross-encoder, as pooled.json, it is found",
+        help="JSON file to write; found as FOLDER.pooled.json beside the FOLDER of a cross-encoder",
     )
     p.add_argument(
         "--max-queries", type=positive, default=300, help="bound on queries of a set (default: 300)"

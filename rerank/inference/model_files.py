@@ -29,7 +29,6 @@ HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
-POOLED = "pooled*.json"  # maps beside the weights, which are no part of them
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 
 
@@ -250,7 +249,6 @@ def _local(name: str, folder: Path) -> ModelFiles:
         if path.suffix in FINGERPRINTED
         and path.relative_to(folder).parts[0] not in OTHER_FORMATS
         and not _is_copy(path)
-        and not path.match(POOLED)
     ]
     for path in sorted(parts):
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()

@@ -95,6 +95,7 @@ class JournalReport:
             "journal": self.journal,
             "days": self.days,
             "alarm": self.alarmed,
+            "model": self.model,
             "models": [asdict(model) for model in self.models],
             "monitors": [
                 {**m.to_dict(), "n": m.n, "alarm": m.alarmed, "sentence": m.sentence}

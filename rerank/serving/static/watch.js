@@ -23,7 +23,7 @@ function show(data) {
     data.calibrated ? "" : make("p", { class: "banner" },
       "The model is not calibrated: confidences and levels on this page order the questions, and say no more."),
     make("h2", {}, "Are the answers still right?"),
-    ...labels(data.monitors),
+    ...labels(data.model, data.monitors),
     make("h2", {}, "Have the questions changed?"),
     ...drift(data.drift),
     make("h2", {}, "Day by day"),
@@ -52,11 +52,11 @@ function test(sentence, alarm) {
   return make("p", alarm ? { class: "banner", role: "alert" } : {}, sentence);
 }
 
-/** What people's labels say of this model. */
-function labels(monitors) {
+/** What people's labels say of the model of this server. */
+function labels(model, monitors) {
   const about = make("p", { class: "quiet" },
-    "Two tests on people's labels: are accepted answers right as often as promised, and is the " +
-    "confidence true? They hold however often one looks.");
+    `Two tests on people's labels${model && ` of model ${model}`}: are accepted answers right as often as ` +
+    "promised, and is the confidence true? They hold however often one looks.");
   const known = monitors.filter((one) => one.n);
   if (!known.length) return [make("p", {}, "Nobody has judged a first passage of this model yet."), about];
   return [...known.map((one) => test(one.sentence, one.alarm)), about];

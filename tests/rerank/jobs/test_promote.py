@@ -321,7 +321,8 @@ def test_the_alarm_needs_no_labels(run: Run, singles: LabelledSet, tmp_path: Pat
     qrels = tmp_path / "qrels" / "test.tsv"
     qrels.write_text(f"{judged}\t{next(iter(singles.corpus))}\t1\n")
     assert call("drift", run.folder, *options) == 1
-    assert call("drift", run.folder, *options, "--split", "none") == 2
+    for split in ("none", "unlabelled"):
+        assert call("drift", run.folder, *options, "--split", split) == 2
     qrels.unlink()
     assert call("drift", run.folder, *options) == 1
 

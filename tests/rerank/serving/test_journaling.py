@@ -204,7 +204,8 @@ def test_the_page_is_about_the_served_model(tmp_path: Path) -> None:
         for version, alarmed in (("m1", True), ("m2", False)):
             model = SimpleNamespace(calibrated=True, pipeline=pipeline)
             served: Any = SimpleNamespace(version=version, sketch=None, model=model)
-            assert kept.watch_report(30, served)["alarm"] is alarmed
+            found = kept.watch_report(30, served)
+            assert (found["model"], found["alarm"]) == (version, alarmed)
 
 
 def test_without_text(run: Run, tmp_path: Path) -> None:
