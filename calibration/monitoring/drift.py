@@ -7,7 +7,7 @@ feature means or how the model uses it: a move is a reason to look, not proof of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -211,13 +211,17 @@ class Drift:
         moved = [move.name for move in self.moves if move.p_value <= self.level]
         return f"{len(moved)} of {len(self.moves)} features have moved, first {moved[0]} {tail}"
 
-    def table(self, *, limit: int = 10) -> str:
-        """Return a plain text table of the first `limit` features, one row each."""
-        rows = [("", "moved", "fitted median", "median now", "outside", "p")]
+    def table(self, *, limit: int = 10, words: Callable[[str], str] | None = None) -> str:
+        """Return a plain text table of the first `limit` features, one row each.
+
+        `words` says what a feature means, given its name.
+        """
+        rows = [("", "moved", "fitted median", "median now", "outside the fit", "p")]
         for move in self.moves[:limit]:
             medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
             cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f}%")
-            rows.append((move.name, *cells, _p(move.p_value)))
+            name = f"{words(move.name)} ({move.name})" if words else move.name
+            rows.append((name, *cells, _p(move.p_value)))
         return aligned(rows)
 
     def to_dict(self) -> dict[str, Any]:

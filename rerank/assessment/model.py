@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -265,11 +264,12 @@ class CalibratedReranker:
     ) -> Assessment:
         """Rank the passages that the caller brings, and give the confidence in the top passage.
 
-        A plain string is a passage whose id is its position. No passages give confidence 0.
+        A plain string is a passage whose id is its position. Ids may repeat: the ranking has the
+        positions, too. No passages give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; two passages have one id; what
-                came is not a list; or the model takes only lists with scores.
+            InputError: the query or a passage is empty, or not text; what came is not a list; or
+                the model takes only lists with scores.
         """
         if not isinstance(passages, Iterable) or isinstance(passages, (str, bytes, Mapping)):
             raise InputError(
@@ -309,8 +309,8 @@ class CalibratedReranker:
         """The mode in which the model answers a query, after checking that it can.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; two passages have one id; the
-                model does not have the mode of the query, or has nothing to search.
+            InputError: the query or a passage is empty, or not text; the model does not have the
+                mode of the query, or has nothing to search.
         """
         check_query(query)
         mode = self.mode_of(query)
@@ -387,7 +387,7 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
 
 
 def check_query(query: Query) -> None:
-    """Refuse a query, or a passage of it, without any text, and two passages with one id.
+    """Refuse a query, or a passage of it, without any text.
 
     Raises:
         InputError: the message says which.
@@ -401,10 +401,6 @@ def check_query(query: Query) -> None:
             raise InputError(f"{name} is empty; expected some words")
         if not is_encodable(text):
             raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
-    ids = Counter(passage.doc_id for passage in query.passages or ())
-    if len(ids) < ids.total():
-        (doc_id, count), *_ = ids.most_common(1)
-        raise InputError(f"{count} passages of the query have the id {doc_id!r:.80}; expected one")
 
 
 load = CalibratedReranker.load

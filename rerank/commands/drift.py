@@ -46,6 +46,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> bool:
+    from rerank.assessment.ranking_features import meaning
     from rerank.data.beir import UNLABELLED, read_queries
     from rerank.data.grouping import grouped
     from rerank.jobs.drift import detect_drift
@@ -81,7 +82,8 @@ def _run(o: argparse.Namespace) -> bool:
     if o.json:
         print(json.dumps(found.to_dict()))
     else:
-        print(f"{found.sentence}\n\n{found.table()}")
+        table = model.maps[model.maps.main].features.ranking
+        print(f"{found.sentence}\n\n{found.table(words=lambda name: meaning(name, table))}")
     return not found.fired
 
 

@@ -38,7 +38,7 @@ def _run(o: argparse.Namespace) -> None:
 COMMAND = Command(
     "feedback",
     "record in the journal whether an answer was right",
-    "feedback sqlite:///journal.db 3f0c9a right",
+    "feedback sqlite:///journal.db 0f8fad5bd9cb469fa16570867728950e right",
     _arguments,
     _run,
 )

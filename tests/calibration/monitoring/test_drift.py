@@ -259,10 +259,11 @@ def test_the_table_and_the_sentence() -> None:
     window = np.column_stack([np.arange(50) * 2, np.arange(50) * 2 + 60])
     found = alarm(sketch(x, ["still", "moved"]), window)
     assert found.table().splitlines() == [
-        "       moved  fitted median  median now  outside         p",
-        "moved  0.600             49         108    60.0%  < 0.0001",
-        "still  0.010             49          48     0.0%    1.0000",
+        "       moved  fitted median  median now  outside the fit         p",
+        "moved  0.600             49         108            60.0%  < 0.0001",
+        "still  0.010             49          48             0.0%    1.0000",
     ]
+    assert "\nMOVED (moved)  0.600" in found.table(words=str.upper)
     assert len(found.table(limit=1).splitlines()) == 2
     assert found.sentence == (
         "1 of 2 features have moved, first moved "

@@ -202,12 +202,6 @@ def test_an_empty_question_is_refused(model: CalibratedReranker, question: str) 
         model.search(question)
 
 
-def test_two_passages_with_one_id_are_refused(model: CalibratedReranker) -> None:
-    """An answer names its passages by their ids."""
-    with pytest.raises(InputError, match="2 passages of the query have the id 'a'; expected one"):
-        model.rerank("median", [Passage("a", "", "The median."), Passage("a", "", "The mean.")])
-
-
 def test_any_other_question_is_answered(model: CalibratedReranker) -> None:
     """Punctuation, another script, an unknown word and a very long text all get a ranking."""
     for question in ("?!", "何ですか", "xyzzyx", "fill " * 700):
