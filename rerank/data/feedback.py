@@ -6,7 +6,7 @@ about the caller's list, otherwise about a search. Lists with the scores of othe
 right passage. `chosen` is true if somebody chose to judge this answer: such labels are of no random
 sample, and certify nothing. `top` with a `doc_id` is the passage that `right` is about, null if
 there was none: the label applies only while that passage comes first. A folder of a labelled set
-holds the same and more, and has its own corpus.
+holds the same and more, and has its own corpus. Of labels of one question the last one counts.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.canonical import query_hash
 from rerank.data.checks import json_type
 from rerank.data.grouping import groupings
 from rerank.data.labelled_set import LabelledSet, asked_about
@@ -29,6 +30,7 @@ from rerank.errors import InputError
 from rerank.types import Assessment, Passage, Query, Ranking
 
 MOVED = "the model now puts another passage first"
+LATER = "a later one is about the same question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,21 @@ def without_moved(
     if not all(f.chosen or yes for f, yes in zip(feedback, applies, strict=True)):
         kept = [replace(f, chosen=True) for f in kept]
     return kept, [f"left out: {moved} labels, because {MOVED}."]
+
+
+def newest_of_each(feedback: Sequence[Feedback]) -> list[Feedback]:
+    """The last label of each question, in their order: copies are not independent labels.
+
+    A question is the text, whatever its case and spaces, with the passages that came with it, if
+    any, in any order. The labels should be those that still apply: see `without_moved`.
+    """
+    last = {_question(f.query): i for i, f in enumerate(feedback)}
+    return [feedback[i] for i in sorted(last.values())]
+
+
+def _question(query: Query) -> tuple[str, str, frozenset[str]]:
+    passages = frozenset(p.full_text or p.doc_id for p in query.passages or ())
+    return query.mode, query_hash(query.text), passages
 
 
 def group_labels(

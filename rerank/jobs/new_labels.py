@@ -12,9 +12,11 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
+    LATER,
     Feedback,
     check_known_passages,
     feedback_of,
+    newest_of_each,
     read_feedback,
     without_moved,
 )
@@ -71,7 +73,7 @@ def labels_and_pipeline(
 def usable_labels(
     model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
 ) -> tuple[list[Feedback], list[str]]:
-    """The labels to use, and notes on those that are left out, and on their weights."""
+    """The labels to use, one per question, and notes on those left out, and on their weights."""
     usable, notes = fresh(model, feedback), []
     if len(usable) < len(feedback):
         notes.append(
@@ -79,9 +81,13 @@ def usable_labels(
             "or recalibrated on, or its networks trained on."
         )
     usable, moved = without_moved(usable, model.assess)
-    labels = list(subsample(usable, max_labels))
+    newest = newest_of_each(usable)
+    again = len(usable) - len(newest)
+    repeated = [f"left out: {again} labels, because {LATER}."] if again else []
+    labels = list(subsample(newest, max_labels))
     weighted = sum(WEIGHT in f.query.metadata for f in labels)
-    return labels, [*notes, *moved, *([WEIGHTED.format(count=weighted)] if weighted else [])]
+    weights = [WEIGHTED.format(count=weighted)] if weighted else []
+    return labels, [*notes, *moved, *repeated, *weights]
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:

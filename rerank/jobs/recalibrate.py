@@ -91,8 +91,9 @@ def recalibrate(
 
     The labels are values, a file of them (see `rerank.data.feedback`), or a `split` of a labelled
     set or of its folder. With a labelled set, the new model searches the corpus of that set. Labels
-    of queries that the model was fitted on or one of its models was trained on are left out. At
-    most `max_labels` are used, drawn at random.
+    of queries that the model was fitted on or one of its models was trained on are left out, and so
+    are labels of a question that a later one is about. At most `max_labels` are used, drawn at
+    random.
 
     Nothing is certified if people chose which answers to judge (`chosen` of a label). Labels of a
     `metadata.group` that the model was fitted or recalibrated on correct the confidence, but

@@ -20,6 +20,7 @@ from rerank.assessment.model_folder import REPORT, open_folder
 from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
+    LATER,
     MOVED,
     Feedback,
     check_known_passages,
@@ -464,6 +465,36 @@ def test_labels_of_a_passage_that_is_no_longer_first_are_left_out(
     new = CalibratedReranker.load(made.folder)
     assert new.manifest["recalibrated"]["labels"] == len(rows) - 2
     assert new.maps["search"].certificate.refused == NOT_AT_RANDOM
+
+
+def test_a_question_counts_once_by_its_last_label(run: Run) -> None:
+    """Copies are no independent labels; other passages with it make another question."""
+    model = CalibratedReranker.load(run.folder)
+    top = model.assess(["sort array number 0"])[0].top
+    assert top is not None
+    first = {"query": "sort array number 0", "top": {"doc_id": top.doc_id}}
+    listed = {"query": "sort array number 0", "right": True, "passages": ["one", "two"]}
+    rows = [
+        *[{"query": "sort array number 1", "right": True}] * 31,
+        {**first, "right": True},
+        listed,
+        {**listed, "passages": ["two", "one"], "right": False},
+        {**listed, "passages": ["one", "three"]},
+        {"query": "Sort  array number 0", "right": False},
+        {**first, "top": {"doc_id": "another"}, "right": True},  # does not apply
+    ]
+    labels, notes = usable_labels(model, list(map(feedback_from, rows)), None)
+    found = [(f.query.text, f.query.mode, f.right) for f in labels]
+    assert found == [
+        ("sort array number 1", "search", True),
+        ("sort array number 0", "rerank", False),
+        ("sort array number 0", "rerank", True),
+        ("Sort  array number 0", "search", False),
+    ]
+    assert notes == [
+        f"left out: 1 labels, because {MOVED}.",
+        f"left out: 32 labels, because {LATER}.",
+    ]
 
 
 def test_labels_of_groups_that_were_fitted_on_certify_nothing(
