@@ -10,7 +10,7 @@ import numpy as np
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
-from rerank.data.grouping import grouped, was_seen
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random, weights_of
 from rerank.errors import InputError
@@ -59,8 +59,7 @@ def evaluate(
         n_left_out = len(in_split) - len(ids)
         notes.append(f"left out: {n_left_out} queries that a model was trained on.")
     queries = grouped(labelled, ids).select(ids)
-    fitted_on = model.fitted_on
-    fitted_here = sum(was_seen(query, fitted_on) for query in queries.items)
+    fitted_here = len(ids) - len(unseen(labelled, ids, model.fitted_on))
     if fitted_here:
         notes.append(
             f"warning: the model was fitted on {fitted_here} of these, or on queries of their "

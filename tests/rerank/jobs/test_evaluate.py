@@ -50,6 +50,15 @@ def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None
     assert evaluate(model, other, "train", work=run.work).notes == ()
 
 
+def test_group_mates_of_fitted_queries_flatter_too(run: Run, small: LabelledSet) -> None:
+    """Also if the model was fitted before they had a group: `promote` counts the same ones."""
+    fitted, new = run.plan.fit.items[0].query_id, small.splits["test"][0]
+    named = {i: replace(small.queries[i], metadata={"group": "one"}) for i in (fitted, new)}
+    regrouped = replace(small, queries={**small.queries, **named})
+    notes = evaluate(CalibratedReranker.load(run.folder), regrouped, "test", work=run.work).notes
+    assert any("fitted on 1 of these" in note for note in notes)
+
+
 def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
     """The refusal names the splits that there are."""
     with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):
