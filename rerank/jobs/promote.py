@@ -191,13 +191,16 @@ def own_checks(
 ) -> list[Check]:
     """The checks of the model alone: unseen queries, a calibrated confidence, a certified share."""
     measured_ids = measured.query_ids
-    seen = len(measured_ids) - len(unseen(labelled, measured_ids, model.fitted_on))
+    n = len(measured_ids)
+    seen = n - len(unseen(labelled, measured_ids, model.fitted_on))
     smece, (low, high) = measured.table[OURS].smece, measured.table[OURS].smece_interval
     return [
         Check(
             "unseen",
             "none of the queries, nor of their `metadata.group`, was fitted on",
-            f"{seen} were" if seen else "none was",
+            f"{seen} of {n} were fitted on, or their group was"
+            if seen
+            else f"none of {n} was fitted on",
             not seen,
         ),
         Check(
@@ -227,7 +230,7 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
         outcome += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95% confidence"
         outcome += queries_needed(len(promised), float(right.mean()), low, high, limit=target)
     elif more := certificate.labels_missing:
-        outcome += f"; calibrated on about {more:,} more labelled queries, some would be"
+        outcome += f"; with about {more:,} more labelled queries to calibrate on, some would be"
     return Check(
         "certified",
         f"{percent(gate.least_certified)} of the queries or more are certified, and at least "

@@ -89,7 +89,9 @@ def test_each_threshold_can_fail(
     run: Run, model: CalibratedReranker, measured: Evaluation, singles: LabelledSet
 ) -> None:
     """An easy gate lets the model through; each limit stops it, and so do queries it knows."""
-    assert all(named(own_checks(model, measured, singles, EASY)).values())
+    checks = own_checks(model, measured, singles, EASY)
+    assert all(named(checks).values())
+    assert checks[0].measured == f"none of {len(measured.right)} was fitted on"
     strict = own_checks(
         model, measured, singles, PromotionGate(most_smece=0.0, least_certified=0.0)
     )
@@ -102,7 +104,12 @@ def test_each_threshold_can_fail(
     wrong = replace(measured, right=np.zeros_like(measured.right))
     assert not named(own_checks(refuted, wrong, singles, EASY))["certified"]
     known = evaluate(model, singles, "train", work=run.work)
-    assert not named(own_checks(model, known, singles, EASY))["unseen"]
+    unseen, *_ = own_checks(model, known, singles, EASY)
+    n = len(known.right)
+    assert (unseen.holds, unseen.measured) == (
+        False,
+        f"{n} of {n} were fitted on, or their group was",
+    )
 
 
 def test_a_promise_is_confirmed_or_the_check_fails(
