@@ -45,7 +45,9 @@ def _run(o: argparse.Namespace) -> None:
     model_path, dataset = (shlex.quote(str(path)) for path in (o.model, rescorable(o.dataset)))
     following = after_evaluation(evaluation, labelled.mode)
     command = following.format(model=model_path, dataset=dataset)
-    print_headline(headline(evaluation, model.maps[labelled.mode].certificate), command)
+    maps = model.maps[labelled.mode]
+    recalibrated = maps.confidence.update is not None
+    print_headline(headline(evaluation, maps.certificate, recalibrated=recalibrated), command)
     if o.verbose:
         print()
         print(*evaluation.tables(), sep="\n\n")

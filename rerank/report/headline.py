@@ -6,15 +6,23 @@ from calibration.thresholds import Certificate, percent
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.types import Mode
 
+OF_FIT = "labelled queries of the fit, cross-fitted,"
+OF_RECALIBRATION = "labels of the recalibration"
 NEXT: dict[Mode, str] = {  # how to try a model
     "search": 'rerank search {model} "a query of yours"',
     "lists": "rerank rescore {model} {dataset} --out predictions.jsonl",
 }
 
 
-def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
-    """Two sentences: the accepted queries, and the certified ones."""
-    return [accepted_sentence(evaluation), certified_sentence(evaluation, certificate)]
+def headline(
+    evaluation: Evaluation, certificate: Certificate, *, recalibrated: bool = False
+) -> list[str]:
+    """Two sentences: the accepted queries, and the certified ones.
+
+    recalibrated: the certificate rests on the labels of a recalibration, not on those of the fit.
+    """
+    labels = OF_RECALIBRATION if recalibrated else OF_FIT
+    return [accepted_sentence(evaluation), certified_sentence(evaluation, certificate, labels)]
 
 
 def accepted_sentence(evaluation: Evaluation) -> str:
@@ -32,8 +40,13 @@ def accepted_sentence(evaluation: Evaluation) -> str:
     )
 
 
-def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
-    """The certified threshold and how it did on the measured queries; or what it would take."""
+def certified_sentence(
+    evaluation: Evaluation, certificate: Certificate, labels: str = OF_FIT
+) -> str:
+    """The certified threshold and how it did on the measured queries; or what it would take.
+
+    labels: what the certificate rests on, in words after their number.
+    """
     if certificate.refused:
         return f"Certified: nothing. {certificate.refused}"
     if certificate.threshold is None:
@@ -44,8 +57,8 @@ def certified_sentence(evaluation: Evaluation, certificate: Certificate) -> str:
             missing = "there are too few labels to estimate how many are needed"
         labelled = certificate.queries - certificate.copies
         return (
-            f"Certified: nothing yet. The {labelled:,} labelled queries of the fit, cross-fitted, "
-            f"do not prove that {percent(certificate.target)} are right; {missing}."
+            f"Certified: nothing yet. The {labelled:,} {labels} do not prove that "
+            f"{percent(certificate.target)} are right; {missing}."
         )
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")

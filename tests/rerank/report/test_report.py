@@ -228,6 +228,9 @@ def test_what_is_certified(report: Report) -> None:
         "Certified: nothing yet. The 64 labelled queries of the fit, cross-fitted, do not prove "
         "that 70% are right; it takes about 240 more labelled queries."
     )
+    changed = certified(report, threshold=None, refused="", queries=64, accepted=0, right=0)
+    of_new = headline(changed.evaluation, changed.fitted.maps.certificate, recalibrated=True)[1]
+    assert "The 64 labels of the recalibration do not prove that 70% are right;" in of_new
     poor = said(labels_needed=None, groups=FEW)
     assert poor.endswith("do not prove that 70% are right; it takes better scores.")
     few = said(labels_needed=None, groups=FEW - 1)
