@@ -19,21 +19,22 @@ ANSWERS: dict[Mode, str] = {  # mode -> which answers a recalibration is about
     "rerank": "Passages that callers bring",
     "lists": "Lists with scores",
 }
+BOUNDS = "Lower bounds are of new groups: the labels of one group count as dependent."
 NOTE = (
     "before: the model as it was; after: moved by labels of other queries than the one that it "
     "judges (cross-fitted), an estimate for the new model. AUROC cannot change much: an update "
     "keeps the order of the confidences. Brier and smECE: error of the probabilities, lower is "
-    "better."
+    f"better. {BOUNDS}"
 )
 
 
 def recalibration_text(recalibrations: Mapping[Mode, Recalibration], notes: Sequence[str]) -> str:
-    """What a run prints: of each mode, its sentences and its table; then notes on the labels."""
+    """What a run prints: of each mode, its sentences and its table; then notes on both."""
     parts = [
         "\n".join([f"{ANSWERS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"])
         for mode, of_mode in recalibrations.items()
     ]
-    return "\n".join([*parts, *(f"Note: {one}" for one in notes)])
+    return "\n".join([*parts, BOUNDS, *(f"Note: {one}" for one in notes)])
 
 
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:

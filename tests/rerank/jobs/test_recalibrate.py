@@ -53,6 +53,7 @@ from rerank.jobs.new_labels import (
 )
 from rerank.jobs.recalibrate import WORSE_IN, recalibrate
 from rerank.jobs.track import record_of
+from rerank.report.recalibration import BOUNDS
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST
 from rerank.types import Query, Ranking
@@ -423,6 +424,8 @@ def test_figures_are_tracked_under_the_mode_that_they_are_about(
     assert {"brier", "rerank_brier"} <= of_both.keys()
     report = (moved / REPORT).read_text(encoding="utf-8")
     assert report.index("Searches:\n") < report.index("Passages that callers bring:\n")
+    assert report.count(BOUNDS) == 1
+    assert BOUNDS in (moved / "report.html").read_text(encoding="utf-8")
 
 
 def test_lists_alone_can_be_recalibrated_again(
