@@ -48,8 +48,9 @@ from rerank.types import LISTS, ListKind, Mode, Precision
 from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (
-    "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, what is "
-    "certified rests a little on labels that the maps have seen; see docs/without-labels.md"
+    "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, its "
+    "certificate and figures rest a little on labels that the maps have seen; see "
+    "docs/without-labels.md"
 )
 
 RankedModes = tuple[Mapping[Mode, PlannedRankings], Path | None]
