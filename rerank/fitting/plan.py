@@ -112,9 +112,8 @@ def plan(
         reported = f"{len(report)}" if division.held_out else "the same ones, cross-fitted,"
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {reported} to report on, of "
-            f"{len(all_ids)} ({division.seen} left out because a model was trained on "
-            f"them, {division.asked_twice} because a reported query has the same words or group); "
-            f"expected at least {CALIBRATED_FROM} to fit on; {remedy}"
+            f"{len(all_ids)}{division.left_out()}; expected at least {CALIBRATED_FROM} to fit on; "
+            f"{remedy}"
         )
     possible = list(groupings(labelled, all_ids))
     grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=MIN_GROUPS_TO_FIT)
@@ -155,6 +154,15 @@ class _Division:
     seen: int  # left out: see `Plan`
     asked_twice: int
     partly_trained_on: bool  # other queries of these splits were trained on
+
+    def left_out(self) -> str:
+        """How many queries were left out and why, in brackets; "" if none was."""
+        reasons = {
+            "a model was trained on them": self.seen,
+            "a reported query has the same words or group": self.asked_twice,
+        }
+        parts = [f"{count} because {why}" for why, count in reasons.items() if count]
+        return f" (left out: {', '.join(parts)})" if parts else ""
 
 
 def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:

@@ -275,10 +275,12 @@ def test_too_few_queries_are_refused() -> None:
     labelled = set_of({"train": [*range(21)], "test": [40]})
     hashes = frozenset(query_hash(labelled.queries[f"train{k}"].text) for k in range(2))
     plan(labelled, trained_on=NONE, max_queries=None, seed=0)
-    with pytest.raises(InputError, match=r"made: 19 queries to fit on.*\(2 left out"):
+    with pytest.raises(
+        InputError, match=r"made: 19 queries to fit on.*\(left out: 2 because a model[^,]*\);"
+    ):
         plan(labelled, trained_on=hashes, max_queries=None, seed=0)
     few = set_of({"train": [*range(9)]})
-    said = "9 queries to fit on and the same ones, cross-fitted, to report on, of 9"
+    said = "9 queries to fit on and the same ones, cross-fitted, to report on, of 9; expected"
     with pytest.raises(InputError, match=said):
         plan(few, trained_on=NONE, max_queries=None, seed=0)
 
