@@ -19,7 +19,7 @@ from rerank.data.words import content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.layout import separators
-from rerank.rag.answer.sentences import Sentence, has_word, sentences, split
+from rerank.rag.answer.sentences import Sentence, has_word, sentences, split_passage
 from rerank.rag.answer.sources import Source
 
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
@@ -213,7 +213,8 @@ def _windows(evidence: str, lexicon: Lexicon) -> list[frozenset[str]]:
 @cached_by_length(2**22)
 def _stemmed(text: str, language: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """The sentences of a text, each with its stems."""
-    return tuple((part, frozenset(words(part, language=language))) for part in split(text))
+    parts = split_passage(text)
+    return tuple((part, frozenset(words(part, language=language))) for part in parts)
 
 
 def _weights(stems: set[str], lexicon: Lexicon) -> dict[str, float]:

@@ -9,7 +9,7 @@ from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import Lexicon
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.prompt_injection import without_orders
-from rerank.rag.answer.sentences import CITATION, split
+from rerank.rag.answer.sentences import CITATION, split_passage
 from rerank.rag.answer.sources import Source
 
 MAX_SENTENCES = 3  # sentences of an answer
@@ -49,7 +49,7 @@ class ExtractiveAnswerer:
 
 def _sentences(text: str) -> list[str]:
     """The sentences of a text, without citations and orders to a language model."""
-    return split(CITATION.sub("", without_orders(text, mark="")))
+    return split_passage(CITATION.sub("", without_orders(text, mark="")))
 
 
 def _shorten(sentence: str) -> str:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rerank.data.abbreviations import NOT_AFTER_SHORT
 
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
 LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z(])"  # but not where a long line is wrapped
-END = re.compile(rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|{LINE_END}|(?<=[。！？])")
+STOP = rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|(?<=[。！？])"
+END = re.compile(rf"{STOP}|{LINE_END}")
+END_IN_PASSAGE = re.compile(rf"{STOP}|\n\s*\n")
 BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
+# in passages: lines of prose, rather than of code or of a table, and how they end and go on
+SHORTEST, WIDEST, LABEL = 40, 100, 3  # characters of a line that is wrapped; words of a label
+PROSE = re.compile(r"[ \t]*[^\W_]|[ \t]*[\"'“‘`(]+[^\W_]")
+CODE = re.compile(r"[ \t]*(?:>>>|\.\.\.|#|import |from \w+ import )| = |^ {8}|[;{}\[]$")
+ENDED = re.compile(r"[.!?:。！？][\"'”’)`*]*\s*$")
+LOWER = re.compile(r"[ \t]*[a-z(]")
+ROW = re.compile(r"(?:^|\s)\|(?:\s|$)|\t\S|\S {3,}\S")
 # a sentence that begins without a space: no name such as pandas.DataFrame, and no URL
 JOINED = re.compile(r"(?:(?<=[\])\"'”’][.!?])|(?<=[!?]))(?=[A-Z][\w'’]*[\s,])")
 
@@ -36,6 +46,51 @@ def split(text: str) -> list[str]:
     The mark or number of a list item belongs to no sentence.
     """
     return [part for piece in END.split(BULLET.sub("\n\n", text)) if (part := piece.strip())]
+
+
+def split_passage(text: str) -> list[str]:
+    """The sentences of a passage, as `split`, but a sentence goes on where its line was wrapped.
+
+    That is a line of prose that ends without a full stop or colon, and so near the width of its
+    paragraph that the next word had no room. The lines of lists, tables and code are apart.
+    """
+    paragraphs = re.split(r"(\n\s*\n)", text)
+    apart = "".join(_lines_apart(p) if p.strip() else p for p in paragraphs)
+    return [part for p in END_IN_PASSAGE.split(BULLET.sub("\n\n", apart)) if (part := p.strip())]
+
+
+def _lines_apart(paragraph: str) -> str:
+    """The paragraph with an empty line after each line whose sentence does not go on."""
+    lines = paragraph.split("\n")
+    width = max(map(len, lines))
+    ends = ["\n" if _goes_on(line, after, width) else "\n\n" for line, after in pairwise(lines)]
+    return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
+
+
+def _goes_on(line: str, after: str, width: int) -> bool:
+    """Whether a sentence of a line goes on in the next one, in a paragraph of this width."""
+    rows = [ROW.search(text) is not None for text in (line, after)]
+    if len(line) < SHORTEST or all(rows):
+        return False
+    if LOWER.match(after):
+        return True
+    item, words = BULLET.match(line), after.split()
+    inner, outer = _indent(after), _indent(line)
+    return (
+        not any(rows)
+        and len(line) <= WIDEST
+        and len(line.rstrip()) + 1 + len(words[0] if words else "") > width
+        and (inner > outer if item else inner == outer)
+        and PROSE.match(line[item.end() :] if item else line) is not None
+        and PROSE.match(after) is not None
+        and not (ENDED.search(line) or BULLET.match(after))
+        and not (CODE.search(line) or CODE.search(after))
+        and (len(words) > LABEL or ENDED.search(after) is not None)
+    )
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def sentences(answer: str) -> list[Sentence]:

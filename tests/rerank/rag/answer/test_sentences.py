@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerank.rag.answer.sentences import sentences, split
+from rerank.rag.answer.sentences import sentences, split, split_passage
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,47 @@ def test_a_wrapped_line_ends_no_sentence() -> None:
     for end in ("\n\n", "\n \n", "\n- ", "\nA ", "\n1. "):
         assert len(split(f"{long}{end}next")) == 2
     assert split("axis : int\nout : array") == ["axis : int", "out : array"]
+
+
+WRAPPED = "Pairwise correlation is computed between rows or columns of"
+
+
+@pytest.mark.parametrize("after", ["DataFrame with rows of Series.", "``nan`` and other values."])
+def test_a_sentence_of_a_passage_goes_on_in_the_next_line(after: str) -> None:
+    """Also before a capital: the next word had no room in a line of this width."""
+    text = f"{WRAPPED}\n{after}"
+    assert split_passage(text) == [text]
+    item = f"- {WRAPPED}\n  {after}"
+    assert split_passage(item) == [item[2:]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WRAPPED}.\nDataFrame with rows of Series.",
+        f"{WRAPPED}:\nDataFrame with rows of Series.",
+        f"{WRAPPED}\n\nDataFrame with rows of Series.",
+        f"{WRAPPED}\n- DataFrame with rows of Series.",
+        f"{WRAPPED}\nSee Also",  # a label
+        f"{WRAPPED}\n    DataFrame with rows of Series.",  # code
+        f"{WRAPPED}\nFrame = DataFrame(rows, columns, Series)",
+        f"{WRAPPED} | rows\nDataFrame with columns | rows",
+        f"# {WRAPPED}\nDataFrame with rows of Series.",
+        f"{WRAPPED}\n{'=' * len(WRAPPED)}",
+        f"{WRAPPED}\nDataFrame with rows of Series, as this line has more room than that.",
+        "Inverse of isna\nDataFrame with rows of Series.",
+    ],
+)
+def test_other_lines_of_a_passage_end_their_sentence(text: str) -> None:
+    """Those of headings, lists, tables and code, and a line that had room for the next word."""
+    assert len(split_passage(text)) == 2
+
+
+def test_a_passage_is_split_as_other_text_but_for_its_wrapped_lines() -> None:
+    """Short lines, lines that go on in lower case, and the mark of a list item."""
+    text = "axis : int\nThe axis.\n- One? Two.\n1. Three"
+    assert (
+        split_passage(text) == split(text) == ["axis : int", "The axis.", "One?", "Two.", "Three"]
+    )
+    lower = f"{WRAPPED}\n    many frames. And so on."
+    assert split_passage(lower) == split(lower)
