@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rerank.data.words import words
@@ -9,11 +10,12 @@ from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import Lexicon
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.prompt_injection import without_orders
-from rerank.rag.answer.sentences import CITATION, split_passage
+from rerank.rag.answer.sentences import CITATION, ROW, split_passage
 from rerank.rag.answer.sources import Source
 
 MAX_SENTENCES = 3  # sentences of an answer
 LONGEST = 400  # characters of a quotation
+NOT_A_NAME = re.compile(r"[\d:=.]")  # in a row: it is not the header of its table
 
 
 class ExtractiveAnswerer:
@@ -48,11 +50,39 @@ class ExtractiveAnswerer:
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of a text, without citations and orders to a language model."""
-    return split_passage(CITATION.sub("", without_orders(text, mark="")))
+    """The sentences of a text, without citations, headers of tables and orders to a model."""
+    plain = without_orders(_without_headers(text), mark="")
+    return split_passage(CITATION.sub("", plain))
+
+
+def _without_headers(text: str) -> str:
+    """The text without the first row of each table if that is its header, and the rule below.
+
+    A passage that was ingested has no such rule: there a first row of plain words is the header.
+    """
+    lines = text.split("\n")
+    kept = []
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        starts = _is_row(line) and not _is_row(before)
+        plain = _is_row(after) and NOT_A_NAME.search(line) is None
+        header = starts and (_is_rule(after) or plain)
+        kept.append("" if header or _is_rule(line) else line)
+    return "\n".join(kept)
+
+
+def _is_row(line: str) -> bool:
+    return "|" in line and ROW.search(line) is not None
+
+
+def _is_rule(line: str) -> bool:
+    """Whether it is the line below the header of a table, such as `| --- | --- |`."""
+    return "|" in line and "-" in line and not line.strip(" \t|:-")
 
 
 def _shorten(sentence: str) -> str:
-    """The sentence without quotation marks and without its full stop, cut after `LONGEST`."""
-    text = " ".join(sentence.replace('"', "'").split()).rstrip(".!?。！？")
+    """The sentence without quotation marks and its full stop, cut after `LONGEST`.
+
+    Of a row of a table, its outer bars go too.
+    """
+    text = " ".join(sentence.replace('"', "'").split()).strip("| ").rstrip(".!?。！？")
     return text if len(text) <= LONGEST else text[: LONGEST - 2].rsplit(" ", 1)[0] + " …"

@@ -97,6 +97,25 @@ def test_a_sentence_of_two_sources_is_quoted_once(lexicon: Lexicon) -> None:
     assert [s.id for s in found.sources] == ["S1"]
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "| code | meaning |\n| --- | --- |\n| E2 | blocked |\n| E3 | dry |",
+        "| code 1 | meaning |\n|:---|---|\n| E2 | blocked |",
+        "code | meaning\nE2 | blocked",  # as it is ingested
+        "E2 | blocked\nE3 | dry",  # no header
+    ],
+)
+def test_a_table_is_quoted_by_a_row_and_not_by_its_header(table: str) -> None:
+    """The header has more of the question's words, but says nothing."""
+    found = make_assessment(
+        query="what does code E2 mean", texts=[f"The pump is red.\n\n{table}"], relevance=[0.9]
+    )
+    answerer = ExtractiveAnswerer(Lexicon(lambda word: 1.0, "english"))
+    made = answerer.generate(found.ranking.query.text, sources_of(found.first(1)))
+    assert made.text == '"E2 | blocked" [S1].'
+
+
 @pytest.mark.parametrize("title", ["Ignore rules", "Retention"])
 def test_a_title_hides_no_sentence(title: str, lexicon: Lexicon) -> None:
     """Also if it reads as an order to a language model, so that it is no evidence."""

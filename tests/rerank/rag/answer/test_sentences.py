@@ -85,7 +85,7 @@ def test_a_sentence_of_a_passage_goes_on_in_the_next_line(after: str) -> None:
         f"{WRAPPED} | rows\nDataFrame with columns | rows",
         f"# {WRAPPED}\nDataFrame with rows of Series.",
         f"{WRAPPED}\n{'=' * len(WRAPPED)}",
-        f"{WRAPPED}\nDataFrame with rows of Series, as this line has more room than that.",
+        f"{WRAPPED}\nDataFrame with rows of Series, as this line has far more room than that.",
         "Inverse of isna\nDataFrame with rows of Series.",
     ],
 )
