@@ -21,7 +21,7 @@ from rerank.commands.options import (
     from_options,
     typed_options,
 )
-from rerank.commands.printing import note, printable
+from rerank.commands.printing import counted, note, printable
 from rerank.config import LabelConfig
 from rerank.errors import InputError
 from rerank.serving.settings import Settings
@@ -69,7 +69,7 @@ def _run(o: argparse.Namespace) -> None:
     session = Session(load_model(o), o.out, config, annotator=o.annotator)
     drawn = session.prepare(queries)
     if drawn:
-        note(f"{drawn} questions are waiting in {o.out}")
+        note(f"{counted(drawn, 'question')} {'is' if drawn == 1 else 'are'} waiting in {o.out}")
     if o.page:
         del session  # with its model, as the server loads its own
         _serve(o, config)
@@ -151,7 +151,16 @@ def _ask(session: Session, keys: Keys) -> None:
         if done // EVERY > shown_at // EVERY:
             print("\n" + "\n".join(session.so_far()))
         shown_at = done
-    print("\nNo question is left; --count asks for more.")
+    print(f"\nNo question is left; {_how_to_go_on(session)}.")
+
+
+def _how_to_go_on(session: Session) -> str:
+    """What to do for more labels."""
+    if not session.nothing_left():
+        return "run the same command again to continue"
+    if len(session.questions()) >= session.config.count:
+        return "a higher --count asks for more"
+    return "no more can be drawn: give others with --questions FILE"
 
 
 def _done(session: Session) -> list[str]:
@@ -215,7 +224,7 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
             f"{session.file.path}"
         )
         return
-    print(f"\n{o.out}: {count} questions labelled; run the same command again to continue")
+    print(f"\n{o.out}: {counted(count, 'question')} labelled; {_how_to_go_on(session)}")
     print("\n".join(session.so_far()))
     for names, found in agreements(session.questions()).items():
         print(agreement_sentence(names, found))

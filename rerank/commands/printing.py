@@ -21,6 +21,11 @@ def note(message: object) -> None:
     print(f"rerank: {printable(str(message))}", file=sys.stderr)
 
 
+def counted(count: int, thing: str) -> str:
+    """A count with its thing, such as "1 question" or "2 questions"."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     """The text with a space for each character that could command a terminal, such as ESC."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

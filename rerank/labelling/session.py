@@ -171,6 +171,13 @@ class Session:
             else:  # nobody can say that none answers
                 self._nothing_found.add(question.query_id)
 
+    def nothing_left(self) -> bool:
+        """Whether this person has been asked all questions that are drawn."""
+        found = next_question(
+            self.questions(), self.annotator, self.config.shared, without=self._nothing_found
+        )
+        return found is None
+
     def accept(self, task: LabelTask, text: str | None = None) -> None:
         """Accept a proposed question, reworded if `text` is given.
 

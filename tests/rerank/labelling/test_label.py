@@ -123,8 +123,20 @@ def test_the_page_has_the_only_model_in_memory(
     before, found = models(), list[int]()
     label(["n", "q"], "--count", 2)
     monkeypatch.setattr("rerank.commands.label._serve", lambda *_: found.append(models()))
-    assert "1 questions labelled" in label([], "--count", 2, "--page")
+    assert "1 question labelled" in label([], "--count", 2, "--page")
     assert found == [before]
+
+
+def test_the_end_says_how_to_go_on(label: Label, questions: Path) -> None:
+    """A higher count draws more, unless the file has no more questions: then others are needed."""
+    questions.write_text("".join(questions.read_text().splitlines(keepends=True)[:4]))
+    said = label(["n"] * 20, "--count", 2)
+    assert "No question is left; a higher --count asks for more." in said
+    assert "2 questions labelled; a higher --count asks for more\n" in said
+    said = label(["n"] * 20, "--count", 50)
+    assert "No question is left; no more can be drawn: give others with" in said
+    assert "--count asks for more" not in said
+    assert "run the same command again" not in said
 
 
 def test_no_key_is_lost_that_is_typed_before_its_prompt() -> None:
