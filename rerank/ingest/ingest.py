@@ -56,6 +56,8 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         MissingExtraError: the library of one of the formats is not installed.
     """
     folder, out, config = Path(folder), Path(out), config or IngestConfig()
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; expected a folder of documents ({KNOWN})")
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected one with documents ({KNOWN})")
     folder = folder.resolve()
@@ -70,9 +72,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         found = walk(folder, leave_out=out.resolve())
         files = {name: path for name, path in found.files.items() if format_of(name)}
         if not files:
-            raise InputError(
-                f"{folder}: none of its {len(found.files)} files is of a kind that is read: {KNOWN}"
-            )
+            raise InputError(f"{folder}: {_no_document(len(found.files))}: {KNOWN}")
         if before.source not in ("", source):
             _refuse_another_source(before, files, folder, out)
         entries = _read(files, replace(before, source=source), config, out)
@@ -104,6 +104,14 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         exact=len(copies),
         near=state.near,
     )
+
+
+def _no_document(files: int) -> str:
+    """Why so many files of a folder give no document."""
+    if not files:
+        return "it is empty; expected documents"
+    which = "its one file is not" if files == 1 else f"none of its {files} files is"
+    return f"{which} of a kind that is read"
 
 
 def _refuse_another_source(

@@ -158,8 +158,13 @@ def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         ingest(docs, out)
     docs.mkdir()
-    with pytest.raises(InputError, match="none of its 0 files"):
+    with pytest.raises(InputError, match="docs: it is empty; expected documents: "):
         ingest(docs, out)
+    (docs / "a.bin").write_bytes(b"a")
+    with pytest.raises(InputError, match="docs: its one file is not of a kind that is read: "):
+        ingest(docs, out)
+    with pytest.raises(InputError, match=r"a\.bin is a file; expected a folder of documents"):
+        ingest(docs / "a.bin", out)
     (docs / "a.md").write_text("")
     with pytest.raises(InputError, match=r"a\.md: there is no text in it"):
         ingest(docs, out)
