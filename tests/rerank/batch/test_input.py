@@ -141,10 +141,10 @@ def test_logits_are_read() -> None:
         (b'{"_id": ' + b"9" * 5000 + b"}", "not JSON (Exceeds the limit", None),
         ([], "expected a JSON object, got a list", None),
         ({"text": "x"}, "'_id' is missing", None),
-        ({"_id": None, "text": "x"}, "'_id' should be text, got null", None),
-        ({"_id": True, "text": "x"}, "'_id' should be text, got a boolean", None),
-        ({"_id": 1.5, "text": "x"}, "'_id' should be text, got a number", None),
-        ({"_id": 2**70, "text": "x"}, "'_id' should be text", None),
+        ({"_id": None, "text": "x"}, "'_id' should be text or a whole number, got null", None),
+        ({"_id": True, "text": "x"}, "'_id' should be text or a whole number, got a boolean", None),
+        ({"_id": 1.5, "text": "x"}, "'_id' should be text or a whole number, got a number", None),
+        ({"_id": 2**70, "text": "x"}, "'_id' should be text or a whole number", None),
         ({"_id": " ", "text": "x"}, "'_id' is empty", None),
         ({"_id": "a\tb", "text": "x"}, "holds a tab", None),
         ({"_id": "x" * 1000, "text": "x"}, "'_id' has 1000 characters", None),
@@ -337,7 +337,7 @@ def test_values_that_are_no_text_reject_their_row_alone(tmp_path: Path) -> None:
     assert [type(row) for row in found] == [QueryRow, RejectedRow, QueryRow]
     assert "'text' cannot be read" in str(found[1])
     assert rows(table(path, {"_id": [None, "b"], "text": ["x", None]})) == [
-        RejectedRow(1, "'_id' should be text, got null"),
+        RejectedRow(1, "'_id' should be text or a whole number, got null"),
         RejectedRow(2, "'text' should be text, got null", "b"),
     ]
     odd = {"_id": pa.array([1.5, 2.5]), "text": pa.array([Decimal("1.5"), None])}

@@ -164,7 +164,7 @@ BAD_LINES = [
     ("corpus", '{"_id": "d3", "text": "a", "text": "b"}', "the key 'text' appears twice"),
     ("corpus", '{"_id": "d3", "text": "  "}', "'text' is empty"),
     ("corpus", '{"_id": "d3"}', "'text' is missing"),
-    ("corpus", '{"_id": 3.5, "text": "a number"}', "'_id' should be text"),
+    ("corpus", '{"_id": 3.5, "text": "a number"}', "'_id' should be text or a whole number"),
     ("corpus", '{"text": "no id"}', "'_id' is missing"),
     ("corpus", '{"_id": "d\\t3", "text": "tab"}', "holds a tab"),
     ("corpus", '{"_id": "d3", "text": "\\ud800"}', "lone surrogate"),

@@ -418,7 +418,7 @@ def test_the_champion_is_loaded_by_its_name(
         ({"query": ["a", "", None]}, "row 1: 'query' is empty; row 2: 'query' should be text"),
         ({"query": ["a", 3]}, "row 1: 'query' should be text, got"),
         ({"query": [""] * 12}, "and 2 others"),
-        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text, got"),
+        ({"query": ["a"], "query_id": [1.5]}, "row 0: '_id' should be text or a whole number, got"),
         ({"word": ["a"]}, "expected a column 'query', got"),
     ],
 )
