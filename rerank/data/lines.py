@@ -6,7 +6,6 @@ It knows nothing of what a line means.
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -55,16 +54,19 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
     Raises:
         InputError: no such file, or it is not text.
     """
+    number = 0
     try:
         with regular(path) as handle, open(handle, "rb", closefd=False) as raw:
             unpacked = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="\n") as file:
-                for number, line in enumerate(file, start=1):
-                    if line.strip():
-                        yield f"{path}:{number}", line.rstrip("\r\n")
+            for number, data in enumerate(unpacked, start=1):
+                line = data.decode("utf-8-sig" if number == 1 else "utf-8")
+                if line.strip():
+                    yield f"{path}:{number}", line.rstrip("\r\n")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}:{number}: not UTF-8 text ({error})") from None
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 

@@ -268,10 +268,12 @@ def test_empty_files_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """A file that is not UTF-8 is named."""
+    """The line that is not UTF-8 is named."""
     folder = folder_of(tmp_path)
-    (folder / "corpus.jsonl").write_bytes(b"\xff\xfe\x00")
-    assert f"{folder / 'corpus.jsonl'}: cannot be read as UTF-8" in refusal(folder)
+    file = folder / "corpus.jsonl"
+    line = file.read_bytes().splitlines(keepends=True)[0]
+    file.write_bytes(line + b"\n" + b'{"_id": "d9", "text": "caf\xe9"}\n')
+    assert f"{file}:3: not UTF-8 text ('utf-8' codec can't decode byte 0xe9" in refusal(folder)
 
 
 def test_a_query_in_two_splits_is_refused(tmp_path: Path) -> None:
