@@ -60,7 +60,12 @@ def _run(o: argparse.Namespace) -> int:
         (found,) = answer(model, queries, config, record=record)
         if found.error:
             raise EndpointError(found.error)
-        print(json.dumps(found.to_dict()) if o.json else printable(found.text()))
+        if o.json:
+            print(json.dumps(found.to_dict()))
+            return 0
+        print(printable(found.text()))
+        if found.confidence is not None:
+            print(f"\nconfidence {found.confidence:.2f}  {found.level}")
     return 0
 
 

@@ -95,12 +95,10 @@ class BoundedAnswer:
         return replace(self, answer_confidence=found, answer_level=preset(policy).level(found))
 
     def text(self) -> str:
-        """The answer with its sources and its confidence, as a person reads it."""
+        """The answer with its sources, as a person reads it."""
         lines = [self.answer]
         if not self.refused and self.sources:
             lines += ["", "Sources:", *(s.line() for s in self.sources)]
-        if self.confidence is not None:
-            lines += ["", f"confidence {self.confidence:.2f}  {self.level}"]
         if self.cut_off:
             lines += ["", "The language model was cut off: the end is missing (--llm-max-tokens)."]
         if not self.calibrated:

@@ -26,9 +26,9 @@ class Source:
         object.__setattr__(self, "evidence", evidence)
 
     def line(self) -> str:
-        """Its line below an answer: `- Document, Section/Page (relevance 0.83)`."""
+        """Its line below an answer: `- Document, Section/Page (score: 0.83)`."""
         place = ", ".join(filter(None, (self.place.document, self.place.within)))
-        return f"- {place} (relevance {self.passage.relevance:.2f})"
+        return f"- {place} (score: {self.passage.relevance:.2f})"
 
     def to_dict(self, quote: str) -> dict[str, Any]:
         """Plain JSON values; `quote` is the sentence that supports the answer."""

@@ -80,9 +80,11 @@ def test_retrieve_refuses_what_it_cannot_follow(
 def test_answer_prints_the_answer_with_its_sources(
     run: Run, question: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A quotation; where nothing is sure enough, the refusal alone."""
+    """A quotation, and how sure it is; where nothing is sure enough, the refusal alone."""
     assert call("answer", run.folder, question, "--partial=0", "--min-score=0") == 0
-    assert "\nSources:\n- " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "\nSources:\n- " in told
+    assert re.search(r"\n\nconfidence 0\.\d\d  [A-Z_]+_CONFIDENCE\n$", told)
     assert call("answer", run.folder, question, "--partial=1", "--sufficient=1", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["refused"]

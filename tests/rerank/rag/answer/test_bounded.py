@@ -49,15 +49,12 @@ class Scripted:
 def test_a_supported_answer_is_told_with_its_sources(
     assessment: Assessment, lexicon: Lexicon
 ) -> None:
-    """The record has the agreed fields; the text lists document, section, page, relevance."""
+    """The record has the agreed fields; the text lists document, section, page and score."""
     found = bounded_answer(assessment, Scripted(GOOD), lexicon)
     assert set(found.to_dict()) == RECORD
     assert (found.refused, found.low_confidence, found.model_calls) == (False, False, 1)
     assert found.attribution_coverage == 1.0
-    assert found.text() == (
-        f"{GOOD}\n\nSources:\n- Statistics, Averages/p. 12 (relevance 0.83)\n\n"
-        "confidence 0.80  MEDIUM_CONFIDENCE"
-    )
+    assert found.text() == (f"{GOOD}\n\nSources:\n- Statistics, Averages/p. 12 (score: 0.83)")
     (source,) = found.to_dict()["sources"]
     assert source["quote"] == "The median is the middle value of a sorted sample."
 

@@ -13,9 +13,9 @@ from rerank.rag.places import place_of
 def test_a_source_is_listed_with_its_place(sources: list[Source]) -> None:
     """Document, heading and page as far as the metadata names them; else the title, or the id."""
     assert [s.line() for s in sources] == [
-        "- Statistics, Averages/p. 12 (relevance 0.83)",
-        "- NumPy (relevance 0.60)",
-        "- d2 (relevance 0.30)",
+        "- Statistics, Averages/p. 12 (score: 0.83)",
+        "- NumPy (score: 0.60)",
+        "- d2 (score: 0.30)",
     ]
     told = sources[0].to_dict("The median is the middle value.")
     assert told == {
