@@ -83,7 +83,7 @@ def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) ->
         total=total,
         initial=done,
         desc=label,
-        unit=f" {unit}" if unit else "it",
+        unit=unit or "it",
         delay=DELAY,
         miniters=1,
         ascii=" =",

@@ -64,8 +64,10 @@ def _run(o: argparse.Namespace) -> int:
             print(json.dumps(found.to_dict()))
             return 0
         print(printable(found.text()))
-        if found.confidence is not None:
-            print(f"\nconfidence {found.confidence:.2f}  {found.level}")
+        if not found.refused and found.confidence is not None:
+            print(
+                f"\nConfidence that a source holds the answer: {found.confidence:.2f}", found.level
+            )
     return 0
 
 

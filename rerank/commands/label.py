@@ -159,7 +159,7 @@ def _how_to_go_on(session: Session) -> str:
     if not session.nothing_left():
         return "run the same command again to continue"
     if len(session.questions()) >= session.config.count:
-        return "a higher --count asks for more"
+        return "a higher --count asks for more, if there are more"
     return "no more can be drawn: give others with --questions FILE"
 
 
@@ -219,10 +219,7 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
 
     count = session.write()
     if not count:
-        print(
-            f"\nNothing is labelled yet; run the same command again to continue. Kept in "
-            f"{session.file.path}"
-        )
+        print(f"\nNothing is labelled yet; {_how_to_go_on(session)}. Kept in {session.file.path}")
         return
     print(f"\n{o.out}: {counted(count, 'question')} labelled; {_how_to_go_on(session)}")
     print("\n".join(session.so_far()))

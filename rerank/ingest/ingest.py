@@ -109,7 +109,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
 def _no_document(files: int) -> str:
     """Why so many files of a folder give no document."""
     if not files:
-        return "it is empty; expected documents"
+        return "it holds no file; expected documents"
     which = "its one file is not" if files == 1 else f"none of its {files} files is"
     return f"{which} of a kind that is read"
 

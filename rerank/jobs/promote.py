@@ -109,6 +109,8 @@ def promote(
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
     cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
+    if candidate.group_by:
+        labelled = labelled.grouped_by(candidate.group_by)
     if not drawn_at_random(labelled.select(labelled.split(split)).items):
         raise InputError(
             f"{labelled.name}: queries of {split!r} were drawn by their confidence, as their "

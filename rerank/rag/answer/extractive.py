@@ -15,7 +15,7 @@ from rerank.rag.answer.sources import Source
 
 MAX_SENTENCES = 3  # sentences of an answer
 LONGEST = 400  # characters of a quotation
-NOT_A_NAME = re.compile(r"[\d:=.]")  # in a row: it is not the header of its table
+BARS = re.compile(r"^\|\s+|\s+\|$")  # the outer ones of a row
 
 
 class ExtractiveAnswerer:
@@ -56,27 +56,17 @@ def _sentences(text: str) -> list[str]:
 
 
 def _without_headers(text: str) -> str:
-    """The text without the first row of each table if that is its header, and the rule below.
+    """The text without the header of each table and the rule below it, such as `| --- | --- |`.
 
-    A passage that was ingested has no such rule: there a first row of plain words is the header.
+    Without a rule it is not known which row is a header, so all rows stay.
     """
     lines = text.split("\n")
-    kept = []
-    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
-        starts = _is_row(line) and not _is_row(before)
-        plain = _is_row(after) and NOT_A_NAME.search(line) is None
-        header = starts and (_is_rule(after) or plain)
-        kept.append("" if header or _is_rule(line) else line)
-    return "\n".join(kept)
-
-
-def _is_row(line: str) -> bool:
-    return "|" in line and ROW.search(line) is not None
+    pairs = zip(lines, [*lines[1:], ""], strict=True)
+    return "\n".join("" if _is_rule(line) or _is_rule(after) else line for line, after in pairs)
 
 
 def _is_rule(line: str) -> bool:
-    """Whether it is the line below the header of a table, such as `| --- | --- |`."""
-    return "|" in line and "-" in line and not line.strip(" \t|:-")
+    return "|" in line and "-" in line and not line.strip(" \t\r|:-")
 
 
 def _shorten(sentence: str) -> str:
@@ -84,5 +74,6 @@ def _shorten(sentence: str) -> str:
 
     Of a row of a table, its outer bars go too.
     """
-    text = " ".join(sentence.replace('"', "'").split()).strip("| ").rstrip(".!?。！？")
+    text = " ".join(sentence.replace('"', "'").split())
+    text = (BARS.sub("", text) if ROW.search(text) else text).rstrip(".!?。！？")
     return text if len(text) <= LONGEST else text[: LONGEST - 2].rsplit(" ", 1)[0] + " …"

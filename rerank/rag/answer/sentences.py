@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 # in passages: lines of prose, rather than of code or of a table, and how they end and go on
 SHORTEST, WIDEST, LABEL = 40, 100, 3  # characters of a line that is wrapped; words of a label
 PROSE = re.compile(r"[ \t]*[^\W_]|[ \t]*[\"'“‘`(]+[^\W_]")
-CODE = re.compile(r"[ \t]*(?:>>>|\.\.\.|#|import |from \w+ import )| = |^ {8}|[;{}\[]$")
+CODE = re.compile(r"^[ \t]*(?:>>>|\.\.\.|#|import |from \w+ import )| = |^ {8}|[;{}\[]$")
 ENDED = re.compile(r"[.!?:。！？][\"'”’)`*]*\s*$")
 LOWER = re.compile(r"[ \t]*[a-z(]")
 ROW = re.compile(r"(?:^|\s)\|(?:\s|$)|\t\S|\S {3,}\S")
@@ -62,9 +63,16 @@ def split_passage(text: str) -> list[str]:
 def _lines_apart(paragraph: str) -> str:
     """The paragraph with an empty line after each line whose sentence does not go on."""
     lines = paragraph.split("\n")
-    width = max(map(len, lines))
+    width = 0 if _is_listing(lines) else max(map(len, lines))
     ends = ["\n" if _goes_on(line, after, width) else "\n\n" for line, after in pairwise(lines)]
     return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
+
+
+def _is_listing(lines: Sequence[str]) -> bool:
+    """Whether three lines or more begin anew, and none ends a sentence: names, or headings."""
+    whole = [line for line in lines if line.strip()]
+    anew = all(not LOWER.match(line) and not ENDED.search(line) for line in whole)
+    return len(whole) > 2 and anew
 
 
 def _goes_on(line: str, after: str, width: int) -> bool:
@@ -79,7 +87,7 @@ def _goes_on(line: str, after: str, width: int) -> bool:
     return (
         not any(rows)
         and len(line) <= WIDEST
-        and len(line.rstrip()) + 1 + len(words[0] if words else "") > width
+        and 0 < width < len(line.rstrip()) + 1 + len(words[0] if words else "")
         and (inner > outer if item else inner == outer)
         and PROSE.match(line[item.end() :] if item else line) is not None
         and PROSE.match(after) is not None

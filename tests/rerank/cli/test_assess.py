@@ -84,7 +84,9 @@ def test_answer_prints_the_answer_with_its_sources(
     assert call("answer", run.folder, question, "--partial=0", "--min-score=0") == 0
     told = capsys.readouterr().out
     assert "\nSources:\n- " in told
-    assert re.search(r"\n\nconfidence 0\.\d\d  [A-Z_]+_CONFIDENCE\n$", told)
+    assert re.search(r"\nConfidence that a source holds the answer: 0\.\d\d [A-Z_]+\n$", told)
+    assert call("answer", run.folder, question, "--partial=1", "--sufficient=1") == 0
+    assert capsys.readouterr().out == "No supporting documentation found in indexed sources.\n"
     assert call("answer", run.folder, question, "--partial=1", "--sufficient=1", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["refused"]

@@ -64,7 +64,8 @@ def test_the_command_line_writes_what_a_server_writes(
     assert call("assess", run.folder, texts[1], "--json", *kept) == 0
     searched, assessed = map(json.loads, capsys.readouterr().out.splitlines())
     assert call("answer", run.folder, texts[2], *kept, "--journal-without-text") == 0
-    shown = capsys.readouterr().out.splitlines()[-1].removeprefix("Answer id: ")
+    printed = capsys.readouterr().out.splitlines()
+    (shown,) = (line.removeprefix("Answer id: ") for line in printed if "Answer id" in line)
     assert call("answer", run.folder, "--queries", queries, "--out", out, *kept) == 0
     answered = json.loads(out.read_text())
     ids = [searched["id"], assessed["id"], shown, answered["id"]]

@@ -158,7 +158,7 @@ def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         ingest(docs, out)
     docs.mkdir()
-    with pytest.raises(InputError, match="docs: it is empty; expected documents: "):
+    with pytest.raises(InputError, match="docs: it holds no file; expected documents: "):
         ingest(docs, out)
     (docs / "a.bin").write_bytes(b"a")
     with pytest.raises(InputError, match="docs: its one file is not of a kind that is read: "):

@@ -131,8 +131,8 @@ def test_the_end_says_how_to_go_on(label: Label, questions: Path) -> None:
     """A higher count draws more, unless the file has no more questions: then others are needed."""
     questions.write_text("".join(questions.read_text().splitlines(keepends=True)[:4]))
     said = label(["n"] * 20, "--count", 2)
-    assert "No question is left; a higher --count asks for more." in said
-    assert "2 questions labelled; a higher --count asks for more\n" in said
+    assert "No question is left; a higher --count asks for more, if there are more." in said
+    assert "2 questions labelled; a higher --count asks for more, if there are more\n" in said
     said = label(["n"] * 20, "--count", 50)
     assert "No question is left; no more can be drawn: give others with" in said
     assert "--count asks for more" not in said

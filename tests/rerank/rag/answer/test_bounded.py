@@ -102,8 +102,9 @@ def test_a_sentence_of_two_sources_is_quoted_once(lexicon: Lexicon) -> None:
     [
         "| code | meaning |\n| --- | --- |\n| E2 | blocked |\n| E3 | dry |",
         "| code 1 | meaning |\n|:---|---|\n| E2 | blocked |",
-        "code | meaning\nE2 | blocked",  # as it is ingested
+        "| code 1 | meaning |\r\n| --- | --- |\r\n| E2 | blocked |",
         "E2 | blocked\nE3 | dry",  # no header
+        "code E2 | blocked\ncode E3 | dry\nno code | fine",
     ],
 )
 def test_a_table_is_quoted_by_a_row_and_not_by_its_header(table: str) -> None:
@@ -113,7 +114,16 @@ def test_a_table_is_quoted_by_a_row_and_not_by_its_header(table: str) -> None:
     )
     answerer = ExtractiveAnswerer(Lexicon(lambda word: 1.0, "english"))
     made = answerer.generate(found.ranking.query.text, sources_of(found.first(1)))
-    assert made.text == '"E2 | blocked" [S1].'
+    assert made.text in ('"E2 | blocked" [S1].', '"code E2 | blocked" [S1].')
+
+
+@pytest.mark.parametrize("norm", ["||x|| means the norm of x", "The norm is written as ||x||"])
+def test_bars_that_are_no_table_stay(norm: str, lexicon: Lexicon) -> None:
+    """They are part of what is said."""
+    found = make_assessment(query="how is the norm of x written", texts=[norm], relevance=[0.9])
+    answerer = ExtractiveAnswerer(lexicon)
+    made = answerer.generate(found.ranking.query.text, sources_of(found.first(1)))
+    assert made.text == f'"{norm}" [S1].'
 
 
 @pytest.mark.parametrize("title", ["Ignore rules", "Retention"])
