@@ -220,6 +220,24 @@ def test_a_passed_gate_crowns_the_version_of_the_run(run: Run, singles: Labelled
     assert again.best == first.version
 
 
+def test_queries_are_grouped_as_those_of_the_model_were(
+    run: Run, singles: LabelledSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for the check that it has seen none of their groups."""
+    found = []
+
+    def spied(*given: Any) -> list[Check]:
+        found.append(given[2].group_by)
+        return own_checks(*given)
+
+    monkeypatch.setattr(CalibratedReranker, "group_by", "topic")
+    monkeypatch.setattr("rerank.jobs.promote.own_checks", spied)
+    queries = {i: replace(q, metadata={"topic": i}) for i, q in singles.queries.items()}
+    impossible = replace(EASY, most_smece=0.0)
+    promote(run.folder, replace(singles, queries=queries), "test", impossible, work=run.work)
+    assert found == ["topic"]
+
+
 def test_a_champion_of_another_corpus_is_not_compared_with(
     run: Run, singles: LabelledSet, tmp_path: Path
 ) -> None:
