@@ -51,7 +51,7 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
     """
     n, number = len(labels), _by_first_row(number)
     n_groups = int(number.max()) + 1
-    largest = np.maximum.accumulate(_within(np.ones(n), number))
+    largest = _largest(number)
     gain = (labels - target).astype(np.float32)
     worst, rng = (target * largest).astype(np.float32), np.random.default_rng(0)
     failed, chunk = np.zeros(n), max(1, CELLS // n)
@@ -135,8 +135,7 @@ def times_needed(
     gain = labels - target
     after_row = _within(gain, number)
     won, spread = np.cumsum(gain), np.cumsum(after_row**2 - (after_row - gain) ** 2)
-    worst = target * np.maximum.accumulate(_within(np.ones(len(labels)), number))
-    worst *= np.log(1 / chance)
+    worst = target * _largest(number) * np.log(1 / chance)
     good = (won > 0) & (np.arange(len(won)) < reach)
     if not good.any():
         return None
@@ -154,6 +153,11 @@ def _within(values: Floats, number: Ints) -> Floats:
     within = np.empty(len(number))
     within[order] = total - np.repeat(total[begins] - values[order][begins], lengths)
     return within
+
+
+def _largest(number: Ints) -> Floats:
+    """Return (n,) the size of the largest group among the rows down to each."""
+    return np.maximum.accumulate(_within(np.ones(len(number)), number))
 
 
 def _by_first_row(number: Ints) -> Ints:
