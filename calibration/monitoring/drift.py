@@ -214,13 +214,13 @@ class Drift:
     def table(self, *, limit: int = 10, words: Callable[[str], str] | None = None) -> str:
         """Return a plain text table of the first `limit` features, one row each.
 
-        `words` says what a feature means, given its name.
+        `words` says what a feature means, given its name; it follows the name.
         """
         rows = [("", "moved", "fitted median", "median now", "outside the fit", "p")]
         for move in self.moves[:limit]:
             medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
             cells = (f"{move.distance:.3f}", *medians, f"{100 * move.outside:.1f}%")
-            name = f"{words(move.name)} ({move.name})" if words else move.name
+            name = f"{move.name}: {words(move.name)}" if words else move.name
             rows.append((name, *cells, _p(move.p_value)))
         return aligned(rows)
 

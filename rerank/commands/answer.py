@@ -65,9 +65,8 @@ def _run(o: argparse.Namespace) -> int:
             return 0
         print(printable(found.text()))
         if not found.refused and found.confidence is not None:
-            print(
-                f"\nConfidence that a source holds the answer: {found.confidence:.2f}", found.level
-            )
+            level = found.level if found.calibrated else f"{found.level} (not calibrated)"
+            print(f"\nConfidence that a source holds the answer: {found.confidence:.2f} {level}")
     return 0
 
 

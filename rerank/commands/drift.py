@@ -6,11 +6,15 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, read_set
-from rerank.commands.options import add_json, add_model, add_split, add_work, positive
+from rerank.commands.options import add_json, add_model, add_work, positive
 from rerank.errors import InputError
+
+if TYPE_CHECKING:
+    from rerank.data.labelled_set import LabelledSet
 
 NEWEST = 1000  # searches of a journal
 
@@ -34,7 +38,10 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         type=positive,
         help=f"with --journal: compare only so many searches, the newest (default: {NEWEST})",
     )
-    add_split(p, "test", "split of a BEIR folder")
+    p.add_argument(
+        "--split",
+        help="split of a BEIR folder (default: test, with the queries that are of no split)",
+    )
     p.add_argument(
         "--level",
         type=float,
@@ -66,10 +73,7 @@ def _run(o: argparse.Namespace) -> bool:
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
         labelled = read_set(o.queries, UNLABELLED, corpus_elsewhere=model.searches_elsewhere)
-        named = {name: ids for name, ids in labelled.splits.items() if name != UNLABELLED}
-        ids = labelled.splits.get(UNLABELLED, ())
-        if named:
-            ids = (*replace(labelled, splits=named).split(o.split), *ids)
+        ids = _of_split(labelled, o.split)
         found = detect_drift(
             model,
             grouped(labelled, ids).select(ids),  # by the groups that the model's queries had
@@ -85,6 +89,22 @@ def _run(o: argparse.Namespace) -> bool:
         table = model.maps[model.maps.main].features.ranking
         print(f"{found.sentence}\n\n{found.table(words=lambda name: meaning(name, table))}")
     return not found.fired
+
+
+def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:
+    """The ids of the queries to compare.
+
+    Raises:
+        InputError: there is no such split.
+    """
+    from rerank.data.beir import UNLABELLED
+
+    splits = dict(labelled.splits)
+    of_none = splits.pop(UNLABELLED, ())
+    named = replace(labelled, splits=splits)
+    if split:
+        return tuple(named.split(split))
+    return (*named.split("test"), *of_none) if splits else of_none
 
 
 COMMAND = Command(

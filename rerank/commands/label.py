@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -72,7 +73,8 @@ def _run(o: argparse.Namespace) -> None:
         note(f"{counted(drawn, 'question')} {'is' if drawn == 1 else 'are'} waiting in {o.out}")
     if o.page:
         del session  # with its model, as the server loads its own
-        _serve(o, config)
+        with suppress(KeyboardInterrupt):
+            _serve(o, config)
         note(f"writing the labelled set to {o.out}")
         _finish(Session(load_model(o), o.out, config, annotator=o.annotator), o)
         return

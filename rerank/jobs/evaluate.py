@@ -24,6 +24,13 @@ from rerank.jobs.retriever_checks import with_held_passages
 from rerank.workspace import Workspace
 
 
+def grouped_as(labelled: LabelledSet, model: CalibratedReranker) -> LabelledSet:
+    """The set with its queries grouped as those of the model were, unless it is grouped already."""
+    if not model.group_by or labelled.group_by:
+        return labelled
+    return labelled.grouped_by(model.group_by)
+
+
 def evaluate(
     model: CalibratedReranker,
     labelled: LabelledSet,
@@ -34,7 +41,7 @@ def evaluate(
     """Measure a model on a split, on the set's own corpus.
 
     If that is not the model's corpus, it is indexed under `work`. Queries that its models were
-    trained on are left out. The queries are grouped as those of the model were. `notes` of the
+    trained on are left out. The queries are grouped by `grouped_as`. `notes` of the
     result say what makes the figures too good. If queries have weights (`rerank.jobs.label_next`),
     `weighted` is the estimate for all queries that they were drawn from; all else is of these
     alone.
@@ -44,8 +51,7 @@ def evaluate(
             another search system holds none of the passages that the labels name.
         RetrieverError: that system does not answer.
     """
-    if model.group_by and not labelled.group_by:
-        labelled = labelled.grouped_by(model.group_by)
+    labelled = grouped_as(labelled, model)
     in_split, notes = labelled.split(split), list[str]()
     if isinstance(model.pipeline, RetrieverPipeline):  # its passages tell which queries go together
         labelled, missing = with_held_passages(labelled, model.pipeline.system)

@@ -30,7 +30,7 @@ from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.evaluate import evaluate
+from rerank.jobs.evaluate import evaluate, grouped_as
 from rerank.jobs.track import model_name, track_model
 from rerank.tracking.registry import BEST, CHAMPION, aliased, folder_at, set_champion
 from rerank.types import LISTS, Floats
@@ -109,8 +109,7 @@ def promote(
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
     cache, uri = ScoreCache(workspace.scores), workspace.tracking_uri
     candidate = CalibratedReranker.load(folder, cache=cache)
-    if candidate.group_by:
-        labelled = labelled.grouped_by(candidate.group_by)
+    labelled = grouped_as(labelled, candidate)
     if not drawn_at_random(labelled.select(labelled.split(split)).items):
         raise InputError(
             f"{labelled.name}: queries of {split!r} were drawn by their confidence, as their "

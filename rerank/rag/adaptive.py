@@ -18,7 +18,7 @@ from rerank.types import Assessment, Query, RankedPassage
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
-THRESHOLD, MAX_K, MIN_GAIN, NO_MORE = "threshold", "max_k", "least_gain", "no_more"
+THRESHOLD, MAX_K, LEAST_GAIN, NO_MORE = "threshold", "max_k", "least_gain", "no_more"
 NO_RESULTS, NO_PASSAGES = "no_results", "no_passages"
 
 
@@ -116,5 +116,5 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
             return AdaptiveResult(tuple(passages[:k]), sufficiency[k], THRESHOLD, assessment)
     k, reason = last, MAX_K if last == strategy.max_k else NO_MORE
     while k > strategy.min_k and sufficiency[k] - sufficiency[k - 1] < strategy.least_gain:
-        k, reason = k - 1, MIN_GAIN
+        k, reason = k - 1, LEAST_GAIN
     return AdaptiveResult(tuple(passages[:k]), sufficiency[k], reason, assessment)

@@ -24,7 +24,7 @@ NOTE = (
     "before: the model as it was; after: moved by labels of other queries than the one that it "
     "judges (cross-fitted), an estimate for the new model. AUROC cannot change much: an update "
     "keeps the order of the confidences. Brier and smECE: error of the probabilities, lower is "
-    f"better. {BOUNDS}"
+    "better."
 )
 
 
@@ -34,7 +34,7 @@ def recalibration_text(recalibrations: Mapping[Mode, Recalibration], notes: Sequ
         "\n".join([f"{ANSWERS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"])
         for mode, of_mode in recalibrations.items()
     ]
-    return "\n".join([*parts, BOUNDS, *(f"Note: {one}" for one in notes)])
+    return "\n".join([*parts, *_bounds(recalibrations), *(f"Note: {one}" for one in notes)])
 
 
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:
@@ -73,7 +73,13 @@ def recalibration_page(
         title="A recalibrated model",
         below=f"{heading}: {first.sentences()[0]}",
         parts=[(name, part.sentences(), part.table.cells()) for name, part in parts.items()],
-        note=NOTE,
+        note=" ".join([NOTE, *_bounds(recalibrations)]),
         notes=notes,
         pictures=pictures.values(),
     )
+
+
+def _bounds(recalibrations: Mapping[Mode, Recalibration]) -> list[str]:
+    """What the lower bounds are of, if the labels of a mode are in groups."""
+    in_groups = [len(set(one.groups)) < len(one.groups) for one in recalibrations.values()]
+    return [BOUNDS] if any(in_groups) else []

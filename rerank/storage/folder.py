@@ -30,9 +30,9 @@ from rerank.storage.files import (
     write_file,
 )
 
-FORMAT_VERSION = 4
-"""Version of the written format; a reader accepts 1 (no digest), 2 (other names in a model folder)
-and 3 (other features in a model folder), and refuses a newer one."""
+FORMAT_VERSION = 5
+"""Version of the written format; a reader accepts 1 (no digest), 2 (other names in a model folder),
+3 and 4 (other features in a model folder), and refuses a newer one."""
 
 DIGEST = "digest"
 """The manifest's own hash, over all of its other fields."""

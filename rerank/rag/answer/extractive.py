@@ -9,7 +9,7 @@ from rerank.data.words import words
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import Lexicon
 from rerank.rag.answer.prompt import NO_ANSWER
-from rerank.rag.answer.prompt_injection import without_orders
+from rerank.rag.answer.prompt_injection import gives_order, without_orders
 from rerank.rag.answer.sentences import CITATION, ROW, split_passage
 from rerank.rag.answer.sources import Source
 
@@ -52,17 +52,21 @@ class ExtractiveAnswerer:
 def _sentences(text: str) -> list[str]:
     """The sentences of a text, without citations, headers of tables and orders to a model."""
     plain = without_orders(_without_headers(text), mark="")
-    return split_passage(CITATION.sub("", plain))
+    found = split_passage(CITATION.sub("", plain))
+    return [sentence for sentence in found if not gives_order(sentence)]  # joined from its lines
 
 
 def _without_headers(text: str) -> str:
     """The text without the header of each table and the rule below it, such as `| --- | --- |`.
 
-    Without a rule it is not known which row is a header, so all rows stay.
+    A header is the first row of a table that has a rule as its second line.
     """
     lines = text.split("\n")
-    pairs = zip(lines, [*lines[1:], ""], strict=True)
-    return "\n".join("" if _is_rule(line) or _is_rule(after) else line for line, after in pairs)
+    around = zip(["", *lines], lines, [*lines[1:], ""], strict=False)
+    return "\n".join(
+        "" if _is_rule(line) or (_is_rule(after) and "|" not in before) else line
+        for before, line, after in around
+    )
 
 
 def _is_rule(line: str) -> bool:

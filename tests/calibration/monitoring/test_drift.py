@@ -263,7 +263,7 @@ def test_the_table_and_the_sentence() -> None:
         "moved  0.600             49         108            60.0%  < 0.0001",
         "still  0.010             49          48             0.0%    1.0000",
     ]
-    assert "\nMOVED (moved)  0.600" in found.table(words=str.upper)
+    assert "\nmoved: MOVED  0.600" in found.table(words=str.upper)
     assert len(found.table(limit=1).splitlines()) == 2
     assert found.sentence == (
         "1 of 2 features have moved, first moved "

@@ -239,7 +239,7 @@ def test_a_folder_of_an_older_format_is_refused(copied: Path) -> None:
     """The sentence has the command that makes it anew."""
 
     def older(manifest: dict[str, Any]) -> None:
-        manifest["format_version"] = 3
+        manifest["format_version"] = 4
 
     rewrite(copied, older)
     assert re.search(

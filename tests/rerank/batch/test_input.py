@@ -143,7 +143,7 @@ def test_logits_are_read() -> None:
         ({"text": "x"}, "'_id' is missing", None),
         ({"_id": None, "text": "x"}, "'_id' should be text or a whole number, got null", None),
         ({"_id": True, "text": "x"}, "'_id' should be text or a whole number, got a boolean", None),
-        ({"_id": 1.5, "text": "x"}, "'_id' should be text or a whole number, got a number", None),
+        ({"_id": 1.5, "text": "x"}, "'_id' should be text or a whole number, got 1.5", None),
         ({"_id": 2**70, "text": "x"}, "'_id' should be text or a whole number", None),
         ({"_id": " ", "text": "x"}, "'_id' is empty", None),
         ({"_id": "a\tb", "text": "x"}, "holds a tab", None),

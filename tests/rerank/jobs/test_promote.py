@@ -234,8 +234,11 @@ def test_queries_are_grouped_as_those_of_the_model_were(
     monkeypatch.setattr("rerank.jobs.promote.own_checks", spied)
     queries = {i: replace(q, metadata={"topic": i}) for i, q in singles.queries.items()}
     impossible = replace(EASY, most_smece=0.0)
-    promote(run.folder, replace(singles, queries=queries), "test", impossible, work=run.work)
-    assert found == ["topic"]
+    by_topic = replace(singles, queries=queries)
+    promote(run.folder, by_topic, "test", impossible, work=run.work)
+    grouped_otherwise = replace(by_topic, group_by="author")
+    promote(run.folder, grouped_otherwise, "test", impossible, work=run.work)
+    assert found == ["topic", "author"]
 
 
 def test_a_champion_of_another_corpus_is_not_compared_with(
@@ -348,8 +351,10 @@ def test_the_alarm_needs_no_labels(run: Run, singles: LabelledSet, tmp_path: Pat
     assert call("drift", run.folder, *options) == 1
     for split in ("none", "unlabelled"):
         assert call("drift", run.folder, *options, "--split", split) == 2
+    assert call("drift", run.folder, *options, "--split", "test") == 0  # the judged query alone
     qrels.unlink()
     assert call("drift", run.folder, *options) == 1
+    assert call("drift", run.folder, *options, "--split", "test") == 2
 
 
 def test_what_an_evaluation_notes_is_told(

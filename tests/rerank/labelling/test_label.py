@@ -127,6 +127,19 @@ def test_the_page_has_the_only_model_in_memory(
     assert found == [before]
 
 
+def test_ctrl_c_ends_the_page_and_the_report_follows(
+    label: Label, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is how people are told to end, so it is no error."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    label(["n", "q"], "--count", 2)
+    monkeypatch.setattr("rerank.commands.label._serve", interrupted)
+    assert "1 question labelled" in label([], "--count", 2, "--page")
+
+
 def test_the_end_says_how_to_go_on(label: Label, questions: Path) -> None:
     """A higher count draws more, unless the file has no more questions: then others are needed."""
     questions.write_text("".join(questions.read_text().splitlines(keepends=True)[:4]))

@@ -43,7 +43,7 @@ def test_a_folder_is_read_back(saved: Path) -> None:
     """The manifest holds the caller's fields and hashlib's sha256 of every file below."""
     manifest = verify_folder(saved)
     assert manifest == read_manifest(saved)
-    assert manifest["format_version"] == 4
+    assert manifest["format_version"] == 5
     assert manifest["fingerprints"] == {"encoder": "abc"}
     assert set(manifest["files"]) == {"calibrators.json", "index/data.bin"}
     expected = hashlib.sha256(bytes(range(256))).hexdigest()
@@ -170,7 +170,7 @@ ENTRY = {"sha256": "0" * 64, "size": 1}
         (edit(files={"./a": ENTRY}), "not a path within"),
         (edit(files={"a": {"size": 1}}), "no sha256 and size for a"),
         (edit(files=[]), "lists no files"),
-        (edit(format_version=5), "format version 5; this version reads 1 to 4"),
+        (edit(format_version=6), "format version 6; this version reads 1 to 5"),
         (edit(format_version=True), "format version True"),
         (edit(name="other"), "manifest.json is changed"),
         (edit(digest=None), "manifest.json is changed"),
