@@ -151,8 +151,8 @@ def decide(
                 certified=bool(promised[i]),
                 context_certified=sufficiency >= t.sufficient
                 and not is_unlike
-                and maps.context is not None
-                and maps.context.promises(sufficiency),
+                and maps.context_certificate is not None
+                and maps.context_certificate.promises(sufficiency),
                 reasons=why if len(ranking) else ("against: no passage was found",),
                 features=predicted.features[i],
                 mode=modes[i],

@@ -33,9 +33,9 @@ class FittedMaps:
     `hazard_after_hit`: P(the k-th passage is right | none above it is), and the same if one is;
     relevance and sufficiency follow from them (see `rerank.assessment.relevance`). `certificate`:
     the confidence from which selective accuracy is guaranteed. `segments`: what each segment of the
-    queries adds to the confidence. `context`: the sufficiency from which it is guaranteed that the
-    first passages hold an answer; None if it was not computed. `stopping_threshold`: the
-    sufficiency at which no more passages need to be handed on (see
+    queries adds to the confidence. `context_certificate`: the sufficiency from which it is
+    guaranteed that the first passages hold an answer; None if it was not computed.
+    `stopping_threshold`: the sufficiency at which no more passages need to be handed on (see
     `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
     labels of this corpus were among those fitted on; if not, the probabilities only order queries
     and passages. `list_kind`: the kind of the lists that came with their scores; None if our own
@@ -51,7 +51,7 @@ class FittedMaps:
     hazard_after_hit: LogisticMap
     certificate: Certificate
     segments: Segments = field(default_factory=Segments)
-    context: Certificate | None = None
+    context_certificate: Certificate | None = None
     stopping_threshold: float | None = None
     calibrated: bool = True
     list_kind: ListKind | None = None
@@ -87,7 +87,7 @@ class FittedMaps:
             "another": self.hazard_after_hit.to_dict(),
             "certificate": self.certificate.to_dict(),
             "segments": self.segments.to_dict(),
-            "context": self.context.to_dict() if self.context else None,
+            "context": self.context_certificate and self.context_certificate.to_dict(),
             "stopping_threshold": self.stopping_threshold,
             "calibrated": self.calibrated,
             "feature_range": self.feature_range and list(map(list, self.feature_range)),
@@ -107,6 +107,7 @@ class FittedMaps:
         list_kind = _list_kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
         _check_names(values, features_of(list_kind, metadata))
+        context = values.get("context")
         stop, labelled_range = values.get("stopping_threshold"), values.get("feature_range")
         try:
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
@@ -118,7 +119,7 @@ class FittedMaps:
                 hazard_after_hit=maps["another"],
                 certificate=Certificate(**values["certificate"]),
                 segments=Segments.from_dict(values["segments"]),
-                context=Certificate(**values["context"]) if values.get("context") else None,
+                context_certificate=Certificate(**context) if context else None,
                 stopping_threshold=None if stop is None else float(stop),
                 calibrated=values.get("calibrated", True) is not False,
                 list_kind=list_kind,

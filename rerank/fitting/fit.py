@@ -142,14 +142,21 @@ def fit(
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(filled[rows], confidence.out_of_fold, 0.0)
-    certificate, sufficiency, stopping_threshold = _certify(
-        ordered,
-        out_of_fold,
-        config,
-        reference.hazards if to_keep else None,
-        confidence.fitted,
-        about,
+    target = config.thresholds.medium
+    certificate = certify(
+        right, out_of_fold, groups=ordered.groups, target=target, floor=target, about=about
     )
+    context_certificate, stopping_threshold = None, None
+    if to_keep:
+        context_certificate, stopping_threshold = certify_context(
+            ordered,
+            out_of_fold,
+            config,
+            reference.hazards,
+            max_probability=confidence.fitted.max_probability,
+            about=about,
+        )
+        context_certificate = _with_kinds_checked(context_certificate, ordered)
     hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, reference.hazards)
     best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
@@ -159,9 +166,9 @@ def fit(
             confidence=confidence.fitted,
             hazard=hazard,
             hazard_after_hit=hazard_after_hit,
-            certificate=certificate,
+            certificate=_with_kinds_checked(certificate, ordered),
             segments=confidence.segments,
-            context=sufficiency,
+            context_certificate=context_certificate,
             stopping_threshold=stopping_threshold,
             list_kind=context.list_kind,
             metadata=context.metadata,
@@ -205,39 +212,11 @@ def _reference_maps(pooled: FittedMaps | None) -> _ReferenceMaps:
     return _ReferenceMaps(pooled.score, pooled.confidence.as_logistic(), hazards)
 
 
-def _certify(
-    ordered: Labelled[Ranking],
-    out_of_fold: Floats,
-    config: Config,
-    hazards: Hazards | None,
-    confidence: TwoStageMap,
-    about: str,
-) -> tuple[Certificate, Certificate | None, float | None]:
-    """The certificates of the top and of the first passages, and the stopping threshold.
-
-    Without `hazards`, only that of the top passage.
-    """
-    target, made = config.thresholds.medium, int(copies_in(ordered).sum())
+def _with_kinds_checked(certificate: Certificate, ordered: Labelled[Ranking]) -> Certificate:
+    """The certificate with its number of copies; refused if only one kind of query was labelled."""
     answered = [bool(grades) for grades in ordered.grades]
-
-    def checked(certificate: Certificate) -> Certificate:
-        return require_both_kinds(replace(certificate, copies=made), answered)
-
-    right = hits(ordered)[:, 0]
-    top = checked(
-        certify(right, out_of_fold, groups=ordered.groups, target=target, floor=target, about=about)
-    )
-    if hazards is None:
-        return top, None, None
-    first, stopping_threshold = certify_context(
-        ordered,
-        out_of_fold,
-        config,
-        hazards,
-        max_probability=confidence.max_probability,
-        about=about,
-    )
-    return top, checked(first), stopping_threshold
+    copies = int(copies_in(ordered).sum())
+    return require_both_kinds(replace(certificate, copies=copies), answered)
 
 
 class _Confidence(NamedTuple):

@@ -73,11 +73,11 @@ def refused(certificate: Certificate, reason: str) -> Certificate:
 
 def without_certificates(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, with all their certificates refused: see `refused`."""
-    context = refused(maps.context, reason) if maps.context else None
+    context = maps.context_certificate
     return replace(
         maps,
         certificate=refused(maps.certificate, reason),
-        context=context,
+        context_certificate=refused(context, reason) if context else None,
         stopping_threshold=None,
     )
 

@@ -245,7 +245,8 @@ def _update(
         ),
         segments=Segments(updates),
         certificate=recalibration.certificate,
-        context=None,  # the sufficiency has changed, and these labels are of the top passage
+        # the sufficiency has changed, and these labels are of the top passage
+        context_certificate=None,
         stopping_threshold=None,
         calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,
         feature_range=_widened(old, predicted.features[found_any(predicted.rankings)]),

@@ -105,8 +105,9 @@ def certificate_sentences(report: Report) -> list[str]:
     """
     maps = report.fitted.maps
     sentences = [] if maps.certificate.refused else [maps.certificate.sentence]
-    if maps.context and not maps.context.refused:
-        sentences.append(f"The context: {maps.context.sentence}")
+    context = maps.context_certificate
+    if context and not context.refused:
+        sentences.append(f"The context: {context.sentence}")
     if maps.stopping_threshold is not None:
         sentences.append(
             "If passages are handed on until the sufficiency reaches "

@@ -112,7 +112,7 @@ def test_a_certified_context_is_sufficient(
     """At its threshold, which may lie below the target; without a certificate none is."""
     sure = Certificate(0.1, 0.7, 0.95, 100, 100, 90, None, event="hold an answer")
     for context, expected in ((sure, True), (None, False)):
-        told = replace(maps, context=context)
+        told = replace(maps, context_certificate=context)
         predicted = predict(to_report.items, told, config)
         answers = decisions.decide(predicted, told, config, ["search"] * len(to_report))
         features = np.stack([a.features for a in answers])
@@ -133,7 +133,7 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
     predicted, first = predict(to_report.items, maps, config), maps.confidence.first
     assert decisions.unlike_labelled(predicted.features, maps).mean() < 0.5
     all_certified = Certificate(0.0, 0.7, 0.95, 100, 100, 90, None)
-    told = replace(maps, certificate=all_certified, context=all_certified)
+    told = replace(maps, certificate=all_certified, context_certificate=all_certified)
     features = predicted.features.copy()
     features[:, :3] = 1e6
     strange = replace(predicted, features=features)

@@ -286,11 +286,11 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
     everyone = set(to_fit.groups.tolist())
     assert len(asked) == config.folds
     assert set().union(*(everyone - groups for groups in asked)) == everyone
-    context = found.maps.context
-    assert context == fitted.maps.context
+    context = found.maps.context_certificate
+    assert context == fitted.maps.context_certificate
     assert context is not None
     assert context.event == f"have an answer among the first {config.sufficiency_k} passages"
-    assert FittedMaps.from_dict(found.maps.to_dict()).context == context
+    assert FittedMaps.from_dict(found.maps.to_dict()).context_certificate == context
 
 
 def test_only_a_model_to_keep_promises_something_of_the_context(
@@ -298,4 +298,4 @@ def test_only_a_model_to_keep_promises_something_of_the_context(
 ) -> None:
     """A fold measures with the same maps, and makes none of the promises that nobody reads."""
     maps = fit(to_fit, fitted.maps.policy, config).maps
-    assert maps == replace(fitted.maps, context=None, stopping_threshold=None)
+    assert maps == replace(fitted.maps, context_certificate=None, stopping_threshold=None)

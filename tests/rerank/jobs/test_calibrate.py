@@ -142,7 +142,12 @@ def test_the_folder_holds_the_maps_that_fitting_gives(maps: FittedMaps, fitted: 
     """`calibrators.json` is what fitting the same rankings again gives, to the last bit."""
     assert maps.policy == fitted.maps.policy
     theirs = fitted.maps
-    assert replace(maps, certificate=theirs.certificate, context=theirs.context) == theirs
+    assert (
+        replace(
+            maps, certificate=theirs.certificate, context_certificate=theirs.context_certificate
+        )
+        == theirs
+    )
 
 
 def test_the_report_tells_what_was_measured(run: Run, small: LabelledSet) -> None:

@@ -257,7 +257,9 @@ def test_certificates_and_refusals_are_told_once(
     given = {"target": 0.7, "level": 0.95, "queries": 10, "accepted": 5, "right": 4}
     maps = report.fitted.maps
     promised = replace(maps.certificate, threshold=0.0, labels_needed=None, **given)
-    with_context = replace(maps, certificate=promised, context=promised, stopping_threshold=0.9)
+    with_context = replace(
+        maps, certificate=promised, context_certificate=promised, stopping_threshold=0.9
+    )
     changed = replace(report, fitted=replace(report.fitted, maps=with_context))
     first, second, third = certificate_sentences(changed)
     assert (first, second) == (promised.sentence, f"The context: {promised.sentence}")
