@@ -168,13 +168,13 @@ def searched(run: Run, pipeline: Pipeline) -> PlannedRankings:
 @pytest.fixture(scope="session")
 def to_fit(searched: PlannedRankings) -> Labelled[Scored]:
     """What the run was fitted on."""
-    return searched.fit
+    return searched.to_fit
 
 
 @pytest.fixture(scope="session")
 def to_report(searched: PlannedRankings) -> Labelled[Scored]:
     """What the run reported on."""
-    return searched.report
+    return searched.to_report
 
 
 @pytest.fixture(scope="session")
@@ -187,15 +187,15 @@ def maps(run: Run) -> FittedMaps:
 @pytest.fixture(scope="session")
 def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
     """The ranking of every query of the run by its maps, by query id."""
-    scored = [*searched.fit.items, *searched.report.items]
+    scored = [*searched.to_fit.items, *searched.to_report.items]
     seen = [limit_scored(s, maps.policy.cutoff) for s in scored]
     return {s.query.query_id: rank(s, maps.score) for s in seen}
 
 
 @pytest.fixture(scope="session")
-def fitted(to_fit: Labelled[Scored], maps: FittedMaps, config: Config) -> Fitted:
+def fitted(searched: PlannedRankings, config: Config) -> Fitted:
     """What fitting on the same candidates gives."""
-    return fit(to_fit, maps.policy, config, to_keep=True)
+    return fit(searched, config, to_keep=True)
 
 
 @pytest.fixture(scope="session")

@@ -38,15 +38,14 @@ def fit_folds(
     queries outside of it, in the first mode. Lists with scores have no cutoff.
     """
     main = next(iter(ranked.values()))
-    fold = grouped_folds(main.fit.groups, config.folds, random_state=config.seed)
+    fold = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
     parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
     for held in held_out(fold):
         cutoff = main.policy.cutoff
-        if not main.context.list_kind:
-            cutoff = choose_cutoff(main.fit.where(~held), config, main.context.pooled)
+        if not main.list_kind:
+            cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
         for mode, rankings in ranked.items():
-            others = rankings.fit.where(~held)
             policy = replace(rankings.policy, cutoff=cutoff)
-            fitted = fit(others, policy, config, rankings.context)
-            parts[mode].append((rankings.fit.where(held), fitted))
+            fitted = fit(replace(rankings.where(~held), policy=policy), config)
+            parts[mode].append((rankings.to_fit.where(held), fitted))
     return parts

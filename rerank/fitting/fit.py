@@ -20,11 +20,9 @@ from calibration.maps import LogisticMap, TwoStageMap
 from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import MINIMUM_ROWS, choose, enough_rows
-from calibration.thresholds import ABOUT, Certificate, certify
+from calibration.thresholds import Certificate, certify
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps, range_of
-from rerank.assessment.metadata_features import MetadataFeature
-from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.predictions import found_any, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
@@ -35,27 +33,13 @@ from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
+from rerank.fitting.rankings import PlannedRankings
 from rerank.fitting.unanswerable import copies_in
-from rerank.types import Bools, Floats, ListKind, Ranking, Scored
+from rerank.types import Bools, Floats, Ranking
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 SHRUNK = "The maps are shrunk towards those of other labelled sets."
 NOT_SHRUNK = "No maps of other sets are known for these models: all is learned from these labels."
-
-
-@dataclass(frozen=True, slots=True)
-class FitContext:
-    """What a fit must know of the queries and features, besides the labels.
-
-    about: the questions that a certificate is about. pooled: maps that the fitted ones are shrunk
-    towards: with few labels they stay close to them, with many they do not. list_kind: the kind
-    of the lists, if they came with scores. metadata: the last features, of the passages' metadata.
-    """
-
-    about: str = ABOUT
-    pooled: FittedMaps | None = None
-    list_kind: ListKind | None = None
-    metadata: tuple[MetadataFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,30 +97,24 @@ def sketch_of_filled(
     return sketch(features[filled], names, groups[filled])
 
 
-def fit(
-    scored: Labelled[Scored],
-    policy: ReadPolicy,
-    config: Config,
-    context: FitContext = FitContext(),
-    *,
-    to_keep: bool = False,
-) -> Fitted:
-    """Fit score, confidence and hazards on labelled candidates, cross-fitted by query group.
+def fit(rankings: PlannedRankings, config: Config, *, to_keep: bool = False) -> Fitted:
+    """Fit score, confidence and hazards on the candidates to fit on, cross-fitted by query group.
 
     A query's features are computed on an order by a score map that has not seen its group, and the
     certificate rests on confidences of such maps. The maps that are kept are refitted on
     everything. A query without passages has confidence 0 by definition: the certificate counts it,
-    and the confidence is fitted on the others. `scored` had no cutoff, which the baseline needs;
-    `policy` says how much of it the model will score. The certificates of the first passages are
-    made only for a model `to_keep`.
+    and the confidence is fitted on the others. The candidates had no cutoff, which the baseline
+    needs; `rankings.policy` says how many of them the model will score. The certificates of the
+    first passages are made only for a model `to_keep`.
     """
     with optional():
         from calibration.score_fitting import fit_temperature
 
-    reference, about = _reference_maps(context.pooled), context.about
-    limited = limit_labelled(scored, policy.cutoff)
+    scored, about = rankings.to_fit, rankings.about
+    reference = _reference_maps(rankings.pooled)
+    limited = limit_labelled(scored, rankings.policy.cutoff)
     ordered = cross_fit_rankings(limited, config, reference.score)
-    features = ranking_features(ordered.items, features_of(context.list_kind).ranking)
+    features = ranking_features(ordered.items, features_of(rankings.list_kind).ranking)
     right, filled = hits(ordered)[:, 0], found_any(ordered.items)
     rows = rows_to_fit(right, filled, scored.groups)
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
@@ -161,7 +139,7 @@ def fit(
     best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
-            policy=policy,
+            policy=rankings.policy,
             score=fit_score(limited, reference.score),
             confidence=confidence.fitted,
             hazard=hazard,
@@ -170,12 +148,12 @@ def fit(
             segments=confidence.segments,
             context_certificate=context_certificate,
             stopping_threshold=stopping_threshold,
-            list_kind=context.list_kind,
-            metadata=context.metadata,
+            list_kind=rankings.list_kind,
+            metadata=rankings.metadata,
             feature_range=range_of(features[rows]),
         ),
         calibrator=confidence.calibrator,
-        reason=f"{confidence.reason} {SHRUNK if context.pooled else NOT_SHRUNK}",
+        reason=f"{confidence.reason} {SHRUNK if rankings.pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
         effective=effective_n((right - out_of_fold)[rows], scored.groups[rows]),
         reference=reference.confidence,

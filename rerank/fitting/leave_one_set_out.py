@@ -24,7 +24,7 @@ from rerank.assessment.ranking import prior_score
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
-from rerank.fitting.fit import FitContext, fit
+from rerank.fitting.fit import fit
 from rerank.fitting.passages import limit_labelled
 from rerank.fitting.rankings import PlannedRankings, score_planned
 from rerank.types import Candidates, Scored
@@ -141,13 +141,12 @@ def _fit_and_score(
     # with fewer there are too few to cross-fit, and to watch for drift
     if len(set(labelled.groups.tolist())) < MIN_ROWS:
         return None
-    context = FitContext(pooled=pooled)
     try:
-        planned = score_planned(pipeline, labelled, measured, context)
-        maps = fit(planned.fit, planned.policy, config, context).maps
+        planned = score_planned(pipeline, labelled, measured, pooled=pooled)
+        maps = fit(planned, config).maps
     except InputError:  # the labels cannot be fitted on
         return None
-    return maps, planned.report
+    return maps, planned.to_report
 
 
 def _score(
@@ -162,16 +161,16 @@ def _parts(
     planned: PlannedRankings, labels: Sequence[int], seed: int
 ) -> Iterable[tuple[str, Labelled[Candidates], Labelled[Candidates]]]:
     """The number of labels, the labels, and the queries to measure on: no group is in both."""
-    fit = planned.fit.with_items([s.candidates for s in planned.fit.items])
-    groups = sorted(set(fit.groups.tolist()))
+    to_fit = planned.to_fit.with_items([s.candidates for s in planned.to_fit.items])
+    groups = sorted(set(to_fit.groups.tolist()))
     random.Random(seed).shuffle(groups)
     place = {group: i for i, group in enumerate(groups)}
-    order = sorted(range(len(fit)), key=lambda i: place[fit.groups[i]])
+    order = sorted(range(len(to_fit)), key=lambda i: place[to_fit.groups[i]])
     for count in labels:
-        chosen = np.isin(np.arange(len(fit)), order[:count])
-        others = ~np.isin(fit.groups, fit.groups[chosen])
+        chosen = np.isin(np.arange(len(to_fit)), order[:count])
+        others = ~np.isin(to_fit.groups, to_fit.groups[chosen])
         if others.sum() >= MIN_MEASURED:
-            yield str(count), fit.where(chosen), fit.where(others)
+            yield str(count), to_fit.where(chosen), to_fit.where(others)
 
 
 def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:

@@ -46,12 +46,12 @@ def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> Fitt
         raise InputError(f"expected at least {MIN_SETS} labelled sets to pool, got {len(sets)}")
     cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
     scored = balance_sets(
-        {name: limit_labelled(planned.fit, cutoffs[name]) for name, planned in sets.items()}
+        {name: limit_labelled(planned.to_fit, cutoffs[name]) for name, planned in sets.items()}
     )
     prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
     folds = min(config.folds, len(sets))
     pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
-    maps = fit(scored, ReadPolicy(prior), pooled_config).maps
+    maps = fit(PlannedRankings(scored, scored, ReadPolicy(prior)), pooled_config).maps
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
     return replace(without_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
 

@@ -9,31 +9,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from calibration.thresholds import ABOUT
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.ranking import prior_score
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
-from rerank.fitting.fit import FitContext
 from rerank.fitting.passages import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.fitting.unanswerable import add_copies, described_mixture, has_enough_unanswerable
-from rerank.types import Candidates, Floats, Query, Scored
+from rerank.types import Bools, Candidates, Floats, ListKind, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a query's hash
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRankings:
-    """Scored candidates to fit on and to report on, and which of them the model is to score."""
+    """Scored candidates to fit on and to report on, and what a fit must know besides.
 
-    fit: Labelled[Scored]
-    report: Labelled[Scored]
+    policy: which of them the model is to score. about: the questions that a certificate is about.
+    pooled: maps that the fitted ones are shrunk towards: with few labels they stay close to them,
+    with many they do not. list_kind: the kind of the lists, if they came with scores. metadata: the
+    last features, of the passages' metadata.
+    """
+
+    to_fit: Labelled[Scored]
+    to_report: Labelled[Scored]
     policy: ReadPolicy
-    context: FitContext
+    about: str = ABOUT
+    pooled: FittedMaps | None = None
+    list_kind: ListKind | None = None
+    metadata: tuple[MetadataFeature, ...] = ()
+
+    def where(self, chosen: Bools) -> PlannedRankings:
+        """The same to fit on those queries only at which `chosen` (n,) is True."""
+        return replace(self, to_fit=self.to_fit.where(chosen))
 
 
 def search_rankings(
@@ -54,13 +68,12 @@ def search_rankings(
         plain = queries.with_items(items)
         return add_copies(pipeline, plain) if copy else plain
 
-    fit = retrieved(planned.fit, "fit", copy=not has_enough_unanswerable(planned.fit.grades))
-    report = fit
+    copy = not has_enough_unanswerable(planned.fit.grades)
+    to_fit = to_report = retrieved(planned.fit, "fit", copy=copy)
     if not planned.cross_fitted:
-        report = retrieved(planned.report, "report", copy=len(fit) > len(planned.fit))
-    about = described_mixture(planned.grouping.about, fit)
-    context = FitContext(about, pooled, metadata=pipeline.metadata)
-    return score_planned(pipeline, fit, report, context, cutoff)
+        to_report = retrieved(planned.report, "report", copy=len(to_fit) > len(planned.fit))
+    about = described_mixture(planned.grouping.about, to_fit)
+    return score_planned(pipeline, to_fit, to_report, about=about, pooled=pooled, cutoff=cutoff)
 
 
 def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
@@ -68,8 +81,7 @@ def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRan
 
     There are no pooled maps: only these labels show how the system's scores behave.
     """
-    ranked = search_rankings(pipeline, planned, cutoff=0.0)
-    return replace(ranked, context=replace(ranked.context, list_kind=pipeline.kind))
+    return replace(search_rankings(pipeline, planned, cutoff=0.0), list_kind=pipeline.kind)
 
 
 def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
@@ -79,11 +91,15 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     def read(queries: Labelled[Query]) -> Labelled[Scored]:
         return queries.with_items(pipeline.run(queries.items, policy))
 
-    fit = read(planned.fit)
-    report = fit if planned.cross_fitted else read(planned.report)
-    about, kind = planned.grouping.about, pipeline.kind
-    context = FitContext(about, list_kind=kind, metadata=pipeline.metadata)
-    return PlannedRankings(fit, report, policy, context)
+    to_fit = read(planned.fit)
+    return PlannedRankings(
+        to_fit,
+        to_fit if planned.cross_fitted else read(planned.report),
+        policy,
+        planned.grouping.about,
+        list_kind=pipeline.kind,
+        metadata=pipeline.metadata,
+    )
 
 
 def rerank_rankings(
@@ -99,12 +115,13 @@ def rerank_rankings(
         found = [scored.candidates for scored in searched_for.items]
         return searched_for.with_items(as_from_caller(pipeline, found))
 
-    fit = provided(searched.fit)
-    report = fit
-    if searched.report is not searched.fit:
-        report = provided(searched.report)
-    context = replace(searched.context, pooled=pooled)
-    return score_planned(pipeline, fit, report, context, searched.policy.cutoff)
+    to_fit = to_report = provided(searched.to_fit)
+    if searched.to_report is not searched.to_fit:
+        to_report = provided(searched.to_report)
+    cutoff = searched.policy.cutoff
+    return score_planned(
+        pipeline, to_fit, to_report, about=searched.about, pooled=pooled, cutoff=cutoff
+    )
 
 
 def as_from_caller(pipeline: IndexPipeline, candidates: Sequence[Candidates]) -> list[Candidates]:
@@ -119,19 +136,20 @@ def list_length(query: Query) -> int:
 
 def score_planned(
     pipeline: Pipeline,
-    fit: Labelled[Candidates],
-    report: Labelled[Candidates],
-    context: FitContext,
+    to_fit: Labelled[Candidates],
+    to_report: Labelled[Candidates],
+    *,
+    about: str = ABOUT,
+    pooled: FittedMaps | None = None,
     cutoff: float | None = None,
 ) -> PlannedRankings:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
 
-    Only the labels of `fit` decide which passages are scored. If the report is on the queries
+    Only the labels of `to_fit` decide which passages are scored. If the report is on the queries
     fitted on, they are scored once.
     """
-    pooled = context.pooled
     reference = pooled.policy.prior if pooled else None
-    prior_map, own_prior = fit_prior(fit, pipeline.config, reference)
+    prior_map, own_prior = fit_prior(to_fit, pipeline.config, reference)
 
     def scored(
         candidates: Labelled[Candidates], prior: Sequence[Floats], use: str
@@ -139,9 +157,17 @@ def score_planned(
         label = f"scoring candidates to {use} on"
         return candidates.with_items(pipeline.score(candidates.items, prior, label=label))
 
-    to_fit = to_report = scored(fit, own_prior, "fit")
-    if report is not fit:
-        to_report = scored(report, [prior_score(c, prior_map) for c in report.items], "report")
+    scored_to_fit = scored_to_report = scored(to_fit, own_prior, "fit")
+    if to_report is not to_fit:
+        prior = [prior_score(c, prior_map) for c in to_report.items]
+        scored_to_report = scored(to_report, prior, "report")
     if cutoff is None:
-        cutoff = choose_cutoff(to_fit, pipeline.config, pooled)
-    return PlannedRankings(to_fit, to_report, ReadPolicy(prior_map, cutoff), context)
+        cutoff = choose_cutoff(scored_to_fit, pipeline.config, pooled)
+    return PlannedRankings(
+        scored_to_fit,
+        scored_to_report,
+        ReadPolicy(prior_map, cutoff),
+        about,
+        pooled,
+        metadata=pipeline.metadata,
+    )

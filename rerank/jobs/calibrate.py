@@ -195,7 +195,7 @@ def _fit_and_measure(
         if planned.cross_fitted:
             folds = fit_folds(ranked, config)
         else:
-            folds = {mode: [(rankings.report, fits[mode])] for mode, rankings in ranked.items()}
+            folds = {mode: [(rankings.to_report, fits[mode])] for mode, rankings in ranked.items()}
         bar.update()
         evaluations = {
             mode: _evaluate(folds[mode], baselines if mode == main else None, config)
@@ -235,10 +235,7 @@ def _fit_and_measure(
 def _fit_modes(ranked: Mapping[Mode, PlannedRankings], config: Config) -> dict[Mode, Fitted]:
     """The fit of each mode; only the main mode, the first, has a certificate."""
     main, *others = ranked
-    fits = {
-        mode: fit(rankings.fit, rankings.policy, config, rankings.context, to_keep=mode == main)
-        for mode, rankings in ranked.items()
-    }
+    fits = {mode: fit(rankings, config, to_keep=mode == main) for mode, rankings in ranked.items()}
     return {main: fits[main]} | {m: _without_certificates(fits[m], NO_LISTS) for m in others}
 
 

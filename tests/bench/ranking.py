@@ -39,8 +39,8 @@ def bm25_order(pipeline: Pipeline, text: str) -> tuple[str, ...]:
 def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
     scored, cutoff = planned.scored, planned.scored.policy.cutoff
-    report = scored.report
-    score = fit_score(limit_labelled(scored.fit, cutoff))
+    report = scored.to_report
+    score = fit_score(limit_labelled(scored.to_fit, cutoff))
     by = {n: [rank(s, score, rank_by=n) for s in report.items] for n in ("fused", "logit")}
     less = [limit_scored(s, cutoff) for s in report.items]
     orders: dict[str, list[tuple[str, ...]]] = {

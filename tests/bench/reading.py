@@ -27,12 +27,13 @@ from rerank.types import Floats
 def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """The rows of one set."""
     labelled, config, scored = planned.labelled, planned.config, planned.scored
-    report = scored.report
+    report = scored.to_report
     answered = report.groups[[bool(grades) for grades in report.grades]].tolist()
     rows: dict[str, dict[str, str]] = {}
     whole: Floats = np.zeros(0)
     for name, cutoff in (("all", 0.0), ("likeliest", scored.policy.cutoff)):
-        maps = fit(scored.fit, replace(scored.policy, cutoff=cutoff), config).maps
+        policy = replace(scored.policy, cutoff=cutoff)
+        maps = fit(replace(scored, policy=policy), config).maps
         measured = measure_all([Part(report, maps)], config)
         ranked = [rank(limit_scored(s, cutoff), maps.score).doc_ids for s in report.items]
         ndcg10 = order_quality(ranked, report.grades).ndcg10

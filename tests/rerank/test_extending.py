@@ -21,13 +21,12 @@ from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_sta
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
-from rerank.data.labels import Labelled
 from rerank.data.words import words
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.rankings import search_rankings
+from rerank.fitting.rankings import PlannedRankings, search_rankings
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
-from rerank.types import FirstStage, Floats, Passage, Ranking, Scored
+from rerank.types import FirstStage, Floats, Passage, Ranking
 from rerank.workspace import Workspace
 
 
@@ -42,7 +41,7 @@ def _restored() -> Iterator[None]:
 
 
 def test_a_feature_of_a_ranking(
-    to_fit: Labelled[Scored], fitted: Fitted, run: Any, config: Config
+    searched: PlannedRankings, fitted: Fitted, run: Any, config: Config
 ) -> None:
     """It is fitted on with the others, and a model folder without it is refused by name."""
 
@@ -53,11 +52,11 @@ def test_a_feature_of_a_ranking(
 
     assert GROUPS["habits of our users"] == ["top_title_length"]
     assert meaning("top_title_length") == "Length of the top passage's title"
-    maps = fit(to_fit, fitted.maps.policy, config).maps
+    maps = fit(searched, config).maps
     *others, weight = maps.confidence.first.coef
     assert len(others) == len(fitted.maps.confidence.first.coef)
     assert weight != 0
-    predicted = predict(to_fit.items, maps, config)
+    predicted = predict(searched.to_fit.items, maps, config)
     lengths = [len(ranking.passages[0].title) for ranking in predicted.rankings]
     assert predicted.features[:, -1].tolist() == lengths
     with pytest.raises(InputError, match=r"top_title_length.*calibrate it again"):
@@ -74,10 +73,10 @@ def test_a_feature_of_a_passage(pipeline: Pipeline, run: Any, config: Config) ->
 
     assert list(PASSAGE_FEATURES)[-1] == "has_example"
     searched = search_rankings(pipeline, run.plan)
-    maps = fit(searched.fit, searched.policy, config).maps
+    maps = fit(searched, config).maps
     assert len(maps.score.coef) == len(PASSAGE_FEATURES)
     assert maps.score.coef[-1] != 0
-    ranking = predict(searched.report.items[:1], maps, config).rankings[0]
+    ranking = predict(searched.to_report.items[:1], maps, config).rankings[0]
     shown = ["exampl" in words(p.full_text, language=config.language) for p in ranking.passages]
     assert ranking.features[:, -1].astype(bool).tolist() == shown
 
@@ -152,7 +151,7 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
         retriever, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
     )
     searched = search_rankings(pipeline, run.plan)
-    maps = fit(searched.fit, searched.policy, config).maps
+    maps = fit(searched, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)
     (answer,) = decide(predict(scored, maps, config), maps, config, ["search"])
     assert len(answer.passages) == config.candidates

@@ -38,6 +38,6 @@ def test_four_groups_can_be_fitted_on_and_measured_in_folds(four_groups: Planned
     assert len(set().union(*measured)) == 4
     for groups, (_, fitted) in zip(measured, parts, strict=True):
         assert not groups & set(fitted.groups.tolist())
-    whole = fit(lists.fit, lists.policy, CONFIG, lists.context)
+    whole = fit(lists, CONFIG)
     assert whole.sketch.rows == 60
     assert np.isfinite(whole.features).all()

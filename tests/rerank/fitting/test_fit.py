@@ -43,10 +43,10 @@ def predicted(fitted: Fitted, scored: Labelled[Scored], config: Config) -> Predi
 
 
 def test_the_alarm_compares_only_queries_for_which_passages_were_found(
-    with_empty: Labelled[Scored], searched: PlannedRankings, config: Config
+    searched: PlannedRankings, with_empty: Labelled[Scored], config: Config
 ) -> None:
     """A query that brought back nothing has no features: it is in no window, nor in the sketch."""
-    fitted = fit(with_empty, searched.policy, config)
+    fitted = fit(replace(searched, to_fit=with_empty), config)
     assert fitted.filled.tolist() == [True] * (len(with_empty) - 1) + [False]
     found = np.flatnonzero(~fitted.copies & fitted.filled)
     names = list(fitted.maps.features.ranking)
@@ -90,7 +90,7 @@ class Captured(Exception):  # noqa: N818 - not an error
 
 
 def ordered_for_features(
-    monkeypatch: pytest.MonkeyPatch, scored: Labelled[Scored], maps: FittedMaps, config: Config
+    monkeypatch: pytest.MonkeyPatch, rankings: PlannedRankings, config: Config
 ) -> list[Ranking]:
     """The rankings from which `fit` would compute its features."""
     seen: list[Ranking] = []
@@ -101,14 +101,15 @@ def ordered_for_features(
 
     monkeypatch.setattr(fitting, "ranking_features", recording)
     with pytest.raises(Captured):
-        fit(scored, maps.policy, config)
+        fit(rankings, config)
     return seen
 
 
 def test_features_come_from_a_map_that_never_saw_the_group(
-    monkeypatch: pytest.MonkeyPatch, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+    searched: PlannedRankings, monkeypatch: pytest.MonkeyPatch, config: Config
 ) -> None:
     """Other labels for a group leave that group's own features as they were, and move others'."""
+    to_fit = searched.to_fit
 
     def doc_ids(i: int) -> list[str]:
         return [p.doc_id for p in to_fit.items[i].candidates.passages]
@@ -119,31 +120,32 @@ def test_features_come_from_a_map_that_never_saw_the_group(
         {doc_ids(i)[-1]: 1.0} if to_fit.groups[i] == group else grades
         for i, grades in enumerate(to_fit.grades)
     ]
-    before = ordered_for_features(monkeypatch, to_fit, maps, config)
-    after = ordered_for_features(monkeypatch, replace(to_fit, grades=wrong), maps, config)
+    before = ordered_for_features(monkeypatch, searched, config)
+    mislabelled = replace(searched, to_fit=replace(to_fit, grades=wrong))
+    after = ordered_for_features(monkeypatch, mislabelled, config)
     moved = [not np.array_equal(a.score, b.score) for a, b in zip(before, after, strict=True)]
     folds = grouped_folds(to_fit.groups, config.folds, random_state=config.seed)
     assert moved == (folds != folds[victim]).tolist()
 
 
 def test_the_same_seed_gives_the_same_numbers(
-    fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+    fitted: Fitted, searched: PlannedRankings, config: Config
 ) -> None:
     """Fitting twice gives the same maps to the last bit."""
-    again = fit(to_fit, maps.policy, config, to_keep=True)
+    again = fit(searched, config, to_keep=True)
     assert again == fitted
 
 
 def test_the_order_of_queries_does_not_matter(
     fitted: Fitted,
+    searched: PlannedRankings,
     to_fit: Labelled[Scored],
     to_report: Labelled[Scored],
-    maps: FittedMaps,
     config: Config,
 ) -> None:
     """Fitted on the same candidates in another order, confidences agree to solver precision."""
     turned = Labelled(to_fit.items[::-1], to_fit.groups[::-1], to_fit.grades[::-1])
-    other = fit(turned, maps.policy, config)
+    other = fit(replace(searched, to_fit=turned), config)
     ours, theirs = (predicted(f, to_report, config) for f in (fitted, other))
     np.testing.assert_allclose(ours.confidence, theirs.confidence, atol=1e-3)
     np.testing.assert_allclose(ours.sufficiency, theirs.sufficiency, atol=1e-3)
@@ -172,13 +174,13 @@ def test_mean_confidence_is_the_share_of_right_ones(
 
 @pytest.mark.parametrize("every_query", ["right", "wrong"])
 def test_labels_of_one_class_still_fit(
-    to_fit: Labelled[Scored], maps: FittedMaps, config: Config, every_query: str
+    searched: PlannedRankings, to_fit: Labelled[Scored], config: Config, every_query: str
 ) -> None:
     """Where every query is right, or none, confidences are finite and on the right side."""
     right = every_query == "right"
     grades = [{p.doc_id: 1.0 for p in s.candidates.passages if right} for s in to_fit.items]
     labelled = replace(to_fit, grades=grades)
-    found = fit(labelled, maps.policy, config)
+    found = fit(replace(searched, to_fit=labelled), config)
     values = predicted(found, labelled, config)
     for p in (values.confidence, values.sufficiency):
         assert ((p > 0.5) if right else (p < 0.5)).all()
@@ -187,10 +189,10 @@ def test_labels_of_one_class_still_fit(
 
 
 def test_a_query_without_passages_has_no_confidence(
-    with_empty: Labelled[Scored], maps: FittedMaps, config: Config
+    searched: PlannedRankings, with_empty: Labelled[Scored], config: Config
 ) -> None:
     """It does not break fitting, and its features, all 0, widen no range of the map."""
-    fitted = fit(with_empty, maps.policy, config)
+    fitted = fit(replace(searched, to_fit=with_empty), config)
     found = predicted(fitted, with_empty, config)
     for p in (found.confidence, found.sufficiency):
         assert ((p >= 0) & (p <= 1)).all()
@@ -202,7 +204,7 @@ def test_a_query_without_passages_has_no_confidence(
 
 
 def test_only_what_is_accepted_is_certified(
-    to_fit: Labelled[Scored], maps: FittedMaps, config: Config, monkeypatch: pytest.MonkeyPatch
+    searched: PlannedRankings, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both certificates begin at their targets, whatever else the labels would certify."""
     floors = []
@@ -214,7 +216,7 @@ def test_only_what_is_accepted_is_certified(
     monkeypatch.setattr("rerank.fitting.fit.certify", spied)
     monkeypatch.setattr("rerank.fitting.context_certificates.certify", spied)
     targets = Thresholds(medium=0.6, low=0.5, sufficient=0.65)
-    fit(to_fit, maps.policy, replace(config, thresholds=targets), to_keep=True)
+    fit(searched, replace(config, thresholds=targets), to_keep=True)
     assert floors == [(0.6, 0.6), (0.65, 0.65)]
 
 
@@ -227,12 +229,12 @@ def test_where_all_that_is_found_is_right_the_empty_ones_teach() -> None:
 
 
 def test_the_named_calibrator_is_taken(
-    fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+    fitted: Fitted, searched: PlannedRankings, config: Config
 ) -> None:
     """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
     assert fitted.calibrator == "logistic"
     assert "isotonic not considered" in fitted.reason
-    named = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
+    named = fit(searched, replace(config, calibrator="isotonic"))
     assert named.calibrator == "isotonic"
     assert named.reason.startswith("As asked for. It may be too sure at both ends: it takes 1,000")
     assert "independent labels, and by which of them are right these are worth" in named.reason
@@ -240,7 +242,7 @@ def test_the_named_calibrator_is_taken(
 
 
 def test_segments_of_the_queries_get_corrections_of_their_own(
-    fitted: Fitted, to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+    fitted: Fitted, searched: PlannedRankings, to_fit: Labelled[Scored], config: Config
 ) -> None:
     """What the metadata says under `segment_by` moves a confidence up or down, and sorts none anew.
 
@@ -251,7 +253,7 @@ def test_segments_of_the_queries_get_corrections_of_their_own(
     right = hits(replace(to_fit, items=before.rankings))[:, 0].tolist()
     segmented = replace(config, segment_by="source")
     names = ["easy" if y else "hard" for y in right]
-    found = fit(_of_segments(to_fit, names), maps.policy, segmented)
+    found = fit(replace(searched, to_fit=_of_segments(to_fit, names)), segmented)
     assert set(found.maps.segments.updates) == {"easy", "hard"}
     for segment, sign in (("easy", 1), ("hard", -1), ("new", 0)):
         alike = _of_segments(to_fit, [segment] * len(to_fit))
@@ -271,7 +273,11 @@ def _of_segments(scored: Labelled[Scored], names: Sequence[str]) -> Labelled[Sco
 
 
 def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
-    to_fit: Labelled[Scored], fitted: Fitted, config: Config, monkeypatch: pytest.MonkeyPatch
+    searched: PlannedRankings,
+    to_fit: Labelled[Scored],
+    fitted: Fitted,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each fold's hazard is fitted on the others; the promise is of the first passages."""
     asked: list[set[str]] = []
@@ -282,7 +288,7 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
         return original(labelled, confidences, *reference)
 
     monkeypatch.setattr(context_certificates, "fit_hazards", watched)
-    found = fit(to_fit, fitted.maps.policy, config, to_keep=True)
+    found = fit(searched, config, to_keep=True)
     everyone = set(to_fit.groups.tolist())
     assert len(asked) == config.folds
     assert set().union(*(everyone - groups for groups in asked)) == everyone
@@ -294,8 +300,8 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
 
 
 def test_only_a_model_to_keep_promises_something_of_the_context(
-    to_fit: Labelled[Scored], fitted: Fitted, config: Config
+    fitted: Fitted, searched: PlannedRankings, config: Config
 ) -> None:
     """A fold measures with the same maps, and makes none of the promises that nobody reads."""
-    maps = fit(to_fit, fitted.maps.policy, config).maps
+    maps = fit(searched, config).maps
     assert maps == replace(fitted.maps, context_certificate=None, stopping_threshold=None)

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from calibration.thresholds import Certificate, certify
-from rerank.assessment.fitted_maps import FittedMaps
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.label_checks import (
@@ -21,8 +19,8 @@ from rerank.fitting.label_checks import (
     check_corpus,
     require_both_kinds,
 )
+from rerank.fitting.rankings import PlannedRankings
 from rerank.jobs.calibrate import calibrate
-from rerank.types import Scored
 
 GIVEN = certify(np.ones(100), np.linspace(1, 0, 100))
 
@@ -45,12 +43,12 @@ def test_a_reason_and_a_threshold_exclude_each_other() -> None:
 
 
 def test_fitting_on_answered_questions_promises_nothing(
-    to_fit: Labelled[Scored], maps: FittedMaps, config: Config
+    searched: PlannedRankings, config: Config
 ) -> None:
     """The confidence is fitted, and the certificate says that these labels cannot carry it."""
-    answered = to_fit.where(np.array([bool(grades) for grades in to_fit.grades]))
-    found = fit(answered, maps.policy, config)
-    assert found.maps.certificate.refused.startswith(f"All {len(answered)} labelled")
+    answered = searched.where(np.array([bool(grades) for grades in searched.to_fit.grades]))
+    found = fit(answered, config)
+    assert found.maps.certificate.refused.startswith(f"All {len(answered.to_fit)} labelled")
 
 
 @pytest.mark.parametrize(("right", "word"), [(1, "right for all"), (0, "wrong for all")])

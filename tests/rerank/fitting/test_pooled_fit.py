@@ -15,7 +15,7 @@ from rerank.assessment.pooled_maps import PooledMaps
 from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.fitting.fit import FitContext, fit
+from rerank.fitting.fit import fit
 from rerank.fitting.leave_one_set_out import (
     FIGURES,
     leave_one_set_out,
@@ -30,8 +30,8 @@ from rerank.types import Mode
 @pytest.fixture(scope="module")
 def sets(searched: PlannedRankings) -> dict[str, PlannedRankings]:
     """The queries to fit on as if they were of five sets."""
-    place = np.unique(searched.fit.groups, return_inverse=True)[1] % 5
-    return {f"set {k}": replace(searched, fit=searched.fit.where(place == k)) for k in range(5)}
+    place = np.unique(searched.to_fit.groups, return_inverse=True)[1] % 5
+    return {f"set {k}": searched.where(place == k) for k in range(5)}
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,9 @@ def pooled(sets: dict[str, PlannedRankings], config: Config) -> FittedMaps:
 
 def test_every_set_gives_as_many_queries(sets: dict[str, PlannedRankings]) -> None:
     """A smaller set's queries come again; a set is one group, which cross-fitting leaves out."""
-    together = balance_sets({name: planned.fit for name, planned in sets.items()})
+    together = balance_sets({name: planned.to_fit for name, planned in sets.items()})
     names, counts = np.unique(together.groups, return_counts=True)
-    assert set(counts) == {max(len(planned.fit) for planned in sets.values())}
+    assert set(counts) == {max(len(planned.to_fit) for planned in sets.values())}
     assert list(names) == list(sets)
 
 
@@ -54,8 +54,8 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
     """No level above LOW, nothing accepted or certified, and the reason names the way out."""
     assert not pooled.calibrated
     assert pooled.certificate.threshold is None
-    modes: list[Mode] = ["search"] * len(searched.report)
-    found = decide(predict(searched.report.items, pooled, config), pooled, config, modes)
+    modes: list[Mode] = ["search"] * len(searched.to_report)
+    found = decide(predict(searched.to_report.items, pooled, config), pooled, config, modes)
     assert {one.level for one in found} <= {"LOW", "VERY_LOW"}
     assert {one.verdict for one in found} <= {"PARTIAL", "INSUFFICIENT"}
     assert not any(one.accepted or one.certified or one.calibrated for one in found)
@@ -68,14 +68,14 @@ def test_labels_are_fitted_around_the_pooled_maps(
 ) -> None:
     """A few labels of another set move the maps, within their range, and claim no certainty."""
     own = sets["set 4"]
-    fitted = fit(own.fit, own.policy, config, FitContext(pooled=pooled))
+    fitted = fit(replace(own, pooled=pooled), config)
     assert fitted.maps.calibrated
     assert fitted.maps.score.scale == pooled.score.scale
     own_low, low = (np.array(m.confidence.first.low) for m in (fitted.maps, pooled))
     assert (own_low >= low).all()
     assert (own_low > low).any()
     assert "other labelled sets" in fitted.reason
-    predicted = predict(own.fit.items, fitted.maps, config)
+    predicted = predict(own.to_fit.items, fitted.maps, config)
     assert predicted.sufficiency.max() <= fitted.maps.confidence.max_probability < 0.99
 
 

@@ -18,7 +18,7 @@ from rerank.data.labels import Labelled
 from rerank.fitting import rankings
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import Plan
-from rerank.fitting.rankings import search_rankings
+from rerank.fitting.rankings import PlannedRankings, search_rankings
 from rerank.fitting.unanswerable import (
     ENOUGH_UNANSWERABLE,
     add_copies,
@@ -157,7 +157,7 @@ def test_the_promise_names_the_mixture(mixed: Labelled[Candidates]) -> None:
 
 
 def test_copies_are_no_questions_that_were_asked(
-    fitted: Fitted, to_fit: Labelled[Scored], config: Config
+    fitted: Fitted, searched: PlannedRankings, config: Config
 ) -> None:
     """The drift alarm compares with the questions of people: copies are not in its sketch."""
 
@@ -165,12 +165,13 @@ def test_copies_are_no_questions_that_were_asked(
         query = Query(scored.query.text, "copy", {"answers_taken_out": True})
         return replace(scored, candidates=replace(scored.candidates, query=query))
 
+    to_fit = searched.to_fit
     both = Labelled(
         [*to_fit.items, *(marked(s) for s in to_fit.items[:9])],
         np.concatenate([to_fit.groups, to_fit.groups[:9]]),
         [*to_fit.grades, *[{}] * 9],
     )
-    found = fit(both, fitted.maps.policy, config)
+    found = fit(replace(searched, to_fit=both), config)
     assert len(found.right) == len(to_fit) + 9
     assert found.sketch.to_dict().keys() == fitted.sketch.to_dict().keys()
     assert found.sketch.rows == fitted.sketch.rows

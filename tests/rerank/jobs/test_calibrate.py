@@ -33,6 +33,7 @@ from rerank.errors import FolderError, InputError
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.measure import OURS, Part, measure
 from rerank.fitting.fit import Fitted, fit
+from rerank.fitting.rankings import PlannedRankings
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
 from rerank.tracking.records import FOLDER, INNER
@@ -229,10 +230,10 @@ def scaled(learned: LogisticMap, X: Floats) -> Floats:
 
 
 def test_the_isotonic_map_predicts_as_scikit_learn(
-    to_fit: Labelled[Scored], to_report: Labelled[Scored], maps: FittedMaps, config: Config
+    searched: PlannedRankings, to_report: Labelled[Scored], config: Config
 ) -> None:
     """Through JSON it equals IsotonicRegression fitted on its knots, but for its slight tilt."""
-    fitted = fit(to_fit, maps.policy, replace(config, calibrator="isotonic"))
+    fitted = fit(searched, replace(config, calibrator="isotonic"))
     features = predict(to_report.items, fitted.maps, config).features
     way = fitted.maps.confidence
     second = way.second

@@ -187,11 +187,11 @@ def provided(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
 
 def test_the_maps_are_fitted_on_lists_of_many_lengths(provided: PlannedRankings, run: Run) -> None:
     """As their queries' hashes say, as far as there are candidates; the same queries as before."""
-    lengths = [len(s) for s in provided.fit.items]
+    lengths = [len(s) for s in provided.to_fit.items]
     assert set(lengths) == {5, 10}  # 10 candidates in the tests' configuration
-    assert lengths == [min(list_length(s.query), 10) for s in provided.fit.items]
-    assert [s.query for s in provided.fit.items] == list(run.plan.fit.items)
-    assert all(len(s.logits) for s in (*provided.fit.items, *provided.report.items))
+    assert lengths == [min(list_length(s.query), 10) for s in provided.to_fit.items]
+    assert [s.query for s in provided.to_fit.items] == list(run.plan.fit.items)
+    assert all(len(s.logits) for s in (*provided.to_fit.items, *provided.to_report.items))
 
 
 def test_the_length_of_a_list_is_the_querys_own() -> None:
