@@ -137,8 +137,44 @@ def calibrate(
             labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
         )
         _check_segments(planned, config.segment_by)
-        ranked, folder = source.rank(planned)
-        contents = _fit_and_measure(planned, ranked, folder, source.baselines, config, made_from)
+        ranked = source.rank(planned)
+        main = next(iter(ranked))
+        with progress(4, "fitting, measuring, drawing", unit="step") as bar:
+            fits = _fit_modes(planned, ranked, config)
+            check_both_outcomes(fits[main].right[~fits[main].copies], labelled.name)
+            bar.update()
+            folds = {mode: [(ranked[mode].to_report, fits[mode])] for mode in ranked}
+            if planned.cross_fitted:
+                folds = fit_folds(ranked, config)
+            bar.update()
+            evaluations = _measure_modes(folds, source.baselines, config)
+            bar.update()
+            report = make_report(
+                planned,
+                fits[main],
+                evaluations[main],
+                config,
+                fits=[fitted for _, fitted in folds[main]],
+                rerank=evaluations.get("rerank"),
+                made_from=made_from,
+            )
+            pictures = report_pictures(report_figures(report))
+            contents = ModelContents(
+                manifest={
+                    **made_from,
+                    "queries": planned.counts(),
+                    "calibrator": {"name": fits[main].calibrator, "reason": fits[main].reason},
+                },
+                maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
+                sketch=fits[main].sketch.to_dict(),
+                measured=report.to_dict(),
+                report=report_text(report),
+                page=report_page(report, pictures),
+                pictures={name: picture.captioned for name, picture in pictures.items()},
+                fitted_on=marks_of(planned.fit.items),
+                index=source.index_folder,
+            )
+            bar.update()
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
     return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
@@ -173,90 +209,45 @@ def _check_targets(thresholds: Thresholds) -> None:
             )
 
 
-def _fit_and_measure(
-    planned: Plan,
-    ranked: Mapping[Mode, PlannedRankings],
-    index: Path | None,
+def _fit_modes(
+    planned: Plan, ranked: Mapping[Mode, PlannedRankings], config: Config
+) -> dict[Mode, Fitted]:
+    """The fit of each mode; only the main mode, the first, can certify something."""
+    main = next(iter(ranked))
+    reasons = {
+        TRAINED_ON_DOCUMENTS: planned.beside_training,
+        NOT_AT_RANDOM: not drawn_at_random(planned.fit.items),
+    }
+    of_main = " ".join(reason for reason, holds in reasons.items() if holds)
+    fits: dict[Mode, Fitted] = {}
+    for mode, rankings in ranked.items():
+        fits[mode] = fit(rankings, config, to_keep=mode == main)
+        if refusal := of_main if mode == main else NO_LISTS:
+            fits[mode] = replace(fits[mode], maps=without_certificates(fits[mode].maps, refusal))
+    return fits
+
+
+def _measure_modes(
+    folds: Mapping[Mode, Sequence[tuple[Labelled[Scored], Fitted]]],
     baselines: Mapping[str, Heuristic],
     config: Config,
-    made_from: Mapping[str, Any],
-) -> ModelContents:
-    """Fit and measure each mode; the first is the main one, which is compared with baselines."""
-    main = next(iter(ranked))
-    with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-        fits = _fit_modes(ranked, config)
-        if planned.beside_training:
-            fits[main] = _without_certificates(fits[main], TRAINED_ON_DOCUMENTS)
-        if not drawn_at_random(planned.fit.items):
-            fits[main] = _without_certificates(fits[main], NOT_AT_RANDOM)
-        originals = fits[main].right[~fits[main].copies]
-        check_both_outcomes(originals, made_from["dataset"]["name"])
-        bar.update()
-        if planned.cross_fitted:
-            folds = fit_folds(ranked, config)
-        else:
-            folds = {mode: [(rankings.to_report, fits[mode])] for mode, rankings in ranked.items()}
-        bar.update()
-        evaluations = {
-            mode: _evaluate(folds[mode], baselines if mode == main else None, config)
-            for mode in ranked
-        }
-        bar.update()
-        report = make_report(
-            planned,
-            fits[main],
-            evaluations[main],
+) -> dict[Mode, Evaluation]:
+    """The measurements of each mode, of every fold by the fit that has not seen it.
+
+    The main mode, the first, is compared with the baselines.
+    """
+    main = next(iter(folds))
+    return {
+        mode: measure(
+            [
+                Part(
+                    scored,
+                    fitted.maps,
+                    {**baselines, "temperature": fitted.scaled_logit} if mode == main else {},
+                )
+                for scored, fitted in folds_of_mode
+            ],
             config,
-            fits=[fitted for _, fitted in folds[main]],
-            rerank=evaluations.get("rerank"),
-            made_from=made_from,
         )
-        text = report_text(report)
-        pictures = report_pictures(report_figures(report))
-        page = report_page(report, pictures)
-        bar.update()
-    return ModelContents(
-        manifest={
-            **made_from,
-            "queries": planned.counts(),
-            "calibrator": {"name": fits[main].calibrator, "reason": fits[main].reason},
-        },
-        maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
-        sketch=fits[main].sketch.to_dict(),
-        measured=report.to_dict(),
-        report=text,
-        page=page,
-        pictures={name: picture.captioned for name, picture in pictures.items()},
-        fitted_on=marks_of(planned.fit.items),
-        index=index,
-    )
-
-
-def _fit_modes(ranked: Mapping[Mode, PlannedRankings], config: Config) -> dict[Mode, Fitted]:
-    """The fit of each mode; only the main mode, the first, has a certificate."""
-    main, *others = ranked
-    fits = {mode: fit(rankings, config, to_keep=mode == main) for mode, rankings in ranked.items()}
-    return {main: fits[main]} | {m: _without_certificates(fits[m], NO_LISTS) for m in others}
-
-
-def _without_certificates(fitted: Fitted, reason: str) -> Fitted:
-    return replace(fitted, maps=without_certificates(fitted.maps, reason))
-
-
-def _evaluate(
-    folds: Sequence[tuple[Labelled[Scored], Fitted]],
-    baselines: Mapping[str, Heuristic] | None,
-    config: Config,
-) -> Evaluation:
-    """Measure each fold by the fit that has not seen it, beside baselines if there are any."""
-    return measure(
-        [
-            Part(
-                scored,
-                fitted.maps,
-                {} if baselines is None else {**baselines, "temperature": fitted.scaled_logit},
-            )
-            for scored, fitted in folds
-        ],
-        config,
-    )
+        for mode, folds_of_mode in folds.items()
+    }

@@ -53,8 +53,6 @@ POOLED_OVER_IT = (
     "docs/without-labels.md"
 )
 
-RankedModes = tuple[Mapping[Mode, PlannedRankings], Path | None]
-
 
 class CandidateSource(ABC):
     """What finds and scores the candidates of a calibration, and what the model records of it."""
@@ -64,6 +62,7 @@ class CandidateSource(ABC):
     baselines: Mapping[str, Heuristic] = OF_LOGITS
     models: ModelPair | None = None
     notes: tuple[str, ...] = ()  # what the user should know about the source
+    index_folder: Path | None = None  # of our own index, once it is opened to rank
 
     def __init__(self, labelled: LabelledSet, config: Config) -> None:
         self.labelled = labelled
@@ -71,11 +70,8 @@ class CandidateSource(ABC):
         self.metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
 
     @abstractmethod
-    def rank(self, planned: Plan) -> RankedModes:
-        """The rankings of the plan's queries that each mode of the model is fitted on.
-
-        The main mode is the first. With them comes the folder of the index, if there is one.
-        """
+    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
+        """The rankings of the plan's queries that each mode is fitted on; the main one first."""
 
     @property
     def trained_on(self) -> frozenset[str]:
@@ -109,7 +105,7 @@ class OwnStages(CandidateSource):
             "inputs": {**features_of(None, self.metadata).names(), "index": LAYOUT},
         }
 
-    def rank(self, planned: Plan) -> RankedModes:
+    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
         """The rankings of a search, and of lists as callers would bring them."""
         pipeline = open_pipeline(
             self.labelled,
@@ -122,7 +118,8 @@ class OwnStages(CandidateSource):
         pooled = self.pooled.maps if self.pooled else {}
         search = search_rankings(pipeline, planned, pooled.get("search"))
         rerank = rerank_rankings(pipeline, search, pooled.get("rerank"))
-        return {"search": search, "rerank": rerank}, pipeline.index.folder
+        self.index_folder = pipeline.index.folder
+        return {"search": search, "rerank": rerank}
 
 
 class OtherSystem(CandidateSource):
@@ -149,10 +146,10 @@ class OtherSystem(CandidateSource):
             "inputs": {"stages": list(kind.stages), **features_of(kind, self.metadata).names()},
         }
 
-    def rank(self, planned: Plan) -> RankedModes:
+    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
         """The rankings of the system's searches."""
         check_vectors(self.pipeline, self.labelled)
-        return {"search": retriever_rankings(self.pipeline, planned)}, None
+        return {"search": retriever_rankings(self.pipeline, planned)}
 
 
 class GivenLists(CandidateSource):
@@ -173,9 +170,9 @@ class GivenLists(CandidateSource):
             "inputs": {"stages": list(kind.stages), "texts": kind.texts, **names},
         }
 
-    def rank(self, planned: Plan) -> RankedModes:
+    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
         """The lists as they are."""
-        return {LISTS: list_rankings(self.pipeline, planned)}, None
+        return {LISTS: list_rankings(self.pipeline, planned)}
 
 
 def open_candidate_source(
