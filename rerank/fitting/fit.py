@@ -31,9 +31,9 @@ from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
-from rerank.fitting.label_checks import require_both_kinds
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
 from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.unanswerable import copies_in
 from rerank.types import Bools, Floats, Ranking
 

@@ -19,9 +19,9 @@ from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.label_checks import without_certificates
 from rerank.fitting.passages import fit_prior_map, limit_labelled
 from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.types import Scored
 
 MIN_SETS = 4
@@ -53,7 +53,7 @@ def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> Fitt
     pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
     maps = fit(PlannedRankings(scored, scored, ReadPolicy(prior)), pooled_config).maps
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
-    return replace(without_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
+    return replace(refuse_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
 
 
 def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:

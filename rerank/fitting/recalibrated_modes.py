@@ -27,16 +27,16 @@ from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
 from rerank.data.grouping import was_seen
 from rerank.errors import InputError
-from rerank.fitting.label_checks import (
+from rerank.fitting.plan import MIN_GROUPS_TO_FIT
+from rerank.fitting.rankings import as_from_caller
+from rerank.fitting.refused_certificates import (
     KNOWN_GROUPS,
     KNOWN_GROUPS_LEFT_OUT,
     NO_LISTS,
+    refuse_certificates,
     refused,
     require_both_kinds,
-    without_certificates,
 )
-from rerank.fitting.plan import MIN_GROUPS_TO_FIT
-from rerank.fitting.rankings import as_from_caller
 from rerank.types import Bools, Floats, Mode, Query, Scored, metadata_name
 
 MIN_QUESTIONS = 10
@@ -67,7 +67,7 @@ class RecalibratedMode:
         return replace(
             self,
             recalibration=replace(self.recalibration, certificate=certificate),
-            maps=without_certificates(self.maps, reason),
+            maps=refuse_certificates(self.maps, reason),
             notes=(),
         )
 

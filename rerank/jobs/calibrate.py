@@ -23,16 +23,15 @@ from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.measure import Evaluation, Part, measure
 from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.label_checks import (
+from rerank.fitting.label_checks import check_both_outcomes, check_corpus
+from rerank.fitting.plan import Plan, plan
+from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.refused_certificates import (
     NO_LISTS,
     NOT_AT_RANDOM,
     TRAINED_ON_DOCUMENTS,
-    check_both_outcomes,
-    check_corpus,
-    without_certificates,
+    refuse_certificates,
 )
-from rerank.fitting.plan import Plan, plan
-from rerank.fitting.rankings import PlannedRankings
 from rerank.jobs.candidate_sources import networks_writer, open_candidate_source
 from rerank.jobs.pipelines import find_models
 from rerank.jobs.track import track_if_installed
@@ -223,7 +222,7 @@ def _fit_modes(
     for mode, rankings in ranked.items():
         fits[mode] = fit(rankings, config, to_keep=mode == main)
         if refusal := of_main if mode == main else NO_LISTS:
-            fits[mode] = replace(fits[mode], maps=without_certificates(fits[mode].maps, refusal))
+            fits[mode] = replace(fits[mode], maps=refuse_certificates(fits[mode].maps, refusal))
     return fits
 
 

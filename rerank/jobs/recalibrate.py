@@ -23,8 +23,8 @@ from rerank.data.feedback import Feedback
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import sketch_of_filled
-from rerank.fitting.label_checks import NOT_AT_RANDOM, without_certificates
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
+from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.inference.exported_models import NETWORKS
 from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
 from rerank.jobs.pipelines import exported_writer
@@ -151,7 +151,7 @@ def _model_contents(
     manifest["name"] = name_of(name or of_parent, manifest["dataset"]["name"])
     old: Mapping[Mode, FittedMaps] = model.maps
     if not same:
-        old = {mode: without_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
+        old = {mode: refuse_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
     maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
     recalibrations = {mode: new.recalibration for mode, new in recalibrated.items()}
     tables = {mode: {"confidence": r.table.to_dict()} for mode, r in recalibrations.items()}

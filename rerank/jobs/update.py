@@ -25,7 +25,8 @@ from rerank.config import Config
 from rerank.data.beir import corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
-from rerank.fitting.label_checks import check_corpus, without_certificates
+from rerank.fitting.label_checks import check_corpus
+from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
@@ -133,7 +134,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             name = str(old.manifest["dataset"].get("name"))
             described = LabelledSet.of_corpus(passages, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}
-        refused = {mode: without_certificates(fitted, CHANGED) for mode, fitted in maps.items()}
+        refused = {mode: refuse_certificates(fitted, CHANGED) for mode, fitted in maps.items()}
         bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
         return {

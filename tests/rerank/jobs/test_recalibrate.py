@@ -35,7 +35,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
-from rerank.fitting.label_checks import (
+from rerank.fitting.refused_certificates import (
     KNOWN_GROUPS,
     KNOWN_GROUPS_LEFT_OUT,
     NO_LISTS,

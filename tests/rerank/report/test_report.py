@@ -25,8 +25,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
-from rerank.fitting.label_checks import without_certificates
 from rerank.fitting.plan import Plan
+from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.report.glossary import glossary
 from rerank.report.headline import (
     accepted_sentence,
@@ -268,7 +268,7 @@ def test_certificates_and_refusals_are_told_once(
     assert all(html.escape(sentence) in page for sentence in (first, second, third))
     only, *_ = certificate_sentences(certified(report, threshold=None, labels_needed=None))
     assert only.startswith("No threshold is certified")
-    refused = without_certificates(maps, "It is a test.")
+    refused = refuse_certificates(maps, "It is a test.")
     changed = replace(report, fitted=replace(report.fitted, maps=refused))
     assert certificate_sentences(changed) == []
     assert report_text(changed).count("It is a test.") == 1
