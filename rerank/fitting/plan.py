@@ -35,7 +35,7 @@ class Plan:
     seen_by_reranker: int  # left out: a model was trained on them or on their split
     asked_twice: int  # left out of fitting: a reported query is the same question
     beside_training: bool  # queries used here ask about documents that were trained on
-    same_group: int  # reported queries whose group has queries that are fitted on
+    reported_of_fitted_groups: int  # reported queries whose group has queries that are fitted on
     grouping: Grouping  # what keeps queries together
 
     @property
@@ -67,12 +67,12 @@ class Plan:
             "left_out_seen_by_reranker": self.seen_by_reranker,
             "left_out_asked_twice": self.asked_twice,
             "beside_training": self.beside_training,
-            "reported_of_fitted_groups": self.same_group,
+            "reported_of_fitted_groups": self.reported_of_fitted_groups,
         }
 
 
 def plan(
-    labelled: LabelledSet, *, trained_on: frozenset[str], max_queries: int | None, seed: int
+    labelled: LabelledSet, *, trained_hashes: frozenset[str], max_queries: int | None, seed: int
 ) -> Plan:
     """Decide which queries are fitted on and which are reported on.
 
@@ -87,6 +87,7 @@ def plan(
     scores passages like its training data better than new ones, so a confidence fitted there is too
     high.
 
+    `trained_hashes` are those of the queries that a model was trained on (see `unseen`).
     `max_queries` limits the fit and the report each. Queries are drawn by question group, not by
     the larger groups, so that as many of these remain.
 
@@ -99,17 +100,18 @@ def plan(
     if max_queries is not None and max_queries < CALIBRATED_FROM:
         raise InputError(f"at most {max_queries} queries: expected at least {CALIBRATED_FROM}")
     all_ids = [i for ids in labelled.splits.values() for i in ids]
-    untrained = frozenset(unseen(labelled, all_ids, trained_on))
-    division = _divide(labelled, untrained)
+    untrained_ids = frozenset(unseen(labelled, all_ids, trained_hashes))
+    division = _divide(labelled, untrained_ids)
+    cross_fitted = division.report_split == CROSS_FITTED
     fit, report = (
         _limit_by_group(ids, labelled.question_group, max_queries, seed)
         for ids in (division.fit, division.report)
     )
     if len(fit) < CALIBRATED_FROM or not report:
         remedy = "label more queries, or group them more finely"
-        if 2 * division.seen > len(all_ids):
+        if 2 * division.seen_by_reranker > len(all_ids):
             remedy = "use queries that no model was trained on, or another --reranker"
-        reported = f"{len(report)}" if division.held_out else "the same ones, cross-fitted,"
+        reported = "the same ones, cross-fitted," if cross_fitted else f"{len(report)}"
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {reported} to report on, of "
             f"{len(all_ids)}{division.left_out()}; expected at least {CALIBRATED_FROM} to fit on; "
@@ -128,85 +130,73 @@ def plan(
     fitted_groups = {grouped.group(i) for i in fit}
     to_fit = labelled.select(fit, group_of)
     documents = next((g for g in possible[:-1] if g.about == NEW_DOCUMENTS), None)
-    trained = {*all_ids} - untrained
+    trained_ids = {*all_ids} - untrained_ids
     return Plan(
         fit=to_fit,
-        report=grouped.select(report) if division.held_out else to_fit,
-        report_split=division.held_out or CROSS_FITTED,
-        seen_by_reranker=division.seen,
+        report=to_fit if cross_fitted else grouped.select(report),
+        report_split=division.report_split,
+        seen_by_reranker=division.seen_by_reranker,
         asked_twice=division.asked_twice,
-        beside_training=division.partly_trained_on
-        and (documents is None or documents.shares({*fit, *report}, trained)),
-        same_group=sum(grouped.group(i) in fitted_groups for i in report)
-        if division.held_out
-        else 0,
+        beside_training=division.beside_training
+        and (documents is None or documents.shares({*fit, *report}, trained_ids)),
+        reported_of_fitted_groups=0
+        if cross_fitted
+        else sum(grouped.group(i) in fitted_groups for i in report),
         grouping=grouping,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """Queries to fit on and to report on, before any limit, whatever their groups."""
+    """Ids to fit on and to report on, before any limit, whatever their groups: see `Plan`."""
 
     fit: list[str]
-    report: list[str]  # the same ones, if no split is held out
-    held_out: str | None  # the split that is reported on
-    seen: int  # left out: see `Plan`
+    report: list[str]
+    report_split: str
+    seen_by_reranker: int
     asked_twice: int
-    partly_trained_on: bool  # other queries of these splits were trained on
+    beside_training: bool  # other queries of these splits were trained on
 
     def left_out(self) -> str:
         """How many queries were left out and why, in brackets; "" if none was."""
         reasons = {
-            "a model was trained on them": self.seen,
+            "a model was trained on them": self.seen_by_reranker,
             "a reported query has the same words or group": self.asked_twice,
         }
         parts = [f"{count} because {why}" for why, count in reasons.items() if count]
         return f" (left out: {', '.join(parts)})" if parts else ""
 
 
-def _divide(labelled: LabelledSet, untrained: frozenset[str]) -> _Division:
+def _divide(labelled: LabelledSet, untrained_ids: frozenset[str]) -> _Division:
     """Hold a split out, and fit on the others, without the questions of the split held out."""
-    untrained_ids = {
-        split: [i for i in ids if i in untrained] for split, ids in labelled.splits.items()
+    untrained = {
+        split: [i for i in ids if i in untrained_ids] for split, ids in labelled.splits.items()
     }
-    untouched = {
+    untrained_splits = {
         split
         for split, ids in labelled.splits.items()
-        if len(untrained_ids[split]) >= (1 - TRAINED_SHARE) * len(ids)
+        if len(untrained[split]) >= (1 - TRAINED_SHARE) * len(ids)
     }
-    to_report = [s for s in ("test", "dev") if untrained_ids.get(s) and len(untrained_ids) > 1]
-    held_out = next((s for s in to_report if s in untouched), next(iter(to_report), None))
-    others = [split for split in untrained_ids if split != held_out]
-    to_fit = [split for split in others if split in untouched]
-    if sum(len(untrained_ids[split]) for split in to_fit) < CALIBRATED_FROM:
+    to_report = [s for s in ("test", "dev") if untrained.get(s) and len(untrained) > 1]
+    held_out = next((s for s in to_report if s in untrained_splits), next(iter(to_report), None))
+    others = [split for split in untrained if split != held_out]
+    to_fit = [split for split in others if split in untrained_splits]
+    if sum(len(untrained[split]) for split in to_fit) < CALIBRATED_FROM:
         to_fit = others
-    fit = [i for split in to_fit for i in untrained_ids[split]]
-    total = sum(map(len, labelled.splits.values()))
-    if held_out is None:
-        return _cross_fitted(fit, total, partly_trained_on=not untouched.issuperset(to_fit))
-    report = untrained_ids[held_out]
-    if not fit:  # the models were trained on all others: no split can be held out
-        return _cross_fitted(report, total, partly_trained_on=held_out not in untouched)
+    if held_out and not any(untrained[split] for split in to_fit):
+        # the models were trained on all others: no split can be held out
+        to_fit, held_out = [held_out], None
+    fit = [i for split in to_fit for i in untrained[split]]
+    report = untrained[held_out] if held_out else []
     once = labelled.without_repeats(fit, report)
+    used_splits = [*to_fit, held_out] if held_out else to_fit
     return _Division(
         fit=once,
-        report=report,
-        held_out=held_out,
-        seen=total - len(fit) - len(report),
+        report=report or once,
+        report_split=held_out or CROSS_FITTED,
+        seen_by_reranker=sum(map(len, labelled.splits.values())) - len(fit) - len(report),
         asked_twice=len(fit) - len(once),
-        partly_trained_on=not untouched.issuperset([*to_fit, held_out]),
-    )
-
-
-def _cross_fitted(ids: list[str], total: int, *, partly_trained_on: bool) -> _Division:
-    return _Division(
-        fit=ids,
-        report=ids,
-        held_out=None,
-        seen=total - len(ids),
-        asked_twice=0,
-        partly_trained_on=partly_trained_on,
+        beside_training=not untrained_splits.issuperset(used_splits),
     )
 
 

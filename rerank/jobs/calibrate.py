@@ -133,7 +133,7 @@ def calibrate(
         return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
-            labelled, trained_on=source.trained_on, max_queries=max_queries, seed=config.seed
+            labelled, trained_hashes=source.trained_on, max_queries=max_queries, seed=config.seed
         )
         _check_segments(planned, config.segment_by)
         ranked = source.rank(planned)

@@ -124,7 +124,7 @@ def _ranked(
     labelled = replace(original, splits={"train": ids})
     planned = plan(
         labelled,
-        trained_on=trained_on(resolve(config.encoder), resolve(config.reranker)),
+        trained_hashes=trained_on(resolve(config.encoder), resolve(config.reranker)),
         max_queries=max_queries,
         seed=config.seed,
     )

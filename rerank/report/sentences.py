@@ -62,10 +62,11 @@ def groups_sentence(report: Report) -> str:
         f"confidence on the {len(fitted.right)} queries fitted on{with_copies} are worth those of "
         f"{fitted.effective:.0f} independent queries."
     )
-    if planned.same_group:
+    if planned.reported_of_fitted_groups:
         sentence += (
-            f" {planned.same_group} of the measured queries are of groups that were fitted on: the "
-            "figures are of new questions about the same, and flatter the model on others."
+            f" {planned.reported_of_fitted_groups} of the measured queries are of groups that were "
+            "fitted on: the figures are of new questions about the same, and flatter the model on "
+            "others."
         )
     return sentence
 

@@ -61,7 +61,7 @@ def measure_sets(
         seen = trained_on(resolve(config.reranker))
         try:
             labelled = LabelledSet.read(folder)
-            drawn = plan(labelled, trained_on=seen, max_queries=o.max_queries, seed=config.seed)
+            drawn = plan(labelled, trained_hashes=seen, max_queries=o.max_queries, seed=config.seed)
         except InputError as error:
             print(error, file=sys.stderr)
             continue

@@ -65,5 +65,5 @@ def interrupted_run(small: LabelledSet, config: Config, work: Path) -> Run:
         patch.setattr(CrossEncoder, "read", counting)
         outcome = calibrate(small, out, config, work=work)
     reranker = resolve(config.reranker)
-    planned = plan(small, trained_on=trained_on(reranker), max_queries=None, seed=config.seed)
+    planned = plan(small, trained_hashes=trained_on(reranker), max_queries=None, seed=config.seed)
     return Run(outcome, planned, work, Interrupted(left, first, sum(counted) - first))

@@ -141,11 +141,11 @@ def with_a_test_split(labelled: LabelledSet, *, documents: int) -> LabelledSet:
 def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None:
     """Reported documents are not fitted on, and a bound on the queries leaves as many documents."""
     labelled = with_a_test_split(library(20, 5, asked=2), documents=6)
-    planned = plan(labelled, trained_on=frozenset(), max_queries=most, seed=0)
+    planned = plan(labelled, trained_hashes=frozenset(), max_queries=most, seed=0)
     assert planned.grouping.name == name
     fit, report = (set(part.groups.tolist()) for part in (planned.fit, planned.report))
     assert not fit & report
-    assert planned.same_group == 0
+    assert planned.reported_of_fitted_groups == 0
     assert len(fit) >= 10
     assert len(planned.fit) <= (most or 200)
 
@@ -153,9 +153,9 @@ def test_the_plan_holds_whole_documents_out(most: int | None, name: str) -> None
 def test_a_plan_that_leaves_too_few_documents_takes_passages() -> None:
     """Of twelve documents eight are fitted on."""
     labelled = with_a_test_split(library(12, 6), documents=4)
-    planned = plan(labelled, trained_on=frozenset(), max_queries=None, seed=0)
+    planned = plan(labelled, trained_hashes=frozenset(), max_queries=None, seed=0)
     assert planned.grouping.name == "passage"
-    assert planned.same_group == 0
+    assert planned.reported_of_fitted_groups == 0
 
 
 def test_a_split_of_the_same_documents_is_told() -> None:
@@ -164,8 +164,8 @@ def test_a_split_of_the_same_documents_is_told() -> None:
     ids = list(whole.queries)
     splits = {"train": tuple(ids[::2]), "test": tuple(ids[1::2])}
     labelled = LabelledSet(whole.corpus, whole.queries, whole.qrels, splits)
-    planned = plan(labelled, trained_on=frozenset(), max_queries=None, seed=0)
-    assert planned.same_group == len(planned.report) == 50
+    planned = plan(labelled, trained_hashes=frozenset(), max_queries=None, seed=0)
+    assert planned.reported_of_fitted_groups == len(planned.report) == 50
 
 
 def test_near_duplicates_share_most_runs_of_words() -> None:

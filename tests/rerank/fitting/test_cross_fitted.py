@@ -25,7 +25,7 @@ def four_groups(tmp_path_factory: pytest.TempPathFactory) -> PlannedRankings:
     for k, row in enumerate(rows):
         row["metadata"] = {"group": f"g{k % 4}"}
     labelled = LabelledSet.read(write_lines(tmp_path_factory.mktemp("lists") / "l.jsonl", rows))
-    planned = plan(labelled, trained_on=frozenset(), max_queries=None, seed=0)
+    planned = plan(labelled, trained_hashes=frozenset(), max_queries=None, seed=0)
     return list_rankings(ListPipeline(ListKind(STAGES, texts=False), CONFIG), planned)
 
 

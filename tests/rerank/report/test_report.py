@@ -329,7 +329,7 @@ def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
     """What a group is, how many there are, the effective number of queries, and, where reported
     queries are of groups that were fitted on, what that does to the figures.
     """
-    alone = replace(report, planned=replace(report.planned, same_group=0))
+    alone = replace(report, planned=replace(report.planned, reported_of_fitted_groups=0))
     said = groups_sentence(alone)
     groups = len(set(report.fitted.groups))
     assert said.startswith(f"Groups: {report.planned.grouping.name}, {groups} of them; the ")
@@ -337,7 +337,9 @@ def test_the_groups_are_named_and_what_they_leave(report: Report) -> None:
     assert said.endswith(f"are worth those of {report.fitted.effective:.0f} independent queries.")
     assert groups <= len(report.planned.fit)
     assert 1 <= report.fitted.effective <= len(report.planned.fit)
-    shared = groups_sentence(replace(report, planned=replace(report.planned, same_group=7)))
+    shared = groups_sentence(
+        replace(report, planned=replace(report.planned, reported_of_fitted_groups=7))
+    )
     assert "7 of the measured queries are of groups that were fitted on" in shared
     assert said in " ".join(report_text(alone).split())
 

@@ -81,7 +81,7 @@ def test_queries_trained_on_are_left_out_of_calibration(
     everything = {query_hash(q.text) for q in ten.queries.values()}
     assert trained.report["examples"] <= len(seen) <= TEN
     assert seen <= everything
-    planned = plan(small, trained_on=seen, max_queries=None, seed=0)
+    planned = plan(small, trained_hashes=seen, max_queries=None, seed=0)
     assert planned.seen_by_reranker >= len(seen)
     used = {query_hash(q.text) for q in (*planned.fit.items, *planned.report.items)}
     assert not used & seen
