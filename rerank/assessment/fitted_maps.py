@@ -14,6 +14,7 @@ from calibration.segments import Segments
 from calibration.thresholds import Certificate
 from rerank.assessment.features import Features, features_of
 from rerank.assessment.metadata_features import MetadataFeature, metadata_from_dict
+from rerank.assessment.model_folder import CALIBRATORS, ModelFolder
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
@@ -241,6 +242,15 @@ class MapsByMode(dict[Mode, FittedMaps]):
     def main(self) -> Mode:
         """The mode that the report, the sketch and the certificate of a model are about."""
         return LISTS if LISTS in self else "search"
+
+
+def read_maps(folder: ModelFolder) -> MapsByMode:
+    """The maps of a model folder.
+
+    Raises:
+        InputError: they cannot be read, or are not maps that this version can use.
+    """
+    return maps_from_dict(folder.json(CALIBRATORS))
 
 
 def maps_from_dict(values: Mapping[str, Any]) -> MapsByMode:

@@ -16,11 +16,10 @@ import numpy as np
 
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.decisions import decide
-from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, maps_from_dict
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, read_maps
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
-    CALIBRATORS,
     FITTED_ON,
     INDEX,
     RETRIEVER,
@@ -155,7 +154,7 @@ class CalibratedReranker:
     ) -> CalibratedReranker:
         files = open_folder(path)
         config = Config.from_dict(files.manifest["config"])
-        maps = maps_from_dict(files.json(CALIBRATORS))
+        maps = read_maps(files)
         for fitted in maps.values():
             check_no_overflow(fitted, path)
         kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata

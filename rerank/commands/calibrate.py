@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_dataset, rescorable
@@ -24,6 +22,9 @@ from rerank.commands.options import (
 from rerank.commands.printing import print_headline, print_json, print_run, run_fields
 from rerank.config import Config
 from rerank.errors import TrackingError
+
+if TYPE_CHECKING:
+    from rerank.assessment.model_folder import ModelFolder
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -60,7 +61,10 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
+    from rerank.assessment.model_folder import MEASURED, open_folder
+    from rerank.evaluation.measure import OURS
     from rerank.jobs.calibrate import calibrate
+    from rerank.report.headline import split_report
 
     config = from_options(Config, o)
     try:
@@ -81,13 +85,13 @@ def _run(o: argparse.Namespace) -> None:
             _print_model(o, tracked=False)
         raise
     if o.json:
-        head, _, following = _report_parts(o, tracked=outcome.run is not None)
+        folder = open_folder(o.out)
         print_json(
             model=o.out,
             made=outcome.made,
-            headline=head,
-            measured=_measured(o.out),
-            next=following,
+            headline=split_report(outcome.report)[0],
+            measured=folder.json(MEASURED)["confidence"][OURS],
+            next=_next_step(o, folder, tracked=outcome.run is not None),
             notes=outcome.notes,
             **run_fields(outcome.run),
         )
@@ -98,50 +102,30 @@ def _run(o: argparse.Namespace) -> None:
     print_run(outcome.run, outcome.notes)
 
 
-def _report_parts(o: argparse.Namespace, *, tracked: bool) -> tuple[list[str], str, str]:
-    """The report's first sentences, the rest of it, and the command to run next."""
-    from rerank.assessment.fitted_maps import maps_from_dict
-    from rerank.assessment.model_folder import CALIBRATORS, REPORT
+def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> str:
+    """The command to run next."""
+    from rerank.assessment.fitted_maps import read_maps
+    from rerank.fitting.plan import unused
     from rerank.report.headline import after_calibration
-    from rerank.storage.folder import read_manifest
 
-    report, kept = ((o.out / name).read_text(encoding="utf-8") for name in (REPORT, CALIBRATORS))
-    head, _, rest = report.partition("\n\n")
-    maps = maps_from_dict(json.loads(kept))
-    certificate = maps[maps.main].certificate
-    manifest = read_manifest(o.out)
+    maps, counts = read_maps(folder), folder.manifest["queries"]
     command = after_calibration(
-        certificate,
-        promotable=tracked and manifest["queries"]["report_split"] == "test",
+        maps[maps.main].certificate,
+        promotable=tracked and counts["report_split"] == "test",
         mode=maps.main,
-        unused=unused(manifest) if o.max_queries else 0,
+        unused=unused(counts, of=folder.manifest["dataset"]["queries"]) if o.max_queries else 0,
     )
     model, dataset = (shlex.quote(str(path)) for path in (o.out, rescorable(o.dataset)))
-    return head.splitlines(), rest, command.format(model=model, dataset=dataset)
-
-
-def unused(manifest: Mapping[str, Any]) -> int:
-    """How many labelled queries of the set were neither used nor left out for a reason."""
-    from rerank.fitting.plan import CROSS_FITTED
-
-    counts = manifest["queries"]
-    taken = ["fit", "left_out_seen_by_reranker", "left_out_asked_twice"]
-    if counts["report_split"] != CROSS_FITTED:  # else it is on those that were fitted on
-        taken.append("report")
-    return max(0, int(manifest["dataset"]["queries"]) - sum(int(counts[key]) for key in taken))
-
-
-def _measured(folder: Path) -> Any:
-    """The figures of the model's own confidence on the queries that it was measured on."""
-    from rerank.assessment.model_folder import MEASURED
-    from rerank.evaluation.measure import OURS
-
-    return json.loads((folder / MEASURED).read_text(encoding="utf-8"))["confidence"][OURS]
+    return command.format(model=model, dataset=dataset)
 
 
 def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
-    head, rest, following = _report_parts(o, tracked=tracked)
-    print_headline(head, following)
+    from rerank.assessment.model_folder import REPORT, open_folder
+    from rerank.report.headline import split_report
+
+    folder = open_folder(o.out)
+    head, rest = split_report(folder.text(REPORT))
+    print_headline(head, _next_step(o, folder, tracked=tracked))
     if o.verbose:
         print(f"\n{rest}")
     print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")

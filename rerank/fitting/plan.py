@@ -6,8 +6,9 @@ No query is left out because of its labels: that would bias the share of answera
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.decisions import CALIBRATED_FROM
@@ -69,6 +70,17 @@ class Plan:
             "beside_training": self.beside_training,
             "reported_of_fitted_groups": self.reported_of_fitted_groups,
         }
+
+
+def unused(counts: Mapping[str, Any], *, of: int) -> int:
+    """How many `of` a set's queries were neither used nor left out for a reason.
+
+    counts: those of the set's plan (`Plan.counts`).
+    """
+    taken = ["fit", "left_out_seen_by_reranker", "left_out_asked_twice"]
+    if counts["report_split"] != CROSS_FITTED:  # else it is on those that were fitted on
+        taken.append("report")
+    return max(0, of - sum(int(counts[key]) for key in taken))
 
 
 def plan(

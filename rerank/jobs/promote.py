@@ -20,9 +20,9 @@ from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.metrics.intervals import Estimate
 from calibration.non_inferiority import paired_difference, surely_better
 from calibration.thresholds import Certificate, percent
-from rerank.assessment.fitted_maps import MapsByMode, maps_from_dict
+from rerank.assessment.fitted_maps import MapsByMode, read_maps
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import CALIBRATORS, RETRIEVER, ModelFolder, open_folder
+from rerank.assessment.model_folder import RETRIEVER, ModelFolder, open_folder
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
@@ -159,7 +159,7 @@ def _folder_at(source: str, tracking_uri: str) -> Iterator[Path]:
 def _ranks_the_same(candidate: CalibratedReranker, other: ModelFolder) -> bool:
     """Whether two models can be compared; a folder that this version cannot read cannot."""
     try:
-        maps = maps_from_dict(other.json(CALIBRATORS))
+        maps = read_maps(other)
     except InputError:
         return False
     return what_it_ranks(candidate.manifest, candidate.maps) == what_it_ranks(other.manifest, maps)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.thresholds import Certificate
-from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict
+from rerank.assessment.fitted_maps import FittedMaps, read_maps
 from rerank.assessment.model_folder import (
-    CALIBRATORS,
     MEASURED,
     PAGE,
     ModelFolder,
@@ -75,7 +74,7 @@ def model_name(manifest: Mapping[str, Any]) -> str:
 
 def record_of(folder: ModelFolder) -> RunRecord:
     """Parameters, metrics, data, pictures, tables, certificate and the folder as a model."""
-    maps = maps_from_dict(folder.json(CALIBRATORS))
+    maps = read_maps(folder)
     measured = folder.json(MEASURED)
     dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}

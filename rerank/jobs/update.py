@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.assessment.fitted_maps import maps_from_dict, maps_to_dict
+from rerank.assessment.fitted_maps import maps_to_dict, read_maps
 from rerank.assessment.model_folder import (
     CALIBRATORS,
     INDEX,
@@ -113,7 +113,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     if not index.is_dir():
         raise InputError(f"{old.path} judges lists that others bring, and has no index to update")
     config = Config.from_dict(old.manifest["config"])
-    maps = maps_from_dict(old.json(CALIBRATORS))
+    maps = read_maps(old)
     calibrated = any(fitted.calibrated for fitted in maps.values())
     updated = _difference(Corpus(index), passages, uncertified=calibrated)
     if not updated:

@@ -25,6 +25,12 @@ def headline(
     return [accepted_sentence(evaluation), certified_sentence(evaluation, certificate, labels)]
 
 
+def split_report(text: str) -> tuple[list[str], str]:
+    """The sentences of the headline, and the rest, of a report as `report.txt` holds it."""
+    head, _, rest = text.partition("\n\n")
+    return head.splitlines(), rest
+
+
 def accepted_sentence(evaluation: Evaluation) -> str:
     """How accurate the accepted answers are; of all queries, if the measured ones have weights."""
     if evaluation.weighted:

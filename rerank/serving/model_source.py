@@ -40,6 +40,7 @@ from rerank.errors import (
 )
 from rerank.rag.answer.model_answers import answer_confidence_of
 from rerank.rag.answer.quality import AnswerConfidence
+from rerank.report.headline import split_report
 from rerank.serving.lineage import lineage, model_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
@@ -181,7 +182,7 @@ def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedMo
         _try(model)
         speed = measured_speed(model)
         model.pipeline.observe = observe  # only now: the first call also loaded the networks
-        headline = report.partition("\n\n")[0].splitlines()
+        headline = split_report(report)[0]
         key, run = sha256_file(copy / MANIFEST), run_of(copy)
         return ServedModel(
             model=model,

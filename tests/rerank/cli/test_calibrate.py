@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from command_line import call, flags, refused
 
-from rerank.commands.calibrate import unused
 from rerank.config import Config
-from rerank.fitting.plan import CROSS_FITTED
 
 Run = Any  # the session's run, see conftest
 
@@ -74,14 +72,3 @@ def test_calibrating_again_says_that_it_is_there(
     assert "already" in out
     assert f"already tracked as run {run.outcome.run.run_id}" in out
     assert f"models:/{run.outcome.run.model_name}/{run.outcome.run.model_version}" in out
-
-
-@pytest.mark.parametrize(
-    ("split", "fit", "report", "left"), [("test", 40, 30, 125), (CROSS_FITTED, 40, 40, 155)]
-)
-def test_unused_labels_are_counted_once(split: str, fit: int, report: int, left: int) -> None:
-    """A cross-fitted report is on the queries that are fitted on; no count is below 0."""
-    counts = {"fit": fit, "report": report, "report_split": split}
-    counts |= {"left_out_seen_by_reranker": 3, "left_out_asked_twice": 2}
-    assert unused({"queries": counts, "dataset": {"queries": 200}}) == left
-    assert unused({"queries": counts, "dataset": {"queries": 20}}) == 0

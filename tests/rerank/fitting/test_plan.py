@@ -13,7 +13,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.plan import CALIBRATED_FROM, Plan, plan
+from rerank.fitting.plan import CALIBRATED_FROM, CROSS_FITTED, Plan, plan, unused
 from rerank.types import Passage, Query
 
 NONE: frozenset[str] = frozenset()
@@ -329,3 +329,14 @@ def test_a_train_only_real_set_is_fitted_on_whole(small: LabelledSet) -> None:
     found = plan(labelled, trained_hashes=NONE, max_queries=None, seed=0)
     assert found.cross_fitted
     assert sorted(ids(found.fit)) == sorted(ids(found.report)) == sorted(every)
+
+
+@pytest.mark.parametrize(
+    ("split", "fit", "report", "left"), [("test", 40, 30, 125), (CROSS_FITTED, 40, 40, 155)]
+)
+def test_unused_labels_are_counted_once(split: str, fit: int, report: int, left: int) -> None:
+    """A cross-fitted report is on the queries that are fitted on; no count is below 0."""
+    counts = {"fit": fit, "report": report, "report_split": split}
+    counts |= {"left_out_seen_by_reranker": 3, "left_out_asked_twice": 2}
+    assert unused(counts, of=200) == left
+    assert unused(counts, of=20) == 0
