@@ -61,8 +61,8 @@ class Evaluation:
     events: dict[str, dict[str, float]]  # sufficiency, relevance -> `MEASURED`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
-    folds: tuple[FittedMaps, ...]  # that measured a part each; one if one model did all
-    fold: Ints  # (n,) which of these measured a query
+    fold_maps: tuple[FittedMaps, ...]  # that measured a part each; one if one model did all
+    fold_of: Ints  # (n,) which of these measured a query
     notes: tuple[str, ...] = ()  # what was left out, and what makes the figures too good
     weighted: WeightedAccuracy | None = None  # if the queries have weights
 
@@ -186,8 +186,8 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
         orders=_orders(orders, labelled),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
-        folds=tuple(part.maps for part in parts),
-        fold=np.repeat(np.arange(len(parts)), fold_sizes),
+        fold_maps=tuple(part.maps for part in parts),
+        fold_of=np.repeat(np.arange(len(parts)), fold_sizes),
         notes=tuple(notes),
     )
 

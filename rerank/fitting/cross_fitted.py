@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from calibration.selection import grouped_folds, held_out
 from rerank.config import Config
@@ -29,23 +30,30 @@ from rerank.fitting.rankings import PlannedRankings
 from rerank.types import Mode, Scored
 
 
+class FittedFold(NamedTuple):
+    """Queries to measure on, scored without a cutoff, and a fit that has not seen their groups."""
+
+    scored: Labelled[Scored]
+    fitted: Fitted
+
+
 def fit_folds(
     ranked: Mapping[Mode, PlannedRankings], config: Config
-) -> dict[Mode, list[tuple[Labelled[Scored], Fitted]]]:
+) -> dict[Mode, list[FittedFold]]:
     """For each mode and fold: the queries that the fold measures, and the fit on all others.
 
     Folds are whole groups, and each query is measured once. The cutoff of a fold is chosen by the
     queries outside of it, in the first mode. Lists with scores have no cutoff.
     """
     main = next(iter(ranked.values()))
-    fold = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
-    parts: dict[Mode, list[tuple[Labelled[Scored], Fitted]]] = {mode: [] for mode in ranked}
-    for held in held_out(fold):
+    fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
+    folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in ranked}
+    for held in held_out(fold_of):
         cutoff = main.policy.cutoff
         if not main.list_kind:
             cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
         for mode, rankings in ranked.items():
             policy = replace(rankings.policy, cutoff=cutoff)
             fitted = fit(replace(rankings.where(~held), policy=policy), config)
-            parts[mode].append((rankings.to_fit.where(held), fitted))
-    return parts
+            folds[mode].append(FittedFold(rankings.to_fit.where(held), fitted))
+    return folds

@@ -16,12 +16,11 @@ from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, wr
 from rerank.config import Config, Thresholds
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import Labelled
 from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.measure import Evaluation, Part, measure
-from rerank.fitting.cross_fitted import fit_folds
+from rerank.fitting.cross_fitted import FittedFold, fit_folds
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import check_both_outcomes, check_corpus
 from rerank.fitting.plan import Plan, plan
@@ -42,7 +41,7 @@ from rerank.report.sentences import report_text
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode, Scored, metadata_name
+from rerank.types import Mode, metadata_name
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def calibrate(
             fits = _fit_modes(planned, ranked, config)
             check_both_outcomes(fits[main].right[~fits[main].copies], labelled.name)
             bar.update()
-            folds = {mode: [(ranked[mode].to_report, fits[mode])] for mode in ranked}
+            folds = {mode: [FittedFold(ranked[mode].to_report, fits[mode])] for mode in ranked}
             if planned.cross_fitted:
                 folds = fit_folds(ranked, config)
             bar.update()
@@ -153,7 +152,7 @@ def calibrate(
                 fits[main],
                 evaluations[main],
                 config,
-                fits=[fitted for _, fitted in folds[main]],
+                fits=[fold.fitted for fold in folds[main]],
                 rerank=evaluations.get("rerank"),
                 made_from=made_from,
             )
@@ -227,7 +226,7 @@ def _fit_modes(
 
 
 def _measure_modes(
-    folds: Mapping[Mode, Sequence[tuple[Labelled[Scored], Fitted]]],
+    folds: Mapping[Mode, Sequence[FittedFold]],
     baselines: Mapping[str, Heuristic],
     config: Config,
 ) -> dict[Mode, Evaluation]:

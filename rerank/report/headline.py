@@ -68,7 +68,7 @@ def certified_sentence(
         )
     right = evaluation.right[evaluation.certified]
     measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
-    measured += ", each by the threshold of its fold" if len(evaluation.folds) > 1 else ""
+    measured += ", each by the threshold of its fold" if len(evaluation.fold_maps) > 1 else ""
     target, level = percent(certificate.target), percent(certificate.level)
     return (
         f"Certified: at least {target} of the answers with a confidence of "

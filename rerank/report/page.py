@@ -38,7 +38,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
     evaluation, name = report.evaluation, report.name
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
     others = {way: p for way, p in evaluation.confidences.items() if way != OURS}
-    certified = None if len(evaluation.folds) > 1 else report.fitted.maps.certificate.threshold
+    certified = None if len(evaluation.fold_maps) > 1 else report.fitted.maps.certificate.threshold
     figures = {
         "reliability": plots.reliability_diagram(
             evaluation.right,

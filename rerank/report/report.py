@@ -29,7 +29,7 @@ from rerank.evaluation.ablation import (
     columns_by_step,
 )
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.fitting.fit import Fitted, rows_to_fit
+from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.types import Floats, Passage, Ranking
 
@@ -135,13 +135,11 @@ def make_report(
 def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
     """What each fit was fitted on, and what it measured."""
     for k, fitted in enumerate(fits):
-        rows = evaluation.fold == k
+        rows = evaluation.fold_of == k
         measured_on = Examples(
             evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
         )
-        used = rows_to_fit(fitted.right, fitted.filled, fitted.groups)
-        fitted_on = Examples(fitted.features[used], fitted.right[used], fitted.groups[used])
-        yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.reference)
+        yield Trial(fitted.examples, measured_on, fitted.calibrator, fitted.reference)
 
 
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -162,7 +160,7 @@ def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
 
 def _explain(file: str, title: str, evaluation: Evaluation, config: Config, row: int) -> Explained:
     """A measured row, explained by the maps that measured it."""
-    maps = evaluation.folds[evaluation.fold[row]]
+    maps = evaluation.fold_maps[evaluation.fold_of[row]]
     ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
     values, usual = evaluation.features[row], maps.confidence.first.mean
     table = maps.features.ranking
