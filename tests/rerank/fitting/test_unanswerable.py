@@ -67,7 +67,6 @@ class _Unsearched:
 
     def __init__(self, config: Config) -> None:
         self.config = replace(config, expected_unanswerable=0.5)
-        self.metadata = ()
 
     def retrieve(self, queries: Sequence[Query], **_: object) -> list[Candidates]:
         return [make_scored().candidates for _ in queries]
@@ -90,7 +89,9 @@ def test_the_report_is_of_the_mixture_of_the_fit(
 
     seen: list[int] = []
     monkeypatch.setattr(
-        rankings, "score_planned", lambda _, fit, report, *__: seen.extend(map(len, (fit, report)))
+        rankings,
+        "score_planned",
+        lambda _, to_fit, to_report, **__: seen.extend(map(len, (to_fit, to_report))),
     )
     plan = Plan(part(fitted_on), part(2), "test", 0, 0, False, 0, Grouping("question", "new", {}))
     search_rankings(cast(Pipeline, _Unsearched(config)), plan)
