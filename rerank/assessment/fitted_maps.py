@@ -207,7 +207,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
         Raises:
             InputError: always.
         """
-        if mode == LISTS and self[self.main].list_kind:
+        if mode == LISTS and self.main.list_kind:
             raise InputError(
                 "this model finds its passages in another search system: give it queries without "
                 "lists"
@@ -217,9 +217,9 @@ class MapsByMode(dict[Mode, FittedMaps]):
                 "this model scores passages itself: give it passages without the scores of other "
                 "stages, or calibrate such lists (`rerank calibrate LISTS.jsonl`)"
             )
-        list_kind = self[self.main].list_kind
+        list_kind = self.main.list_kind
         stages = ", ".join(list_kind.stages) if list_kind else ""
-        if self.main != LISTS:
+        if self.main_mode != LISTS:
             raise InputError(
                 "this model finds its passages in another search system; passages that come with "
                 f"a query need the scores of {stages}"
@@ -236,12 +236,17 @@ class MapsByMode(dict[Mode, FittedMaps]):
         the scores of its stages are treated as results of its search.
         """
         listed = query.mode == LISTS or query.passages == ()
-        return self.main if listed and self[self.main].list_kind else query.mode
+        return self.main_mode if listed and self.main.list_kind else query.mode
 
     @property
-    def main(self) -> Mode:
+    def main_mode(self) -> Mode:
         """The mode that the report, the sketch and the certificate of a model are about."""
         return LISTS if LISTS in self else "search"
+
+    @property
+    def main(self) -> FittedMaps:
+        """The maps of the main mode."""
+        return self[self.main_mode]
 
 
 def read_maps(folder: ModelFolder) -> MapsByMode:

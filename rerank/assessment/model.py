@@ -157,8 +157,8 @@ class CalibratedReranker:
         maps = read_maps(files)
         for fitted in maps.values():
             check_no_overflow(fitted, path)
-        kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
-        if kind and maps.main == LISTS:
+        kind, metadata = maps.main.list_kind, maps.main.metadata
+        if kind and maps.main_mode == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
         models = Models.open(config, models_of(files, config, download=allow_download), cache)
         if kind:
@@ -176,7 +176,7 @@ class CalibratedReranker:
     @property
     def index_folder(self) -> Path | None:
         """The index that the model searches; None if it has none."""
-        if self.maps[self.maps.main].list_kind or isinstance(self.pipeline.index, NoIndex):
+        if self.maps.main.list_kind or isinstance(self.pipeline.index, NoIndex):
             return None
         return self.pipeline.index.folder
 
@@ -222,7 +222,7 @@ class CalibratedReranker:
     @property
     def calibrated(self) -> bool:
         """Whether the main mode of the model was fitted on labels of this corpus."""
-        return self.maps[self.maps.main].calibrated
+        return self.maps.main.calibrated
 
     @property
     def sketch(self) -> Sketch:
@@ -322,8 +322,8 @@ class CalibratedReranker:
         """A simple query for each mode in which a working model can answer one."""
         text = "does the model work"
         passages = (Passage("0", "", "It works."), Passage("1", "", "No."))
-        kind = self.maps[self.maps.main].list_kind
-        if kind and self.maps.main == LISTS:
+        kind = self.maps.main.list_kind
+        if kind and self.maps.main_mode == LISTS:
             scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
             return [Query(text, passages=passages, scores=scores)]
         search = [Query(text)] if self.searches else []
@@ -355,7 +355,7 @@ def _open_retriever(
     files: ModelFolder, maps: MapsByMode, config: Config, models: Models
 ) -> RetrieverPipeline:
     """The pipeline of the search system that a folder names; its stages must match the maps."""
-    kind, metadata = maps[maps.main].list_kind, maps[maps.main].metadata
+    kind, metadata = maps.main.list_kind, maps.main.metadata
     assert kind is not None
     try:
         system = connect_of_model(files.manifest.get(RETRIEVER))

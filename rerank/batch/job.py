@@ -226,7 +226,7 @@ def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
         from rerank.batch.parquet import write_parquet
 
     def convert(lines: Path, parquet: Path) -> None:
-        other_stages = model.maps[model.maps.main].list_kind is not None
+        other_stages = model.maps.main.list_kind is not None
         with lines.open("rb") as file:
             write_parquet(file, parquet, other_stages=other_stages)
 

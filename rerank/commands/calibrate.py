@@ -110,9 +110,9 @@ def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> 
 
     maps, counts = read_maps(folder), folder.manifest["queries"]
     command = after_calibration(
-        maps[maps.main].certificate,
+        maps.main.certificate,
         promotable=tracked and counts["report_split"] == "test",
-        mode=maps.main,
+        mode=maps.main_mode,
         unused=unused(counts, of=folder.manifest["dataset"]["queries"]) if o.max_queries else 0,
     )
     model, dataset = (shlex.quote(str(path)) for path in (o.out, rescorable(o.dataset)))

@@ -81,12 +81,12 @@ def _run(o: argparse.Namespace) -> bool:
             level=o.level,
         )
     else:
-        brought = model.maps.main == LISTS
+        brought = model.maps.main_mode == LISTS
         found = detect_drift(model, read_queries(o.queries, passages=brought), level=o.level)
     if o.json:
         print(json.dumps(found.to_dict()))
     else:
-        table = model.maps[model.maps.main].features.ranking
+        table = model.maps.main.features.ranking
         print(f"{found.sentence}\n\n{found.table(words=lambda name: meaning(name, table))}")
     return not found.fired
 

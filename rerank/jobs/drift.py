@@ -35,7 +35,7 @@ def detect_drift(
     """
     if not 0 < level < 1:
         raise InputError(f"the level is a chance between 0 and 1, got {level:g}; 0.01 is usual")
-    maps, used = model.maps[model.maps.main], pipeline or model.pipeline
+    maps, used = model.maps.main, pipeline or model.pipeline
     if model.sketch.names != tuple(maps.features.ranking):
         raise InputError(f"{model.folder}: its sketch is of other features; calibrate it again")
     if isinstance(queries, Labelled):
@@ -46,10 +46,10 @@ def detect_drift(
     if model.group_by:
         named = [metadata_name(q.metadata, model.group_by) for q in to_compare]
         groups = [f"group:{n}" if n else g for n, g in zip(named, groups, strict=True)]
-    other = next((q for q in to_compare if model.mode_of(q) != model.maps.main), None)
+    other = next((q for q in to_compare if model.mode_of(q) != model.maps.main_mode), None)
     if other is not None:
         raise InputError(
-            f"the model was fitted on queries in {model.maps.main} mode, so only these can be "
+            f"the model was fitted on queries in {model.maps.main_mode} mode, so only these can be "
             f"compared with them; {other.text!r:.80} is in {model.mode_of(other)} mode"
         )
     scored = used.run(to_compare, maps.policy, label="scoring candidates")

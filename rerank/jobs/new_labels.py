@@ -50,7 +50,7 @@ def labels_and_pipeline(
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
     group_by = model.group_by
-    searched = model.maps[model.maps.main].list_kind is None
+    searched = model.maps.main.list_kind is None
     if isinstance(feedback, LabelledSet):
         feedback = feedback.grouped_by(group_by) if group_by else feedback
         labels = feedback_of(feedback, split)

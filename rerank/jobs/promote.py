@@ -169,7 +169,7 @@ def what_it_ranks(manifest: Mapping[str, Any], maps: MapsByMode) -> object:
     """A search system, lists of some stages, or a corpus: equal for models that can be compared."""
     if RETRIEVER in manifest:
         return RETRIEVER, manifest[RETRIEVER]
-    kind = maps[maps.main].list_kind
+    kind = maps.main.list_kind
     if kind:  # each list brings its own passages
         return LISTS, kind.stages
     return "corpus", manifest["corpus_digest"]

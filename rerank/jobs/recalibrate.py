@@ -155,7 +155,7 @@ def _model_contents(
     maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
     recalibrations = {mode: new.recalibration for mode, new in recalibrated.items()}
     tables = {mode: {"confidence": r.table.to_dict()} for mode, r in recalibrations.items()}
-    main: Mode = model.maps.main
+    main: Mode = model.maps.main_mode
     mode, first = next(iter(recalibrations.items()))
     pictures = recalibration_pictures(recalibrations)
     contents = ModelContents(

@@ -78,7 +78,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
     measured = folder.json(MEASURED)
     dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
-    certificate = maps[maps.main].certificate
+    certificate = maps.main.certificate
     parts = {mode: measured.get("rerank", {}) if mode == "rerank" else measured for mode in maps}
     metrics_by_mode = {
         mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()
@@ -90,11 +90,11 @@ def record_of(folder: ModelFolder) -> RunRecord:
             **{
                 f"{mode}.certificate": fitted.certificate.sentence
                 for mode, fitted in maps.items()
-                if mode != maps.main
+                if mode != maps.main_mode
             },
         },
         metrics={
-            key if mode == maps.main else f"{mode}_{key}": value
+            key if mode == maps.main_mode else f"{mode}_{key}": value
             for mode, part in metrics_by_mode.items()
             for key, value in part.items()
         },
@@ -122,7 +122,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
         registered_name=model_name(folder.manifest),
         # a table of queries cannot hold the scored lists that such a model takes
         flavour=None
-        if maps.main == LISTS
+        if maps.main_mode == LISTS
         else flavour(Config.from_dict(folder.manifest["config"]).segment_by),
         key=folder.sha256(),
     )

@@ -78,7 +78,7 @@ class ServedModel:
     def described(self) -> dict[str, Any]:
         """The answer of `/v1/model`."""
         manifest, config = self.model.manifest, self.model.pipeline.config
-        main = self.model.maps[self.model.maps.main]
+        main = self.model.maps.main
         return {
             "model": self.version,
             "loaded": self.loaded,
@@ -108,7 +108,7 @@ class ServedModel:
             "headline": self.headline,
             "curves": measured.get("curves", {"bins": [], "thresholds": []}),
             "threshold": self.model.pipeline.config.thresholds.medium,
-            "certificate": self.model.maps[self.model.maps.main].certificate.sentence,
+            "certificate": self.model.maps.main.certificate.sentence,
             "comparison": Comparison(rows).cells() if rows else [],
             "made_from": lineage(manifest, measured, self.run, key=self.key),
         }
@@ -200,7 +200,7 @@ def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedMo
 def _sketch_of(model: CalibratedReranker) -> Sketch | None:
     """The sketch of the features that the main mode has now; None if there is none."""
     sketch = model.sketch if model.calibrated else None
-    same = sketch and sketch.names == tuple(model.maps[model.maps.main].features.ranking)
+    same = sketch and sketch.names == tuple(model.maps.main.features.ranking)
     return sketch if same else None
 
 

@@ -66,14 +66,14 @@ class ServerJournal:
             self.journal.store,
             served.sketch,
             model=served.version,
-            mode=maps.main,
+            mode=maps.main_mode,
             days=days,
             newest=self._settings.drift_window,
             level=self._settings.drift_level,
         )
         if found is None:
             return None
-        table = maps[maps.main].features.ranking
+        table = maps.main.features.ranking
         moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
         return {**found.to_dict(), "moves": moves[:MOVES]}
 

@@ -332,7 +332,7 @@ class Worker:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
         maps, window = job.served.model.maps, self._window_of(job.served)
         self._metrics.count_assessment(assessment)
-        if window is None or maps.mode_of(job.query) != maps.main:
+        if window is None or maps.mode_of(job.query) != maps.main_mode:
             return
         drift = window.add(assessment)
         if drift is not None:
