@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.storage.files import sha256_file, write_file
-from rerank.storage.folder import MANIFEST
+from rerank.storage.files import write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +50,26 @@ class Workspace:
         """The files of the runs in `database`."""
         return self.path / "mlartifacts"
 
-    def tracked(self, folder: Path) -> dict[str, Any] | None:
-        """What `note_tracked` stored for exactly this folder; None if there is nothing.
+    def tracked(self, key: str) -> dict[str, Any] | None:
+        """What `note_tracked` stored for the folder whose manifest has the sha256 `key`, or None.
 
         A job that is interrupted between writing its folder and MLflow's answer leaves nothing.
-
-        Raises:
-            OSError: the folder has no manifest.
         """
-        note = self._note(folder)
         try:
-            run = json.loads(note.read_text(encoding="utf-8"))
+            run = json.loads(self._note(key).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return run if isinstance(run, dict) else None
 
-    def note_tracked(self, folder: Path, run: Mapping[str, Any]) -> None:
-        """Store the MLflow run that has exactly this folder.
+    def note_tracked(self, key: str, run: Mapping[str, Any]) -> None:
+        """Store the MLflow run that has the folder whose manifest has the sha256 `key`.
 
         Raises:
-            OSError: the folder has no manifest, or the note cannot be written.
+            OSError: the note cannot be written.
         """
-        note = self._note(folder)
+        note = self._note(key)
         note.parent.mkdir(parents=True, exist_ok=True)
         write_file(note, json.dumps(dict(run)))
 
-    def _note(self, folder: Path) -> Path:
-        return self.path / "tracked" / f"{sha256_file(folder / MANIFEST)}.json"
+    def _note(self, key: str) -> Path:
+        return self.path / "tracked" / f"{key}.json"

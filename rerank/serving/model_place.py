@@ -11,8 +11,6 @@ from weakref import finalize
 
 from rerank.errors import RerankError
 from rerank.serving.telemetry import event
-from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST
 from rerank.tracking.records import TrackedRun
 from rerank.tracking.registry import folder_at, is_uri, locate, run_of
 from rerank.tracking.runs import read_note
@@ -29,8 +27,8 @@ class ModelPlace(Protocol):
             RerankError: it is in MLflow, which is not installed or does not provide it.
         """
 
-    def run(self, folder: Path) -> TrackedRun | None:
-        """The MLflow run that logged exactly the model in a folder; None if it is not known."""
+    def run(self, key: str) -> TrackedRun | None:
+        """The MLflow run that logged the model whose manifest has the sha256 `key`, if known."""
 
 
 def place_of_model(model: str, work: Path) -> ModelPlace:
@@ -52,9 +50,9 @@ class ModelInFolder:
         """The folder itself."""
         return self._folder
 
-    def run(self, folder: Path) -> TrackedRun | None:
+    def run(self, key: str) -> TrackedRun | None:
         """The noted run."""
-        return read_note(folder, self._work)
+        return read_note(key, self._work)
 
 
 class RegisteredModel:
@@ -78,10 +76,10 @@ class RegisteredModel:
                 self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         return self._folder
 
-    def run(self, folder: Path) -> TrackedRun | None:
+    def run(self, key: str) -> TrackedRun | None:
         """The run that MLflow names; a store that does not answer keeps no model from serving."""
         try:
-            return run_of(self._uri, sha256_file(folder / MANIFEST), tracking_uri=self._store)
+            return run_of(self._uri, key, tracking_uri=self._store)
         except RerankError as error:
             event("the model's run is not known", severity=logging.WARNING, why=str(error))
             return None

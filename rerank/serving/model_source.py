@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,23 +114,14 @@ class ServedModel:
         }
 
 
-RunOf = Callable[[Path], TrackedRun | None]
-
-
-def _unknown(_: Path) -> None:
-    """No run is known."""
-
-
 class NoRoomError(InputError):
     """A disk is full, or too many files are open: the same model may be served later."""
 
 
-def open_model(
-    folder: Path, *, observe: Observe | None = None, run_of: RunOf = _unknown
-) -> ServedModel:
+def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` is called with the seconds of each stage; `run_of` returns the MLflow run of a folder.
+    `observe` is called with the seconds of each stage.
 
     Raises:
         InputError: the folder cannot be read or is refused, its networks cannot be kept in the
@@ -138,7 +129,7 @@ def open_model(
             the cache is full, or too many files are open.
     """
     try:
-        return _open_copy(folder, observe, run_of)
+        return _open_copy(folder, observe)
     except (RerankError, OSError) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
         known = isinstance(error, RerankError)
@@ -148,7 +139,7 @@ def open_model(
         raise (NoRoomError if lack else InputError)(sentence) from error
 
 
-def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedModel:
+def _open_copy(folder: Path, observe: Observe | None) -> ServedModel:
     """Copy a model folder, load and check the copy, and let the model answer once.
 
     Later changes to the folder do not affect the model: its large files are memory-mapped from the
@@ -183,7 +174,6 @@ def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedMo
         speed = measured_speed(model)
         model.pipeline.observe = observe  # only now: the first call also loaded the networks
         headline = split_report(report)[0]
-        key, run = sha256_file(copy / MANIFEST), run_of(copy)
         return ServedModel(
             model=model,
             sketch=sketch,
@@ -191,9 +181,8 @@ def _open_copy(folder: Path, observe: Observe | None, run_of: RunOf) -> ServedMo
             headline=headline,
             loaded=time.time(),
             speed=speed,
-            key=key,
+            key=sha256_file(copy / MANIFEST),
             answers=answers,
-            run=run,
         )
 
 
@@ -252,7 +241,7 @@ def release_memory() -> None:
 class ModelHolder:
     """Holds the current model and swaps it.
 
-    `locate` returns the model's folder, `run_of` the MLflow run that logged the model in a folder.
+    `locate` returns the model's folder, `run_of` the MLflow run of a manifest's sha256, if known.
     Many threads may read `current`; only one at a time refreshes it.
 
     Raises:
@@ -260,7 +249,11 @@ class ModelHolder:
     """
 
     def __init__(
-        self, locate: Callable[[], Path], metrics: Metrics, *, run_of: RunOf = _unknown
+        self,
+        locate: Callable[[], Path],
+        metrics: Metrics,
+        *,
+        run_of: Callable[[str], TrackedRun | None] = lambda _: None,
     ) -> None:
         self._locate = locate
         self._run_of = run_of
@@ -329,7 +322,8 @@ class ModelHolder:
 
     def _open(self, folder: Path) -> ServedModel:
         try:
-            return open_model(folder, observe=self.metrics.observe_stage, run_of=self._run_of)
+            served = open_model(folder, observe=self.metrics.observe_stage)
+            return replace(served, run=self._run_of(served.key))
         except RerankError:
             raise
         except Exception as error:  # each library fails on a broken file in its own way

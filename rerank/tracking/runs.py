@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import MissingExtraError, TrackingError
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST
 from rerank.tracking.records import (
     ARTIFACT,
     COMMAND,
@@ -67,7 +69,8 @@ def track(
         MissingExtraError: MLflow is not installed.
         TrackingError: MLflow did not accept it; what was `written` stays.
     """
-    noted = noted_run(written, work)
+    key = sha256_file(written / MANIFEST)
+    noted = noted_run(key, work)
     if noted is not None:
         return noted
     run_record = record()
@@ -80,7 +83,7 @@ def track(
             tracking_uri=work.tracking_uri,
             artifact_location=work.artifacts.resolve().as_uri(),
         )
-        work.note_tracked(written, asdict(run))
+        work.note_tracked(key, asdict(run))
     except Exception as error:  # the store is the user's: any client error can come back
         raise TrackingError(
             f"{written} is written, but MLflow did not take the run ({reason(error)}); check "
@@ -97,8 +100,8 @@ def if_installed(send: Callable[[], TrackedRun]) -> tuple[TrackedRun | None, tup
         return None, (f"not tracked: {error}",)
 
 
-def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
-    """The run of exactly this folder that is noted in `work`, if the store in use now has it.
+def noted_run(key: str, work: Workspace) -> TrackedRun | None:
+    """The run that `read_note` gives, if the store in use now has it.
 
     A store that does not answer counts as one that has it.
 
@@ -106,7 +109,7 @@ def noted_run(folder: Path, work: Workspace) -> TrackedRun | None:
         MissingExtraError: MLflow is not installed.
     """
     store = client_module().named_store() or work.tracking_uri
-    noted = read_note(folder, work)
+    noted = read_note(key, work)
     if noted is None or noted.tracking_uri != kept_store(store):
         return None
     return noted if _has_run(store, noted) else None
@@ -132,13 +135,12 @@ def _has_run(store: str, noted: TrackedRun) -> bool:
         return True
 
 
-def read_note(folder: Path, work: Workspace) -> TrackedRun | None:
-    """The run of exactly this folder that is noted in `work`, in whatever store; without MLflow.
+def read_note(key: str, work: Workspace) -> TrackedRun | None:
+    """The run that is noted in `work` for the sha256 of a manifest, in whatever store.
 
-    Raises:
-        OSError: the folder has no manifest.
+    It needs no MLflow.
     """
-    noted = work.tracked(folder)
+    noted = work.tracked(key)
     try:
         return TrackedRun(**{**noted, "found": True}) if noted else None
     except TypeError:  # another version noted it

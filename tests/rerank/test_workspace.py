@@ -8,35 +8,27 @@ from pathlib import Path
 import pytest
 
 import rerank
-from rerank.storage.folder import write_folder
 from rerank.workspace import Workspace
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_folder(tmp_path / "model", lambda _: {"name": "a model"})
-    return tmp_path / "model"
-
-
-def test_a_run_is_kept_in_mind_of_this_very_folder(folder: Path, tmp_path: Path) -> None:
-    """By its content: a copy is the same model, another model is not, wherever it lies."""
+def test_a_run_is_kept_in_mind_of_this_very_folder(tmp_path: Path) -> None:
+    """By its manifest: a copy is the same model, another model is not, wherever it lies."""
     work = Workspace(tmp_path / "work")
-    assert work.tracked(folder) is None
-    work.note_tracked(folder, {"run_id": "1"})
-    assert work.tracked(folder) == {"run_id": "1"}
-    assert Workspace(tmp_path / "elsewhere").tracked(folder) is None
-    write_folder(folder, lambda _: {"name": "another"}, overwrite=True)
-    assert work.tracked(folder) is None
+    assert work.tracked("a") is None
+    work.note_tracked("a", {"run_id": "1"})
+    assert work.tracked("a") == {"run_id": "1"}
+    assert Workspace(tmp_path / "elsewhere").tracked("a") is None
+    assert work.tracked("b") is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "\x00"])
-def test_a_broken_note_is_none(folder: Path, tmp_path: Path, content: str) -> None:
+def test_a_broken_note_is_none(tmp_path: Path, content: str) -> None:
     """Then the run is looked for in the store."""
     work = Workspace(tmp_path)
-    work.note_tracked(folder, {"run_id": "1"})
+    work.note_tracked("a", {"run_id": "1"})
     (note,) = (tmp_path / "tracked").iterdir()
     note.write_text(content)
-    assert work.tracked(folder) is None
+    assert work.tracked("a") is None
 
 
 def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:

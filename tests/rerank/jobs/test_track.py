@@ -28,7 +28,8 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, TrackingError
 from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_model
-from rerank.storage.folder import verify_folder, with_digest
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST, verify_folder, with_digest
 from rerank.tracking.client import sqlite_file
 from rerank.tracking.runs import noted_run, read_note
 from rerank.tracking.secrets import kept_store
@@ -235,7 +236,7 @@ def test_a_server_that_is_down_costs_no_model(
     assert f"rerank track {out} --work {work}" in said.err
     assert run.outcome.report.splitlines()[0] in said.out
     verify_folder(out)
-    assert Workspace(work).tracked(out) is None
+    assert Workspace(work).tracked(sha256_file(out / MANIFEST)) is None
 
 
 def test_a_server_that_hangs_in_the_middle_costs_no_model(
@@ -258,7 +259,7 @@ def test_a_server_that_hangs_in_the_middle_costs_no_model(
             with pytest.raises(TrackingError, match="is written, but MLflow did not take"):
                 track_model(model, work=Workspace(tmp_path))
         failing.mended.set()
-        assert Workspace(tmp_path).tracked(model) is None
+        assert Workspace(tmp_path).tracked(sha256_file(model / MANIFEST)) is None
         verify_folder(model)
     failing.healthy = 10**9
     sent = track_model(model, work=Workspace(tmp_path))
@@ -441,9 +442,10 @@ def test_a_run_of_another_store_is_not_this_ones(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that one store knows is still to be sent to another."""
-    assert noted_run(run.folder, Workspace(run.work)) is not None
+    key = sha256_file(run.folder / MANIFEST)
+    assert noted_run(key, Workspace(run.work)) is not None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
-    assert noted_run(run.folder, Workspace(run.work)) is None
+    assert noted_run(key, Workspace(run.work)) is None
 
 
 def test_a_note_of_a_run_that_is_gone_does_not_count(run: Run, tmp_path: Path) -> None:
@@ -451,15 +453,16 @@ def test_a_note_of_a_run_that_is_gone_does_not_count(run: Run, tmp_path: Path) -
     work = Workspace(tmp_path / "work")
     shutil.copytree(run.work / "tracked", work.path / "tracked")
     kept = kept_store(work.tracking_uri)
-    noted = read_note(run.folder, work)
+    key = sha256_file(run.folder / MANIFEST)
+    noted = read_note(key, work)
     assert noted is not None
-    work.note_tracked(run.folder, asdict(replace(noted, tracking_uri=kept)))
-    assert noted_run(run.folder, work) is None  # there is no database
+    work.note_tracked(key, asdict(replace(noted, tracking_uri=kept)))
+    assert noted_run(key, work) is None  # there is no database
     shutil.copyfile(run.work / "mlflow.db", work.path / "mlflow.db")
-    assert noted_run(run.folder, work) is not None
+    assert noted_run(key, work) is not None
     client = mlflow.MlflowClient(tracking_uri=work.tracking_uri)
     client.delete_model_version(NAME, run.outcome.run.model_version)
-    assert noted_run(run.folder, work) is None
+    assert noted_run(key, work) is None
     again = track_model(run.folder, work=work)
     assert again.run_id == noted.run_id
     assert again.model_version not in (None, "", noted.model_version)

@@ -97,10 +97,10 @@ def test_where_nothing_is_noted_it_says_how_the_run_is_found(run: Any, tmp_path:
     client = MlflowClient(tracking_uri=run.outcome.run.tracking_uri)
     (found,) = client.search_runs([run.outcome.run.experiment_id], f"tags.record_key = '{key}'")
     assert found.info.run_id == run.outcome.run.run_id
-    Workspace(tmp_path).note_tracked(run.folder, {"run_id": "1", "unknown": 1})
+    Workspace(tmp_path).note_tracked(key, {"run_id": "1", "unknown": 1})
     assert made_from(run.folder, tmp_path)["MLflow run"]["run"] == told
     older = {k: v for k, v in asdict(run.outcome.run).items() if k not in NEW}
-    Workspace(tmp_path).note_tracked(run.folder, older)
+    Workspace(tmp_path).note_tracked(key, older)
     told = made_from(run.folder, tmp_path)
     assert told["MLflow run"]["run"] == run.outcome.run.run_id
     assert [told["Made by"][name] for name in UNRECORDED] == [NOT_RECORDED] * 3
@@ -115,7 +115,7 @@ def test_no_secret_is_shown(run: Any, tmp_path: Path, store: str) -> None:
     """Neither of the store nor of the command, even if the note or MLflow holds one."""
     command = "rerank recalibrate m --journal 'postgresql://ann:secret@host/db?password=secret'"
     noted = replace(run.outcome.run, tracking_uri=store, command=command)
-    Workspace(tmp_path).note_tracked(run.folder, asdict(noted))
+    Workspace(tmp_path).note_tracked(sha256_file(run.folder / MANIFEST), asdict(noted))
     told = made_from(run.folder, tmp_path)
     assert told["Made by"]["command"] == "rerank recalibrate m --journal postgresql://host/db"
     assert "secret" not in json.dumps(told)

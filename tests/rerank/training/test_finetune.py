@@ -23,8 +23,8 @@ from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.finetune import add_teacher_scores, finetune
 from rerank.jobs.training_run import write_network
-from rerank.storage.files import umask
-from rerank.storage.folder import verify_folder
+from rerank.storage.files import sha256_file, umask
+from rerank.storage.folder import MANIFEST, verify_folder
 from rerank.training.mining import Example
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
@@ -61,7 +61,7 @@ def test_the_run_is_tracked_with_its_curves(trained: Trained) -> None:
     import mlflow
 
     client = mlflow.MlflowClient(f"sqlite:///{trained.work}/mlflow.db")
-    noted = Workspace(trained.work).tracked(trained.folder)
+    noted = Workspace(trained.work).tracked(sha256_file(trained.folder / MANIFEST))
     assert noted is not None
     tracked = client.get_run(noted["run_id"])
     experiment = client.get_experiment(tracked.info.experiment_id)
@@ -104,7 +104,7 @@ def test_a_finished_run_that_was_not_tracked_is_tracked(
     before = (trained.folder / "manifest.json").stat().st_mtime_ns
     again = finetune([TrainingSet(ten)], trained.folder, CHEAP, work=tmp_path)
     assert again.run is not None
-    noted = Workspace(tmp_path).tracked(trained.folder)
+    noted = Workspace(tmp_path).tracked(sha256_file(trained.folder / MANIFEST))
     assert noted is not None
     assert noted["run_id"] == again.run.run_id
     assert (trained.folder / "manifest.json").stat().st_mtime_ns == before
