@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
-from rerank.serving.assessed import Assessed, assessed_by
+from rerank.serving.assessed import RequestAssessor
 from rerank.serving.bodies import BodyRoute
 from rerank.serving.document_route import document_route
 from rerank.serving.journaling import Access, JournalRecorder, journal_routes
@@ -37,7 +37,7 @@ from rerank.serving.responses import (
 )
 from rerank.serving.server_journal import open_journal
 from rerank.serving.settings import Settings
-from rerank.serving.telemetry import Metrics, event
+from rerank.serving.telemetry import event
 from rerank.serving.worker import Worker
 
 if TYPE_CHECKING:
@@ -86,20 +86,29 @@ def create_app(
         responses=REFUSALS,
         dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
     )
-    assessed = assessed_by(worker, settings)
+    assessor = RequestAssessor(worker, settings)
     routers = (
-        _answers(assessed),
-        rag_routes(assessed, seconds=settings.timeout, feedback=journal is not None),
-        document_route(lambda: holder.current.model),
-        journal_routes(access, lambda: holder.current),
-        label_routes(labels, lambda: holder.current.model),
+        _answers(assessor),
+        rag_routes(assessor, seconds=settings.timeout, feedback=journal is not None),
+        document_route(holder),
+        journal_routes(access, holder),
+        label_routes(labels, holder),
         page_routes(labels=labels is not None),
         _about(holder, worker),
     )
     for router in routers:
         app.include_router(router)
     paths = {getattr(route, "path", "") for owner in (app, *routers) for route in owner.routes}
-    _add_layers(app, settings, keys, worker, journal, holder.metrics, paths)
+    app.add_middleware(  # the innermost layer first
+        RequestGuard,
+        settings=settings,
+        keys=keys,
+        metrics=holder.metrics,
+        retry_after=worker.retry_after,
+    )
+    if journal is not None:
+        app.add_middleware(JournalRecorder, journal=journal)
+    app.add_middleware(RequestLog, metrics=holder.metrics, paths=paths)
     _add_refusals(app)
     return app
 
@@ -126,28 +135,6 @@ def _lifespan(
     return life
 
 
-def _add_layers(
-    app: FastAPI,
-    settings: Settings,
-    keys: Keys,
-    worker: Worker,
-    journal: Journal | None,
-    metrics: Metrics,
-    paths: Collection[str],
-) -> None:
-    """Add the middleware, innermost first: guard, journal, log."""
-    app.add_middleware(
-        RequestGuard,
-        settings=settings,
-        keys=keys,
-        metrics=metrics,
-        retry_after=worker.retry_after,
-    )
-    if journal is not None:
-        app.add_middleware(JournalRecorder, journal=journal)
-    app.add_middleware(RequestLog, metrics=metrics, paths=paths)
-
-
 def _add_refusals(app: FastAPI) -> None:
     """Answer errors of a request, of the search system and of HTTP with a sentence of ours."""
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -156,29 +143,29 @@ def _add_refusals(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
 
 
-def _answers(assessed: Assessed) -> APIRouter:
+def _answers(assessor: RequestAssessor) -> APIRouter:
     """The routes that return an assessment as it is: search, rerank, assess."""
     router = APIRouter(tags=["answers"], route_class=BodyRoute)
 
     @router.post("/v1/search", response_model_exclude_unset=True)
     async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Find passages in the index, with the confidence that the first one is right."""
-        done = await assessed(request, body)
-        return search_response(done.found, body, **done.names)
+        done = await assessor(request, body)
+        return search_response(done.assessment, body, **done.names)
 
     @router.post("/v1/rerank", response_model_exclude_none=True)
     @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
     @router.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
     async def rerank(request: Request, body: RerankRequest) -> RerankResponse:
         """Order the caller's documents. `relevance_score` is a probability."""
-        done = await assessed(request, body)
-        return rerank_response(done.found, body, **done.names)
+        done = await assessor(request, body)
+        return rerank_response(done.assessment, body, **done.names)
 
     @router.post("/v1/assess", response_model_exclude_none=True)
     async def assess(request: Request, body: AssessRequest) -> RerankResponse:
         """Assess documents that this model's cross-encoder has already scored."""
-        done = await assessed(request, body, body.reranker)
-        return rerank_response(done.found, body, **done.names)
+        done = await assessor(request, body, body.reranker)
+        return rerank_response(done.assessment, body, **done.names)
 
     return router
 

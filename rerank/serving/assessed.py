@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Protocol
 
 from fastapi import Request
 
@@ -22,7 +20,7 @@ from rerank.types import Assessment
 class AssessedRequest:
     """The assessment of a request, and the model that made it."""
 
-    found: Assessment
+    assessment: Assessment
     served: ServedModel
     request_id: str
     deadline: float  # when the request must be answered, by the clock of the event loop
@@ -34,34 +32,34 @@ class AssessedRequest:
         return {"model": self.served.version, "request_id": self.request_id}
 
 
-class Assessed(Protocol):
-    """Assess the query of a request."""
-
-    def __call__(
-        self, request: Request, body: QueryRequest, reranker: str | None = None
-    ) -> Awaitable[AssessedRequest]:
-        """`reranker` is the fingerprint of the cross-encoder that gave the request's logits."""
-
-
-def assessed_by(worker: Worker, settings: Settings) -> Assessed:
-    """The function with which every route gets its assessment; it adds to the request's log.
+class RequestAssessor:
+    """Assesses the query of a request, for every route; it adds to the request's log.
 
     The result is also in `request.state.assessed`, for the journal.
     """
 
-    async def assessed(
-        request: Request, body: QueryRequest, reranker: str | None = None
+    def __init__(self, worker: Worker, settings: Settings) -> None:
+        self._worker = worker
+        self._settings = settings
+
+    async def __call__(
+        self, request: Request, body: QueryRequest, reranker: str | None = None
     ) -> AssessedRequest:
-        deadline = asyncio.get_running_loop().time() + settings.timeout
-        query = body.to_query(settings)
+        """`reranker` is the fingerprint of the cross-encoder that gave the request's logits.
+
+        Raises:
+            Refusal: as `Worker.assess`; or 408 if the client disconnects.
+            InputError, RetrieverError: as `Worker.assess`.
+        """
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        query = body.to_query(self._settings)
         log = request.state.log
         log.update(mode=query.mode, documents=len(query.passages or ()))
-        if settings.log_text:
+        if self._settings.log_text:
             log["text"] = query.text
-        found, served = await while_connected(request.receive, worker.assess(query, reranker))
-        log.update(confidence=found.confidence, level=found.level, model=served.version)
-        done = AssessedRequest(found, served, request.state.request_id, deadline)
+        work = self._worker.assess(query, reranker)
+        assessment, served = await while_connected(request.receive, work)
+        log.update(confidence=assessment.confidence, level=assessment.level, model=served.version)
+        done = AssessedRequest(assessment, served, request.state.request_id, deadline)
         request.state.assessed = done
         return done
-
-    return assessed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +16,15 @@ from rerank.types import Passage, RankedPassage
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
+    from rerank.serving.model_source import ModelHolder
 
 LARGEST_ROW = 2**53  # the largest whole number that JavaScript has
 NO_INDEX = "the passages come from another search system, which knows the rest of their documents"
 MOVED = "the model has changed since, and has another passage there; ask again"
 
 
-def document_route(model: Callable[[], CalibratedReranker]) -> APIRouter:
-    """The route; `model` returns the current model."""
+def document_route(holder: ModelHolder) -> APIRouter:
+    """The route, with the holder's current model."""
     router = APIRouter(tags=["answers"])
 
     @router.get("/v1/document")
@@ -33,7 +33,7 @@ def document_route(model: Callable[[], CalibratedReranker]) -> APIRouter:
         doc_id: str = Query(min_length=1, description="of the passage at that row"),
     ) -> dict[str, Any]:
         """Return a passage between its neighbours in the document: at most 64 KiB of these."""
-        return await asyncio.to_thread(_document_response, model(), row, doc_id)
+        return await asyncio.to_thread(_document_response, holder.current.model, row, doc_id)
 
     return router
 

@@ -27,7 +27,7 @@ from rerank.serving.telemetry import event
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
     from rerank.serving.assessed import AssessedRequest
-    from rerank.serving.model_source import ServedModel
+    from rerank.serving.model_source import ModelHolder
 
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which a request may be sent again
@@ -59,7 +59,7 @@ class JournalRecorder:
             done: AssessedRequest | None = scope.get("state", {}).get("assessed")
             if message["type"] == "http.response.start" and done is not None:
                 self._journal.record(
-                    done.found,
+                    done.assessment,
                     model=done.served.version,
                     latency=time.perf_counter() - start,
                     answer=done.answer,
@@ -146,11 +146,8 @@ def _unavailable(why: str, hint: str = "") -> Refusal:
     )
 
 
-def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRouter:
-    """The routes of the journal; without one they answer 404, and are not in the schema.
-
-    `served` returns the current model.
-    """
+def journal_routes(access: Access, holder: ModelHolder) -> APIRouter:
+    """The routes of the journal; without one they answer 404, and are not in the schema."""
     router = APIRouter(
         tags=["feedback"], include_in_schema=access.journal is not None, route_class=BodyRoute
     )
@@ -175,7 +172,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
     async def watch_report(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Report how confident answers were, what has changed, and what lacks feedback."""
         return await access(
-            "the journal cannot be read now", lambda kept: kept.watch_report(days, served())
+            "the journal cannot be read now", lambda kept: kept.watch_report(days, holder.current)
         )
 
     @router.get("/v1/journal/labels")
@@ -185,7 +182,7 @@ def journal_routes(access: Access, served: Callable[[], ServedModel]) -> APIRout
         The header says how many are left out, because the journal has no text of their questions.
         """
         found, left_out = await access(
-            "the journal cannot be read now", lambda kept: kept.labels(served().version)
+            "the journal cannot be read now", lambda kept: kept.labels(holder.current.version)
         )
         if not found:
             why = NO_TEXT.format(left_out) if left_out else NOT_JUDGED

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -24,6 +23,7 @@ from rerank.serving.requests import KnownFields
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
     from rerank.labelling.session import LabelTask, Session
+    from rerank.serving.model_source import ModelHolder
 
 LONGEST_NAME = 100
 SESSIONS = 64  # annotators whose sessions are kept; another one's is opened anew from the folder
@@ -96,11 +96,8 @@ class LabelRequest(KnownFields):
     text: str | None = Field(None, description="other words of a proposed question")
 
 
-def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker]) -> APIRouter:
-    """The labelling routes; without `labels` they answer 404, whatever is asked.
-
-    `model` returns the current model.
-    """
+def label_routes(labels: Labels | None, holder: ModelHolder) -> APIRouter:
+    """The labelling routes; without `labels` they answer 404, whatever is asked."""
     router = APIRouter(tags=["labels"], route_class=BodyRoute)
     if labels is None:
         router.add_api_route(
@@ -113,12 +110,12 @@ def label_routes(labels: Labels | None, model: Callable[[], CalibratedReranker])
         annotator: str = Query(min_length=1, max_length=LONGEST_NAME),
     ) -> dict[str, Any]:
         """Return the annotator's current task."""
-        return await asyncio.to_thread(labels.asked, annotator, model())
+        return await asyncio.to_thread(labels.asked, annotator, holder.current.model)
 
     @router.post("/v1/label")
     async def act(given: LabelRequest) -> dict[str, Any]:
         """Record an action on the task that was shown; return the next task."""
-        return await asyncio.to_thread(labels.act, given, model())
+        return await asyncio.to_thread(labels.act, given, holder.current.model)
 
     return router
 

@@ -16,7 +16,7 @@ from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
-from rerank.serving.assessed import Assessed, AssessedRequest
+from rerank.serving.assessed import AssessedRequest, RequestAssessor
 from rerank.serving.bodies import BodyRoute
 from rerank.serving.document_route import shown_passage
 from rerank.serving.middleware import while_connected
@@ -73,8 +73,8 @@ class RetrieveRequest(PlainRequest):
         return None
 
 
-def rag_routes(assessed: Assessed, *, seconds: float, feedback: bool = False) -> APIRouter:
-    """The routes; `assessed` makes the assessments.
+def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = False) -> APIRouter:
+    """The routes; `assessor` makes the assessments.
 
     seconds: the time limit of a request, for the message.
     feedback: whether the server accepts feedback on its answers.
@@ -85,20 +85,20 @@ def rag_routes(assessed: Assessed, *, seconds: float, feedback: bool = False) ->
     async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:
         """Return as many passages as the question needs."""
         given = body.to_strategy()
-        done = await assessed(request, body)
+        done = await assessor(request, body)
         strategy = given or guaranteed(done.served.model.maps["search"])
-        return {**_named(done), **take(done.found, strategy).to_dict()}
+        return {**_named(done), **take(done.assessment, strategy).to_dict()}
 
     @router.post("/v1/assess_retrieval")
     async def assess_retrieval(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Say how good the retrieval is: its signals, what moved the confidence, what to do."""
-        done = await assessed(request, body)
-        return {**_named(done), **assess_with(done.served.model, done.found).to_dict()}
+        done = await assessor(request, body)
+        return {**_named(done), **assess_with(done.served.model, done.assessment).to_dict()}
 
     @router.post("/v1/answer")
     async def answer(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
-        done = await assessed(request, body)
+        done = await assessor(request, body)
         done.answer = made = await _answered(request, done, seconds)
         return {**_named(done), **made.to_dict(), "query_id": done.request_id}
 
@@ -109,8 +109,8 @@ def rag_routes(assessed: Assessed, *, seconds: float, feedback: bool = False) ->
         Of equal passages only the first is listed. The page asks whether the first passage is
         right, so the journal keeps a search, as feedback on an answer is about its text.
         """
-        done = await assessed(request, body)
-        found, model = done.found, done.served.model
+        done = await assessor(request, body)
+        found, model = done.assessment, done.served.model
         taken, made = take(found, AnswerConfig().strategy), await _answered(request, done, seconds)
         retrieval, listed = assess_with(model, found).to_dict(), found.first(SHOWN)
         return {
@@ -150,7 +150,12 @@ async def _answered(request: Request, done: AssessedRequest, seconds: float) -> 
     """
     model = done.served.model
     work = asyncio.to_thread(
-        answer_assessed, model, done.found, AnswerConfig(), extractive(model), done.served.answers
+        answer_assessed,
+        model,
+        done.assessment,
+        AnswerConfig(),
+        extractive(model),
+        done.served.answers,
     )
     try:
         async with asyncio.timeout_at(done.deadline):
