@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
 from rerank.errors import InputError, RetrieverError
@@ -40,7 +40,7 @@ SEARCHES = 32  # concurrent calls to an external search system
 class Job(ScheduledRequest):
     """A query in progress, and the model that answers it.
 
-    `given_up` is set by the event loop, `piece` by the ranking thread.
+    `given_up` is set by the event loop, what follows by the ranking thread.
     """
 
     query: Query
@@ -50,12 +50,13 @@ class Job(ScheduledRequest):
     arrived: float
     given_up: bool = False
     piece: Piece | None = None  # the next one to work on; None before the job starts
-    asked: Future[dict[Any, Any]] | None = None  # the piece's call to an external search system
+    search: Future[dict[Any, Any]] | None = None  # the piece's call to an external search system
+    ended: bool = False  # whether it is answered, or has failed
 
     @property
     def waits(self) -> bool:
         """Whether the external search system has not answered yet."""
-        return self.asked is not None and not self.asked.done()
+        return self.search is not None and not self.search.done()
 
     def settle(self, answer: Answer | BaseException) -> None:
         """Set the answer; call it in the event loop's thread."""
@@ -238,7 +239,8 @@ class Worker:
         max_work, work = 2 * self.schedule.piece, 0.0
         together: dict[tuple[str, Stage], list[Job]] = {}
         for job in jobs:
-            if not self._begin(job, start) or job.piece is None:
+            self._begin(job, start)
+            if job.ended or job.search is not None or job.piece is None:
                 continue
             together.setdefault((job.served.version, job.piece.stage), []).append(job)
             work += job.piece.seconds
@@ -250,32 +252,18 @@ class Worker:
             end = time.monotonic()
             self.schedule.worked(worked, end - start, end)
 
-    def _begin(self, job: Job, now: float) -> bool:
-        """Bring a job to its next piece for our models; False if it has none or must wait."""
+    def _begin(self, job: Job, now: float) -> None:
+        """Bring a job that is new, or whose search is over, to its next piece."""
         if job.piece is None:
             self._metrics.observe_stage("queue", now - job.arrived)
-            going = self._advance(job, None)
-        elif job.asked is not None:
-            asked, job.asked = job.asked, None
-            error = asked.exception()
-            going = self._advance(job, asked.result()) if error is None else self._end(job, error)
-        else:
-            return True
-        return going and not self._search(job)
-
-    def _search(self, job: Job) -> bool:
-        """If the next piece is an external search, start it in a thread; whether it is one."""
-        piece = job.piece
-        if piece is None or piece.stage != "search":
-            return False
-        model = job.served.model
-        job.asked = self._searches.submit(run_piece, model, piece.stage, piece.items)
-        job.asked.add_done_callback(self._notify)
-        return True
-
-    def _notify(self, _: Future[dict[Any, Any]]) -> None:
-        with self._changed:
-            self._changed.notify()
+            self._advance(job, None)
+        elif job.search is not None:
+            search, job.search = job.search, None
+            error = search.exception()
+            if error is None:
+                self._advance(job, search.result())
+            else:
+                self._end(job, error)
 
     def _run(self, jobs: Sequence[Job]) -> float:
         """Run pieces of one model and one stage in one call; return the expected seconds.
@@ -293,40 +281,48 @@ class Worker:
             self._end(jobs[0], error)
             return 0.0
         for job, piece in zip(jobs, pieces, strict=True):
-            if self._advance(job, {item: found[item] for item in piece.items}):
-                self._search(job)
+            self._advance(job, {item: found[item] for item in piece.items})
         different = len(items) / sum(len(piece.items) for piece in pieces)
         return different * sum(piece.seconds for piece in pieces)
 
-    def _advance(self, job: Job, found: dict[Any, Any] | None) -> bool:
-        """Send a job the results of its piece; False if that finishes the job."""
+    def _advance(self, job: Job, found: dict[Any, Any] | None) -> None:
+        """Send a job the results of its piece; an external search then begins in a thread."""
         before = job.piece
         try:
             job.piece = job.steps.send(found)
         except StopIteration as end:
-            return self._end(job, end.value)
+            self._end(job, end.value)
+            return
         except Exception as error:
-            return self._end(job, error)
+            self._end(job, error)
+            return
         job.left = job.piece.seconds + job.piece.left
         begins = before and before.stage != "score" and job.piece.stage == "score"
         if begins and job.query.mode == "search":
             self._search_seconds += 0.1 * (job.left - self._search_seconds)
-        return True
+        if job.piece.stage == "search":
+            model, items = job.served.model, job.piece.items
+            job.search = self._searches.submit(run_piece, model, "search", items)
+            job.search.add_done_callback(self._notify)
 
-    def _end(self, job: Job, assessment: Assessment | BaseException) -> Literal[False]:
+    def _notify(self, _: Future[dict[Any, Any]]) -> None:
+        with self._changed:
+            self._changed.notify()
+
+    def _end(self, job: Job, assessment: Assessment | BaseException) -> None:
         """Answer a job that is done or has failed."""
+        job.ended = True
         with self._changed:
             self.schedule.requests.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.arrived)
         if isinstance(assessment, BaseException):
             _settle(job, _server_error(job, assessment))
-            return False
+            return
         try:
             self._count(job, assessment)
         except Exception as error:  # a failing metric must not stop the answers
             event("metrics failed", severity=logging.ERROR, exc_info=error)
         _settle(job, (assessment, job.served))
-        return False
 
     def _count(self, job: Job, assessment: Assessment) -> None:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
