@@ -17,6 +17,7 @@ from rerank.config import Config
 from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.exported_models import (
     NETWORKS,
+    WriteExported,
     is_exported_file,
     manifest_entry,
     open_exported,
@@ -55,9 +56,6 @@ class ModelContents:
     pictures: Mapping[str, bytes]  # PNG by name, without ending
     fitted_on: Iterable[str]  # `marks_of` the queries that the maps were fitted on
     index: Path | None  # folder to copy; None if the model searches no index
-
-
-WriteExported = Callable[[Path], Mapping[str, Any]]  # writes networks; returns manifest entries
 
 
 def write_model(

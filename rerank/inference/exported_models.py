@@ -6,7 +6,8 @@ folder hashes the files, and whoever opens it has checked them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +21,8 @@ from rerank.types import Precision
 NETWORKS = "networks"  # their subfolder
 ROLES: Mapping[str, Kind] = {"encoder": "bi_encoder", "reranker": "cross_encoder"}
 FILES = {GRAPH, TOKENIZER_JSON, TRAINED_ON}  # the last one if a reranker lists its training set
+
+WriteExported = Callable[[Path], Mapping[str, Any]]  # writes networks; returns manifest entries
 
 
 def manifest_entry(precision: Precision) -> dict[str, Any]:
@@ -61,6 +64,20 @@ def write_exported(
         for name, content in exported_files(files, role, precision).items():
             (home / name).write_bytes(content)
     return {NETWORKS: manifest_entry(precision)}
+
+
+def exported_writer(models: Sequence[ModelFiles], precision: Precision) -> WriteExported:
+    """What calls `write_exported` with these models and their precision."""
+    return partial(write_exported, models=models, precision=precision)
+
+
+def check_exportable(models: Sequence[ModelFiles], precision: Precision) -> None:
+    """Export the networks of an encoder and a reranker, so that `write_exported` cannot fail later.
+
+    Raises as `exported_files`.
+    """
+    for role, files in zip(ROLES, models, strict=True):
+        exported_files(files, role, precision)
 
 
 def is_exported_file(name: str) -> bool:

@@ -31,7 +31,13 @@ from rerank.fitting.refused_certificates import (
     TRAINED_ON_DOCUMENTS,
     refuse_certificates,
 )
-from rerank.jobs.candidate_sources import networks_writer, open_candidate_source
+from rerank.inference.exported_models import (
+    NETWORKS,
+    check_exportable,
+    exported_writer,
+    manifest_entry,
+)
+from rerank.jobs.candidate_sources import open_candidate_source
 from rerank.jobs.pipelines import find_models
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
@@ -115,7 +121,9 @@ def calibrate(
     networks: Mapping[str, Any] = {}
     write_networks = None
     if self_contained and models:
-        networks, write_networks = networks_writer(models, config.precision)
+        check_exportable(models, config.precision)  # fail now, not after the fit
+        networks = {NETWORKS: manifest_entry(config.precision)}
+        write_networks = exported_writer(models, config.precision)
     labelled = source.labelled
     check_corpus(labelled)
     made_from: dict[str, Any] = {

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rerank.assessment.features import features_of
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import choose_metadata_features
-from rerank.assessment.model_folder import RETRIEVER, WriteExported, fingerprints
+from rerank.assessment.model_folder import RETRIEVER, fingerprints
 from rerank.assessment.pipeline import Models
 from rerank.assessment.pooled_maps import pooled_for
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
@@ -30,13 +29,6 @@ from rerank.fitting.rankings import (
     retriever_rankings,
     search_rankings,
 )
-from rerank.inference.exported_models import (
-    NETWORKS,
-    ROLES,
-    exported_files,
-    manifest_entry,
-    write_exported,
-)
 from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
@@ -44,7 +36,7 @@ from rerank.jobs.retriever_checks import check_vectors, with_held_passages
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
-from rerank.types import LISTS, ListKind, Mode, Precision
+from rerank.types import LISTS, ListKind, Mode
 from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (
@@ -207,17 +199,3 @@ def open_candidate_source(
     if retriever is None:
         return OwnStages(labelled, config, models, workspace, index)
     return OtherSystem(labelled, config, models, workspace, Path(retriever))
-
-
-def networks_writer(
-    models: ModelPair, precision: Precision
-) -> tuple[Mapping[str, Any], WriteExported]:
-    """How a model folder includes its networks: the entry of its manifest, and the writer.
-
-    Raises:
-        InputError: a network cannot be exported.
-    """
-    for role, files in zip(ROLES, models, strict=True):
-        exported_files(files, role, precision)  # fail now, not after the fit
-    entry = {NETWORKS: manifest_entry(precision)}
-    return entry, partial(write_exported, models=models, precision=precision)

@@ -11,8 +11,7 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, write_changed
-from rerank.inference.exported_models import NETWORKS
-from rerank.jobs.pipelines import exported_writer
+from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.storage.locks import output_folder
 
 
@@ -25,11 +24,12 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         InputError: a network cannot be exported, or runs in bf16.
         FolderError: `out` exists and `overwrite` is False, or it is not a model folder.
     """
-    out, write_exported, old = Path(out), exported_writer(model.pipeline), model.manifest
+    out, old = Path(out), model.manifest
+    models, precision = model.pipeline.model_files, model.pipeline.config.precision
     made_from = old.get("exported_from") or model.files.sha256()
 
     def change(folder: Path) -> Mapping[str, Any]:
-        return {**old, **write_exported(folder), "exported_from": made_from}
+        return {**old, **write_exported(folder, models, precision), "exported_from": made_from}
 
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import WriteExported
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError
-from rerank.inference.exported_models import write_exported
 from rerank.inference.model_files import ModelPair, lasting_name, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
@@ -82,11 +79,6 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
         models=pipeline.model_files,
         metadata=pipeline.metadata,
     )
-
-
-def exported_writer(pipeline: Pipeline) -> WriteExported:
-    """A function that writes the networks of a pipeline's two models into a model folder."""
-    return partial(write_exported, models=pipeline.model_files, precision=pipeline.config.precision)
 
 
 def open_index(

@@ -25,9 +25,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import sketch_of_filled
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
-from rerank.inference.exported_models import NETWORKS
+from rerank.inference.exported_models import NETWORKS, exported_writer
 from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
-from rerank.jobs.pipelines import exported_writer
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
     recalibration_page,
@@ -128,8 +127,10 @@ def recalibrate(
         )
         worse = tuple(mode for mode, new in recalibrated.items() if new.recalibration.worse)
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
-        write_exported = exported_writer(pipeline) if NETWORKS in model.manifest else None
-        write_model(out, contents, overwrite=overwrite, write_exported=write_exported)
+        write_networks = None
+        if NETWORKS in model.manifest:
+            write_networks = exported_writer(pipeline.model_files, pipeline.config.precision)
+        write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
 
