@@ -77,17 +77,18 @@ class Checkpoint:
         """Record durably that the whole input is scored."""
         self._stage("scored")
 
-    def install(self, out: Path, side: Path, convert: Convert | None) -> None:
+    def install(self, out: Path, rejected_file: Path | None, convert: Convert | None) -> None:
         """Give the finished files their names, and remove the folder; call it when all is scored.
 
-        `convert` makes the output from the lines; without it they are the output. `side` is removed
-        if no row was rejected.
+        `convert` makes the output from the lines; without it they are the output.
+        `rejected_file` is removed if no row was rejected.
         """
         if self.state.stage == "scored":
-            if not self.state.rejections_bytes:
-                side.unlink(missing_ok=True)
-            elif (self.folder / REJECTED).exists():
-                os.replace(self.folder / REJECTED, side)
+            if rejected_file is not None:
+                if not self.state.rejections_bytes:
+                    rejected_file.unlink(missing_ok=True)
+                elif (self.folder / REJECTED).exists():
+                    os.replace(self.folder / REJECTED, rejected_file)
             result = self.folder / PREDICTIONS
             if convert is not None:
                 convert(result, self.folder / CONVERTED)
@@ -132,11 +133,17 @@ class Checkpoint:
 
 @contextmanager
 def open_checkpoint(
-    out: Path, side: Path, header: Mapping[str, Any], *, restart: bool, kind: str = "rescore"
+    out: Path,
+    rejected_file: Path | None,
+    header: Mapping[str, Any],
+    *,
+    restart: bool,
+    kind: str = "rescore",
 ) -> Iterator[Checkpoint]:
-    """The checkpoint of `out` and its side file: an interrupted run's, recovered, or a new one.
+    """The checkpoint of `out`: an interrupted run's, recovered, or a new one.
 
-    `kind` is the command that writes `out`; the checkpoint is the folder `.OUT.kind` beside it.
+    `rejected_file` gets the rejected rows; None: no row is ever rejected. `kind` is the command
+    that writes `out`; the checkpoint is the folder `.OUT.kind` beside it.
 
     Raises:
         InputError: another run works on `out`; or the interrupted one had another header, and
@@ -146,7 +153,7 @@ def open_checkpoint(
     folder = out.with_name(f".{out.name}.{kind}")
     handle = _lock(folder, out)
     try:
-        state = _resume(folder, out, side, {"format": FORMAT, **header}, restart=restart)
+        state = _resume(folder, out, rejected_file, {"format": FORMAT, **header}, restart=restart)
         checkpoint = Checkpoint(folder, state)
         try:
             yield checkpoint
@@ -177,12 +184,12 @@ def _lock(folder: Path, out: Path) -> int:
 
 
 def _resume(
-    folder: Path, out: Path, side: Path, header: Mapping[str, Any], *, restart: bool
+    folder: Path, out: Path, rejected_file: Path | None, header: Mapping[str, Any], *, restart: bool
 ) -> RescoreProgress:
     path = folder / HEADER
     if path.exists() and not restart:
         _refuse_other(folder, header)
-        return recover(folder, out, side)
+        return recover(folder, out, rejected_file)
     for name in FILES:  # the header first: without it there is no work
         (folder / name).unlink(missing_ok=True)
     write_file(path, json.dumps(header, indent=2) + "\n")

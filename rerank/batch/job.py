@@ -76,12 +76,12 @@ def rescore(
         RetrieverError: the model's search system does not answer; finished work is kept.
     """
     queries, out = Path(queries), Path(out)
-    side = out.with_name(f"{out.name}.rejected.jsonl")
+    rejected_file = out.with_name(f"{out.name}.rejected.jsonl")
     scoring, convert = _scoring(engine, actors), _converter(out, model)
     with open_input(queries, RowParser(model.segment_by)) as queries_in:
-        check_places(model.folder, queries, out, side)
+        check_places(model.folder, queries, out, rejected_file)
         _check_replaceable(out)
-        _check_replaceable(side, holds="rejected rows", field="reason")
+        _check_replaceable(rejected_file, holds="rejected rows", field="reason")
         if strict:
             _check_rows(queries_in, model)
         header = {
@@ -89,13 +89,13 @@ def rescore(
             "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
             "version": package_version(),
         }
-        with open_checkpoint(out, side, header, restart=restart) as checkpoint:
+        with open_checkpoint(out, rejected_file, header, restart=restart) as checkpoint:
             resumed = checkpoint.state.answered + checkpoint.state.rejected
             try:
                 if checkpoint.state.stage == "scoring":
                     start = Position(checkpoint.state.line, checkpoint.state.byte)
                     _keep(scoring(model, queries_in, start), queries_in, checkpoint, strict=strict)
-                checkpoint.install(out, side, convert)
+                checkpoint.install(out, rejected_file, convert)
             except (OSError, RetrieverError) as error:
                 done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
                 kind = RetrieverError if isinstance(error, RetrieverError) else OSError
@@ -104,7 +104,7 @@ def rescore(
                     "to resume"
                 ) from error
             return RescoreSummary(
-                checkpoint.state.answered, checkpoint.state.rejected, side, resumed
+                checkpoint.state.answered, checkpoint.state.rejected, rejected_file, resumed
             )
 
 

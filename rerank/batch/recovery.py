@@ -32,7 +32,7 @@ class RescoreProgress:
     installed: int = 0
 
 
-def recover(folder: Path, out: Path, side: Path) -> RescoreProgress:
+def recover(folder: Path, out: Path, rejected_file: Path | None) -> RescoreProgress:
     """The state of the files, after incomplete parts of them are cut off."""
     (folder / PROGRESS).touch()
     last, complete = RescoreProgress(), 0
@@ -43,10 +43,11 @@ def recover(folder: Path, out: Path, side: Path) -> RescoreProgress:
     if last.stage == "installed" and _size(out) == last.installed:
         return last
     if last.stage == "scored":  # either file may already have been moved to its place
-        size, side_size = (answers if answers is not None else _size(out)), rejections
-        if side_size is None:
-            side_size = _size(side) or 0
-        if (size, side_size) == (last.predictions_bytes, last.rejections_bytes):
+        if answers is None:
+            answers = _size(out)
+        if rejections is None and rejected_file is not None:
+            rejections = _size(rejected_file)
+        if (answers, rejections or 0) == (last.predictions_bytes, last.rejections_bytes):
             return last
     return _truncate_to_last_chunk(folder)
 

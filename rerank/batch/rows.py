@@ -21,7 +21,7 @@ class RejectedRow:
     query_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The line of the side file."""
+        """The line of the file of rejected rows."""
         named = {} if self.query_id is None else {"_id": self.query_id}
         return {"line": self.line, **named, "reason": self.reason}
 

@@ -70,8 +70,7 @@ def answer_file(
         "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
         "version": package_version(),
     }
-    side = out.with_name(f".{out.name}.answer.rejected")  # never there: no answer is rejected
-    with open_checkpoint(out, side, header, restart=restart, kind="answer") as checkpoint:
+    with open_checkpoint(out, None, header, restart=restart, kind="answer") as checkpoint:
         resumed = checkpoint.state.line
         if checkpoint.state.stage == "scoring":
             made_before = _newest(checkpoint.folder / PREDICTIONS)
@@ -84,7 +83,7 @@ def answer_file(
                     _append(checkpoint, row, made, again=row in failed)
                     bar.update()
             checkpoint.scored()
-        checkpoint.install(out, side, _write_in_order)
+        checkpoint.install(out, None, _write_in_order)
         return AnswerFileSummary(checkpoint.state.line, checkpoint.state.rejected, resumed)
 
 
