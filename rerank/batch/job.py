@@ -12,7 +12,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, Convert, open_checkpoint
 from rerank.batch.chunks import Position
 from rerank.batch.input import Input, is_parquet, open_input
-from rerank.batch.places import check_places
+from rerank.batch.output_paths import check_places
 from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, RescoreProgress
 from rerank.batch.rows import RejectedRow, RowParser

@@ -71,7 +71,7 @@ def _run(o: argparse.Namespace) -> int:
 
 
 def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
-    from rerank.batch.places import check_places
+    from rerank.batch.output_paths import check_places
     from rerank.data.beir import read_queries
     from rerank.jobs.answer_file import answer_file
 

@@ -31,7 +31,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.batch.places import check_places
+    from rerank.batch.output_paths import check_places
     from rerank.data.beir import read_queries
     from rerank.jobs.label_next import label_next
 
