@@ -23,12 +23,12 @@ from rerank.inference.cross_encoder import Pair
 from rerank.types import Assessment, Candidates, Query
 
 Stage = Literal["encode", "search", "score"]
-BYTES = 4  # of UTF-8 per token, about
-MARKS = 3  # special tokens of a sequence, at most
-ENCODING = 0.001  # seconds of work outside the models, on a piece of texts, about
-SCORING = 0.01  # the same on a piece of pairs: candidates, features, maps
+BYTES_PER_TOKEN = 4  # of UTF-8, about
+SPECIAL_TOKENS = 3  # of a sequence, at most
+ENCODE_OVERHEAD_S = 0.001  # seconds of work outside the models, on a piece of texts, about
+SCORE_OVERHEAD_S = 0.01  # the same on a piece of pairs: candidates, features, maps
 SAMPLE = "The median of a sample is the value that half of its members do not exceed. " * 4
-SAMPLES = 8  # texts, or pairs, whose time is taken
+TIMED_ITEMS = 8  # texts, or pairs, whose time is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def steps(
         vectors |= yield piece
     if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
-        candidates = (yield Piece("search", [find], ENCODING, scoring))[find]
+        candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring))[find]
     else:
         candidates = pipeline.candidates(query, vectors)
     prior = prior_score(candidates, policy.prior)
@@ -106,7 +106,7 @@ def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> 
 def tokens_of(*texts: str, max_tokens: int) -> int:
     """About how many tokens a model reads of a text or a pair, `max_tokens` at most."""
     size = sum(len(t) if t.isascii() else len(t.encode("utf-8", "replace")) for t in texts)
-    return min(size // BYTES + MARKS, max_tokens)
+    return min(size // BYTES_PER_TOKEN + SPECIAL_TOKENS, max_tokens)
 
 
 def expected_seconds(
@@ -123,16 +123,16 @@ def expected_seconds(
     sizes += [
         tokens_of(p.full_text, max_tokens=config.encoder_windows * length) for p in brought or ()
     ]
-    encoding = ENCODING + speed.encode * sum(sizes)
+    encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes)
     if query.passages is None:
         return encoding, searched
     if pipeline.scores_are_known(query) or not query.passages:
-        return encoding, SCORING
+        return encoding, SCORE_OVERHEAD_S
     sizes = [
         tokens_of(query.text, p.full_text, max_tokens=config.max_length) for p in query.passages
     ]
     scored = sum(sizes) * min(config.rerank_depth, len(sizes)) / len(sizes)
-    return encoding, SCORING + speed.score * scored
+    return encoding, SCORE_OVERHEAD_S + speed.score * scored
 
 
 def measured_speed(model: CalibratedReranker) -> Speed:
@@ -142,7 +142,7 @@ def measured_speed(model: CalibratedReranker) -> Speed:
         return Speed(0.0, 0.0)
     encoding, scoring = [], []
     for turn in range(2):  # with other texts, so that nothing comes from a cache
-        texts = [f"{turn} {i} {SAMPLE}" for i in range(SAMPLES)]
+        texts = [f"{turn} {i} {SAMPLE}" for i in range(TIMED_ITEMS)]
         pairs = list(zip(texts, texts[::-1], strict=True))
         tokens = sum(
             tokens_of(text, max_tokens=pipeline.config.encoder_max_length) for text in texts
@@ -164,7 +164,7 @@ def _split_by_seconds(
     stage: Stage, items: Sequence[Any], sizes: Sequence[float], *, max_seconds: float, after: float
 ) -> Iterator[Piece]:
     """Neighbouring items with at most `max_seconds` seconds in all; a larger item goes alone."""
-    besides = SCORING if stage == "score" else ENCODING
+    besides = SCORE_OVERHEAD_S if stage == "score" else ENCODE_OVERHEAD_S
     start, held = 0, 0.0
     for end, size in enumerate([*sizes, math.inf]):
         if end > start and held + size > max_seconds:

@@ -33,7 +33,7 @@ RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose releva
 RELEVANCE = "relevance: passage at rank {}"
 ORDERS = ("fused", "logit", "relevance")
 SHOWN_K = (3, 5, 10)  # the k that a text table shows; all are measured
-MEASURED = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
+EVENT_METRICS = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Evaluation:
     confidences: dict[str, Floats]  # name -> (n,)
     right: Labels  # (n,) 1 where the top passage is right
     certified: Bools  # (n,) see `rerank.assessment.decisions.certified`
-    events: dict[str, dict[str, float]]  # sufficiency, relevance -> `MEASURED`
+    events: dict[str, dict[str, float]]  # sufficiency, relevance -> `EVENT_METRICS`
     orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
     fold_maps: tuple[FittedMaps, ...]  # that measured a part each; one if one model did all
@@ -248,7 +248,7 @@ def _events(
 def _event(y: Labels, p: Floats) -> dict[str, float]:
     """How well probabilities p (n,) predict an event y (n,); undefined values are NaN."""
     if not len(y):
-        return dict.fromkeys(MEASURED, float("nan"))
+        return dict.fromkeys(EVENT_METRICS, float("nan"))
     base = float(y.mean())
     return {
         "base_rate": base,

@@ -134,10 +134,10 @@ def _ranked(
         "search": search,
         "rerank": rerank_rankings(pipeline, search),
     }
-    return RankedSet(described(original, planned, licence), rankings, pipeline)
+    return RankedSet(set_entry(original, planned, licence), rankings, pipeline)
 
 
-def described(labelled: LabelledSet, planned: Plan, licence: str) -> dict[str, Any]:
+def set_entry(labelled: LabelledSet, planned: Plan, licence: str) -> dict[str, Any]:
     """The entry of a set in the file of pooled maps."""
     return {
         "name": labelled.name,

@@ -30,7 +30,7 @@ from rerank.workspace import Workspace
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS = ("calibrated", "after")  # this model's confidence: after calibration, or recalibration
+OWN_CONFIDENCES = ("calibrated", "after")  # the model's own, calibrated or recalibrated
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
@@ -135,7 +135,9 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
     queries.
     """
     confidences = measured.get("confidence") or {}
-    ours: Mapping[str, Any] = next((confidences[name] for name in OURS if name in confidences), {})
+    ours: Mapping[str, Any] = next(
+        (confidences[name] for name in OWN_CONFIDENCES if name in confidences), {}
+    )
     low, high = ours.get("smece_interval") or (None, None)
     sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0

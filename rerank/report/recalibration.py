@@ -14,7 +14,7 @@ from rerank.types import Mode
 if TYPE_CHECKING:
     from calibration.plots.picture import Picture
 
-ANSWERS: dict[Mode, str] = {  # mode -> which answers a recalibration is about
+MODE_HEADINGS: dict[Mode, str] = {  # mode -> which answers a recalibration is about
     "search": "Searches",
     "rerank": "Passages that callers bring",
     "lists": "Lists with scores",
@@ -31,7 +31,9 @@ NOTE = (
 def recalibration_text(recalibrations: Mapping[Mode, Recalibration], notes: Sequence[str]) -> str:
     """What a run prints: of each mode, its sentences and its table; then notes on both."""
     parts = [
-        "\n".join([f"{ANSWERS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"])
+        "\n".join(
+            [f"{MODE_HEADINGS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"]
+        )
         for mode, of_mode in recalibrations.items()
     ]
     return "\n".join([*parts, *_bounds(recalibrations), *(f"Note: {one}" for one in notes)])
@@ -53,7 +55,7 @@ def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict
                     of_mode.right,
                     p,
                     reliability_bins(of_mode.right, p, groups=of_mode.groups),
-                    title=f"{ANSWERS[mode]}: {name} the new labels",
+                    title=f"{MODE_HEADINGS[mode]}: {name} the new labels",
                     threshold=threshold,
                 )
             )
@@ -66,7 +68,7 @@ def recalibration_page(
     notes: Sequence[str],
 ) -> str:
     """The page, as self-contained HTML."""
-    parts = {ANSWERS[mode]: of_mode for mode, of_mode in recalibrations.items()}
+    parts = {MODE_HEADINGS[mode]: of_mode for mode, of_mode in recalibrations.items()}
     heading, first = next(iter(parts.items()))
     return html_page(
         "recalibration",

@@ -129,7 +129,7 @@ def reason(error: Exception) -> str:
     return (" ".join(words) or type(error).__name__)[:300]
 
 
-def described(
+def tracked_run(
     client: MlflowClient,
     run: Run,
     uri: str,

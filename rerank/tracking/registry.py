@@ -16,7 +16,15 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from rerank.errors import InputError, RerankError, TrackingError
-from rerank.tracking.records import FOLDER, INNER, KEY, TrackedRun, client_module, described, reason
+from rerank.tracking.records import (
+    FOLDER,
+    INNER,
+    KEY,
+    TrackedRun,
+    client_module,
+    reason,
+    tracked_run,
+)
 from rerank.tracking.secrets import without_secrets
 from rerank.workspace import Workspace
 
@@ -124,7 +132,7 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
             return None
         store = client_module().named_store() or tracking_uri
         number = str(version.version) if version else None
-        return described(client, run, store, version=number, name=parts["name"], found=True)
+        return tracked_run(client, run, store, version=number, name=parts["name"], found=True)
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:

@@ -33,8 +33,8 @@ from rerank.tracking.records import (
     RunRecord,
     TrackedRun,
     client_module,
-    described,
     reason,
+    tracked_run,
 )
 from rerank.tracking.secrets import kept_store, without_secrets
 from rerank.workspace import Workspace
@@ -182,7 +182,7 @@ def log_run(
         logged = _find_finished_run(client, experiment_id, record)
         if logged is not None:
             run, version = logged
-            return described(client, run, uri, version=version, name=name, found=True)
+            return tracked_run(client, run, uri, version=version, name=name, found=True)
         tags = {KEY: record.key} if record.key else {}
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
         run_id = run.info.run_id
@@ -196,7 +196,7 @@ def log_run(
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
-        return described(client, run, uri, version=version, name=name)
+        return tracked_run(client, run, uri, version=version, name=name)
 
 
 def _source_tags() -> dict[str, str]:

@@ -10,7 +10,13 @@ import pytest
 from pieces import SPEED, driven
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.steps import SCORING, expected_seconds, measured_speed, steps, tokens_of
+from rerank.assessment.steps import (
+    SCORE_OVERHEAD_S,
+    expected_seconds,
+    measured_speed,
+    steps,
+    tokens_of,
+)
 from rerank.errors import InputError
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.types import Passage, Query
@@ -44,7 +50,7 @@ def test_the_numbers_are_those_of_one_call(
         (expected,) = model.assess([query])
         assert found.to_dict() == expected.to_dict()
         assert found.mode == expected.mode == query.mode
-        assert all(len(p.items) == 1 or p.seconds <= max_seconds + SCORING for p in pieces)
+        assert all(len(p.items) == 1 or p.seconds <= max_seconds + SCORE_OVERHEAD_S for p in pieces)
         lefts = [p.left for p in pieces if p.stage == pieces[-1].stage]
         assert (lefts[-1], lefts) == (
             0 if pieces[-1].stage == "score" else 100,

@@ -27,7 +27,7 @@ import rerank
 from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
-from rerank.assessment.steps import SCORING, expected_seconds
+from rerank.assessment.steps import SCORE_OVERHEAD_S, expected_seconds
 from rerank.config import Config
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
@@ -181,7 +181,7 @@ def test_a_list_without_a_score_of_the_reranker_is_scored_here(model: Calibrated
     """The expected work is that of its pieces; a list with scores costs next to nothing."""
     found = model.search(ASKED)
     scored = found.ranking.query
-    assert expected_seconds(scored, model.pipeline, SPEED, searched=7)[1] == SCORING
+    assert expected_seconds(scored, model.pipeline, SPEED, searched=7)[1] == SCORE_OVERHEAD_S
     assert driven(model, scored)[1] == []
     none = np.full(len(scored.passages or ()), np.nan)
     unscored = replace(scored, scores={**(scored.scores or {}), "reranker": none})
