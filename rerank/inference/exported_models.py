@@ -72,7 +72,7 @@ def exported_writer(models: Sequence[ModelFiles], precision: Precision) -> Write
 
 
 def check_exportable(models: Sequence[ModelFiles], precision: Precision) -> None:
-    """Export the networks of an encoder and a reranker, so that `write_exported` cannot fail later.
+    """Refuse an encoder and a reranker that `write_exported` could not export.
 
     Raises as `exported_files`.
     """

@@ -40,7 +40,7 @@ SEARCHES = 32  # concurrent calls to an external search system
 class Job(ScheduledRequest):
     """A query in progress, and the model that answers it.
 
-    `given_up` is set by the event loop, what follows by the ranking thread.
+    `given_up` is set by the event loop, the fields below it by the ranking thread.
     """
 
     query: Query
