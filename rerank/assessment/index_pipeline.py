@@ -90,13 +90,5 @@ class IndexPipeline(Pipeline):
         )
 
     def _from_caller(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
-        index = self.index
-        stage = rank_passages(
-            query.text,
-            passages,
-            near,
-            idf=index.idf,
-            language=index.language,
-            rrf_k=self.config.rrf_k,
-        )
+        stage = rank_passages(query.text, passages, near, self.index, rrf_k=self.config.rrf_k)
         return self.ranked_candidates(query, tuple(passages[row] for row in stage.rows), stage)

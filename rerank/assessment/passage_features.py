@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from rerank.assessment.text_cache import cached_by_length
-from rerank.data.words import content_words, words, words_in_sentences
+from rerank.data.words import Lexicon, content_words, words, words_in_sentences
 from rerank.types import Bools, FirstStage, Floats, Passage
 
 CACHED_LENGTH = 2**23  # characters of passages whose words are kept, at about 15 bytes each
@@ -68,22 +68,18 @@ def passage_words(title: str, text: str, language: str) -> PassageWords:
 
 
 def first_stage_features(
-    query: str,
-    passages: Sequence[Passage],
-    stage: FirstStage,
-    *,
-    idf: Callable[[str], float],
-    language: str,
+    query: str, passages: Sequence[Passage], stage: FirstStage, lexicon: Lexicon
 ) -> Floats:
     """The first-stage features of each passage, shape (n, len(FIRST_STAGE)), finite.
 
-    The passages all differ: see `rerank.data.equal_passages`. `idf` gives that of a word.
+    The passages all differ: see `rerank.data.equal_passages`.
     """
+    language = lexicon.language
     query_words = tuple(words(query, language=language))
     view = View(
         stage,
         query_words,
-        {w: max(idf(w), 1e-6) for w in query_words},
+        {w: max(lexicon.idf(w), 1e-6) for w in query_words},
         tuple(content_words(query, language=language)) or query_words,
         tuple(passage_words(p.title, p.text, language) for p in passages),
     )

@@ -287,8 +287,7 @@ class Pipeline(ABC):
         """What the cross-encoder reads of each passage: the excerpt of one that is too long."""
         if self.config.long_passages == "beginning" or not passages:
             return [p.full_text for p in passages]
-        tokenizer, language = self.reranker.tokenizer(), self.config.language
-        return excerpts(query, passages, tokenizer, self.index.idf, language=language)
+        return excerpts(query, passages, self.reranker.tokenizer(), self.index)
 
     def ranked_candidates(
         self, query: Query, passages: Sequence[Passage], stage: FirstStage
@@ -297,7 +296,6 @@ class Pipeline(ABC):
 
         Equal passages have the same ranks and features; only those of metadata may differ.
         """
-        index = self.index
         first, group = distinct(passages)
         stage = replace(
             stage,
@@ -305,11 +303,7 @@ class Pipeline(ABC):
             dense_rank=ranks_without_equal(stage.dense_rank, first, group),
         )
         features = first_stage_features(
-            query.text,
-            [passages[i] for i in first],
-            stage.take(first),
-            idf=index.idf,
-            language=index.language,
+            query.text, [passages[i] for i in first], stage.take(first), self.index
         )[group]
         return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))
 

@@ -10,6 +10,7 @@ import threading
 import unicodedata
 from collections.abc import Container
 from itertools import accumulate
+from typing import Protocol
 
 import regex
 import Stemmer
@@ -23,6 +24,15 @@ SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's 
 # a word, as the group, or the end of a sentence
 WORD_OR_END = regex.compile(f"({WORD.pattern})|{SENTENCE_END.pattern}")
 ASCII_WORD_OR_END = re.compile(r"([a-z0-9]+)|[.!?:;][ \t\n\r\f\v]|\n")
+
+
+class Lexicon(Protocol):
+    """How words are stemmed and weighed. An index is one."""
+
+    language: str  # Snowball stemmer of the words, or "none"
+
+    def idf(self, word: str, /) -> float:
+        """The inverse document frequency of a stemmed word; high for an unknown one."""
 
 
 def words(text: str, *, language: str = "english") -> list[str]:

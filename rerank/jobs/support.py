@@ -14,7 +14,7 @@ from rerank.data.lines import read_records
 from rerank.data.records import read_passage, read_text
 from rerank.errors import InputError
 from rerank.rag.answer.attribution import fit_support
-from rerank.rag.answer.model_answers import cross_encoder_judge, lexicon_of
+from rerank.rag.answer.model_answers import cross_encoder_judge
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.types import Passage, RankedPassage
 
@@ -50,7 +50,7 @@ def fit_threshold(
         claims = claims_of(model, labels, split)
     else:
         claims = read_records(labels, claim_of, "claim")
-    return fit_support(claims, lexicon_of(model), judge), len(claims)
+    return fit_support(claims, model.pipeline.index, judge), len(claims)
 
 
 def claims_of(model: CalibratedReranker, labelled: LabelledSet, split: str) -> list[Claim]:

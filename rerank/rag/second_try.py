@@ -38,8 +38,7 @@ def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
         query.text,
         [first.ranking.passages[i] for i in best],
         first.relevance[best],
-        idf=index.idf,
-        language=index.language,
+        index,
     )
     text = " ".join([query.text, *more])
     vector = pipeline.encoder.encode([query.text])[0]

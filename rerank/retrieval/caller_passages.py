@@ -6,13 +6,13 @@ passages may come from anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from rerank.data.equal_passages import distinct
-from rerank.data.words import words
+from rerank.data.words import Lexicon, words
 from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.types import FirstStage, Floats, Passage
@@ -22,22 +22,21 @@ def rank_passages(
     query: str,
     passages: Sequence[Passage],
     cosines: Floats,
+    lexicon: Lexicon,
     *,
-    idf: Callable[[str], float],
-    language: str,
     rrf_k: int,
 ) -> FirstStage:
     """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
 
-    `cosines` (n,) are those of query and passage, `idf` gives that of a word. BM25 finds only
-    passages that share a word with the query; a passage that it does not find ranks behind all
-    others. Ties are broken by the text, so the order of the input does not matter. Equal passages
-    are ranked as one; each of them has its numbers.
+    `cosines` (n,) are those of query and passage. BM25 finds only passages that share a word with
+    the query; a passage that it does not find ranks behind all others. Ties are broken by the text,
+    so the order of the input does not matter. Equal passages are ranked as one; each of them has
+    its numbers.
     """
     first, group = distinct(passages)
     different = [passages[i] for i in first]
-    texts = [words(p.full_text, language=language) for p in different]
-    lexical = score_texts(words(query, language=language), texts, idf)
+    texts = [words(p.full_text, language=lexicon.language) for p in different]
+    lexical = score_texts(words(query, language=lexicon.language), texts, lexicon.idf)
     stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
     members = [np.flatnonzero(group == g) for g in stage.rows]
     ranked = stage.take(np.repeat(np.arange(len(members)), [len(rows) for rows in members]))

@@ -9,11 +9,11 @@ alone choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rerank.data.words import content_words, word_places, words
+from rerank.data.words import Lexicon, content_words, word_places, words
 from rerank.inference.tokenizer import Tokenizer
 from rerank.retrieval.windows import MIN_ROOM, window, window_starts
 from rerank.types import Floats, Ints, Passage
@@ -23,19 +23,15 @@ REPEATED = 0.02  # of a word's weight, for each time it stands in a window
 
 
 def excerpts(
-    query: str,
-    passages: Sequence[Passage],
-    tokenizer: Tokenizer,
-    idf: Callable[[str], float],
-    *,
-    language: str,
+    query: str, passages: Sequence[Passage], tokenizer: Tokenizer, lexicon: Lexicon
 ) -> list[str]:
     """What a model with this tokenizer reads of each passage, beside the query.
 
-    `idf` gives that of a word. Stop words do not count, unless the query has no other words.
+    Stop words do not count, unless the query has no other words.
     """
+    language = lexicon.language
     about = content_words(query, language=language) or words(query, language=language)
-    weights = {word: idf(word) for word in about}
+    weights = {word: lexicon.idf(word) for word in about}
     rooms = [tokenizer.room(query, p.title and f"{p.title}.") for p in passages]
     spans = tokenizer.spans([p.text for p in passages]) if passages else []
     return [

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Protocol
 
 from rerank.config import Config
+from rerank.data.words import Lexicon
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.types import FirstStage, Passage
 
 
-class Retriever(Protocol):
+class Retriever(Lexicon, Protocol):
     """A corpus that can be searched by a query's words and by its vector."""
 
     folder: Path  # which is copied into a model folder
-    language: str  # Snowball stemmer of its words, or "none"
 
     def __len__(self) -> int:
         """Count of passages."""
@@ -26,9 +26,6 @@ class Retriever(Protocol):
 
     def passage(self, row: int, /) -> Passage:
         """The passage at a row, as `FirstStage.rows` names it."""
-
-    def idf(self, word: str, /) -> float:
-        """The inverse document frequency of a stemmed word; high for an unknown one."""
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
         """Raise an InputError if it was made for another configuration or encoder."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,14 @@ import numpy as np
 from rerank.assessment.passage_features import CROSS_ENCODER, PASSAGE_FEATURES
 from rerank.data.labels import Labelled
 from rerank.types import Candidates, FirstStage, Passage, Query, Ranking, Scored
+
+
+@dataclass
+class EnglishWords:
+    """English words, weighed by a function."""
+
+    idf: Callable[[str], float]
+    language: str = "english"
 
 
 def make_ranking(

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from rerank.assessment.text_cache import cached_by_length
-from rerank.data.words import content_words, words
+from rerank.data.words import Lexicon, content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.layout import separators
@@ -39,14 +39,6 @@ COUNTS = {
 }
 
 Judge = Callable[[str, Source], float]  # (claim, source) -> P(the source supports the claim)
-
-
-@dataclass(frozen=True, slots=True)
-class Lexicon:
-    """How words are stemmed and weighed: `model.pipeline.index` has both."""
-
-    idf: Callable[[str], float]
-    language: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from rerank.assessment.decisions import LABEL_FIRST
+from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
 from rerank.rag.advisory import LOWEST, preset
@@ -19,7 +20,6 @@ from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import (
     Checked,
     Judge,
-    Lexicon,
     attribution_coverage,
     check,
     without_unsupported,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rerank.data.words import words
+from rerank.data.words import Lexicon, words
 from rerank.rag.answer.answerer import Generated
-from rerank.rag.answer.attribution import Lexicon
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.prompt_injection import gives_order, without_orders
 from rerank.rag.answer.sentences import CITATION, ROW, split_passage
@@ -19,10 +18,7 @@ BARS = re.compile(r"^\|\s+|\s+\|$")  # the outer ones of a row
 
 
 class ExtractiveAnswerer:
-    """Quotes the sentences that share the rarest words with the question.
-
-    `lexicon` is that of the index.
-    """
+    """Quotes the sentences that share the rarest words with the question."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon

@@ -1,4 +1,4 @@
-"""Answers by a loaded model: its search, its lexicon, and its cross-encoder as the judge."""
+"""Answers by a loaded model: its search, its index's words, and its cross-encoder as the judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
 from rerank.rag.answer.answerer import Answerer
-from rerank.rag.answer.attribution import Judge, Lexicon
+from rerank.rag.answer.attribution import Judge
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
@@ -27,15 +27,9 @@ def unrecorded(assessment: Assessment, **_: Any) -> str:
     return ""
 
 
-def lexicon_of(model: CalibratedReranker) -> Lexicon:
-    """How the model's index stems and weighs words."""
-    index = model.pipeline.index
-    return Lexicon(index.idf, index.language)
-
-
 def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:
     """The answerer that needs no language model."""
-    return ExtractiveAnswerer(lexicon_of(model))
+    return ExtractiveAnswerer(model.pipeline.index)
 
 
 def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answerer:
@@ -117,5 +111,5 @@ def answer_assessed(
     `fitted` gives it its own confidence.
     """
     judge = cross_encoder_judge(model)
-    made = bounded_answer(assessment, answerer, lexicon_of(model), config, judge=judge)
+    made = bounded_answer(assessment, answerer, model.pipeline.index, config, judge=judge)
     return made.rated(assessment.confidence, fitted, config.policy)

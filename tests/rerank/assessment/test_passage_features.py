@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hand_made import EnglishWords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
@@ -43,9 +44,8 @@ def seen(
     logits, scored = arrays.pop("logits"), arrays.pop("scored").astype(np.bool_)
     texts = [Passage(f"d{i}", title, text) for i, (title, text) in enumerate(passages)]
     stage = FirstStage(rows=np.arange(n), **arrays)
-    first = first_stage_features(
-        query, texts, stage, idf=lambda w: IDF.get(w, 3.0), language="english"
-    )
+    lexicon = EnglishWords(lambda w: IDF.get(w, 3.0))
+    first = first_stage_features(query, texts, stage, lexicon)
     return np.column_stack([cross_encoder_features(logits, scored), first])
 
 

@@ -171,8 +171,7 @@ def test_of_long_passages_an_excerpt_can_be_scored(pipeline: Pipeline, some: lis
     reads = IndexPipeline(pipeline.index, config)
     for one in reads.run(some, FUSED):
         passages, query = one.candidates.passages[: len(one.logits)], one.query.text
-        tokenizer, idf = reads.reranker.tokenizer(), reads.index.idf
-        texts = excerpts(query, passages, tokenizer, idf, language=config.language)
+        texts = excerpts(query, passages, reads.reranker.tokenizer(), reads.index)
         logits, cut = reads.reranker.score([(query, text) for text in texts])
         assert one.logits.tolist() == logits.tolist()
         partly = [text != p.full_text for text, p in zip(texts, passages, strict=True)]

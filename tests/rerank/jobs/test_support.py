@@ -15,7 +15,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.support import claims_of, fit_threshold
 from rerank.rag.answer.attribution import lexical_support, undecided
-from rerank.rag.answer.model_answers import cross_encoder_judge, lexicon_of
+from rerank.rag.answer.model_answers import cross_encoder_judge
 from rerank.workspace import Workspace
 
 
@@ -34,7 +34,7 @@ def test_the_fitted_threshold_makes_the_fewest_errors(
         assert (first.supported, second.supported) == (True, False)
     found, count = fit_threshold(model, small, "train")
     assert count == len(claims)
-    judge, lexicon = cross_encoder_judge(model), lexicon_of(model)
+    judge, lexicon = cross_encoder_judge(model), model.pipeline.index
     assert judge is not None
     open_ = [c for c in claims if undecided(lexical_support(c.text, c.source.evidence, lexicon))]
     p = np.array([judge(c.text, c.source) for c in open_])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hand_made import EnglishWords
 
 from rerank.rag.expansion import expansion_words
 from rerank.types import Passage
@@ -13,8 +14,7 @@ def expanded(query: str, *texts: str, relevance: list[float], common: str = "the
         query,
         [Passage(str(i), "", text) for i, text in enumerate(texts)],
         np.array(relevance),
-        idf=lambda word: 0.0 if word == common else 5.0,
-        language="english",
+        EnglishWords(lambda word: 0.0 if word == common else 5.0),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from assessments import make_assessment
+from hand_made import EnglishWords
 
-from rerank.rag.answer.attribution import Lexicon
+from rerank.data.words import Lexicon
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.types import Assessment
 
@@ -39,4 +40,4 @@ def sources(assessment: Assessment) -> list[Source]:
 @pytest.fixture
 def lexicon() -> Lexicon:
     """English words; the shortest ones weigh nothing."""
-    return Lexicon(lambda word: 0.0 if len(word) < 4 else 1.0, "english")
+    return EnglishWords(lambda word: 0.0 if len(word) < 4 else 1.0)

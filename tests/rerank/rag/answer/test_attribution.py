@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from rerank.data.words import Lexicon
 from rerank.errors import InputError
 from rerank.rag.answer.attribution import (
     REMOVED,
-    Lexicon,
     attribution_coverage,
     check,
     fit_support,

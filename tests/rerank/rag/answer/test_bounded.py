@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 from assessments import make_assessment
+from hand_made import EnglishWords
 
+from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.answer.answerer import Generated
-from rerank.rag.answer.attribution import REMOVED, Lexicon
+from rerank.rag.answer.attribution import REMOVED
 from rerank.rag.answer.bounded import LOW, bounded_answer
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.prompt import NO_ANSWER
@@ -113,7 +115,7 @@ def test_a_table_is_quoted_by_a_row_and_not_by_its_header(table: str) -> None:
     found = make_assessment(
         query="what does code E2 mean", texts=[f"The pump is red.\n\n{table}"], relevance=[0.9]
     )
-    answerer = ExtractiveAnswerer(Lexicon(lambda word: 1.0, "english"))
+    answerer = ExtractiveAnswerer(EnglishWords(lambda word: 1.0))
     made = answerer.generate(found.ranking.query.text, sources_of(found.first(1)))
     assert made.text in ('"E2 | blocked" [S1].', '"code E2 | blocked" [S1].')
 

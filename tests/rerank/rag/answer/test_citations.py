@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rerank.rag.answer.attribution import Lexicon, check
+from rerank.data.words import Lexicon
+from rerank.rag.answer.attribution import check
 from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.sources import Source
 

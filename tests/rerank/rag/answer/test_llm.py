@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
 
+from rerank.data.words import Lexicon
 from rerank.errors import EndpointError, InputError
-from rerank.rag.answer.attribution import REMOVED, Lexicon
+from rerank.rag.answer.attribution import REMOVED
 from rerank.rag.answer.bounded import bounded_answer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.prompt import NO_ANSWER
