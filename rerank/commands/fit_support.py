@@ -27,7 +27,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.jobs.support import fit_threshold
+    from rerank.jobs.fit_support import fit_threshold
 
     labels = read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
     threshold, count = fit_threshold(load_model(o), labels, o.split)

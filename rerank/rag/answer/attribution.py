@@ -38,7 +38,7 @@ COUNTS = {
     **{8: "eight", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve"},
 }
 
-Judge = Callable[[str, Source], float]  # (claim, source) -> P(the source supports the claim)
+Judge = Callable[[str, str], float]  # (claim, evidence) -> P(the evidence supports the claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def check(
             if (share is not None and share >= SUPPORTED) or (
                 undecided(share)
                 and judge is not None
-                and judge(sentence.claim, source) >= threshold
+                and judge(sentence.claim, source.evidence) >= threshold
             ):
                 quotes[source.id] = best_sentence(sentence.claim, source.evidence, lexicon)
         found.append(Checked(sentence, quotes, before))
@@ -107,22 +107,20 @@ def undecided(share: float | None) -> bool:
     return share is None or UNSUPPORTED <= share < SUPPORTED
 
 
-def fit_support(
-    labelled: Iterable[tuple[str, Source, bool]], lexicon: Lexicon, judge: Judge
-) -> float:
+def fit_support(labelled: Iterable[tuple[str, str, bool]], lexicon: Lexicon, judge: Judge) -> float:
     """The threshold of `check` with the lowest mean of its two error rates.
 
-    `labelled`: claims, each with a source and whether it supports the claim. Such labels need no
-    annotator: pair a sentence that rephrases a passage with that passage and with others. Only
-    pairs that words leave undecided count. Ties go to the threshold nearest to 0.5.
+    `labelled`: claims, each with the evidence of a source and whether it supports the claim. Such
+    labels need no annotator: pair a sentence that rephrases a passage with that passage and with
+    others. Only pairs that words leave undecided count. Ties go to the threshold nearest to 0.5.
 
     Raises:
         InputError: fewer than 30 undecided pairs, or none of one kind.
     """
     asked = [
-        (judge(claim, source), right)
-        for claim, source, right in labelled
-        if undecided(lexical_support(claim, source.evidence, lexicon))
+        (judge(claim, evidence), right)
+        for claim, evidence, right in labelled
+        if undecided(lexical_support(claim, evidence, lexicon))
     ]
     yes, no = (np.array([p for p, right in asked if right == kind]) for kind in (True, False))
     if len(asked) < MIN_LABELS or not len(yes) or not len(no):

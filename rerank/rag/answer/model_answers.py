@@ -15,7 +15,6 @@ from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.quality import AnswerConfidence
-from rerank.rag.answer.sources import Source
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
 
@@ -53,7 +52,7 @@ def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
 
 
 def cross_encoder_judge(model: CalibratedReranker) -> Judge | None:
-    """P(a source supports a claim): the relevance of the source to the claim, by the model.
+    """P(the evidence supports a claim): its relevance to the claim, by the model.
 
     The relevance map was fitted on labelled passages, and so was its threshold of 0.5. None for a
     model without such a map, whose passages come with scores or from another search system.
@@ -61,8 +60,8 @@ def cross_encoder_judge(model: CalibratedReranker) -> Judge | None:
     if "rerank" not in model.maps:
         return None
 
-    def judge(claim: str, source: Source) -> float:
-        top = model.rerank(claim, [source.evidence]).top
+    def judge(claim: str, evidence: str) -> float:
+        top = model.rerank(claim, [evidence]).top
         return top.relevance if top else 0.0
 
     return judge

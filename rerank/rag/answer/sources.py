@@ -18,12 +18,10 @@ class Source:
     id: str  # S1, S2, ...
     passage: RankedPassage
     place: Place
-    evidence: str = field(init=False, repr=False)  # title and text, without orders to a model
+    evidence: str = field(init=False, repr=False)  # see `evidence_of`
 
     def __post_init__(self) -> None:
-        title = f"{self.passage.title}.\n" if self.passage.title else ""
-        evidence = without_orders(f"{title}{self.passage.text}", mark="")
-        object.__setattr__(self, "evidence", evidence)
+        object.__setattr__(self, "evidence", evidence_of(self.passage.title, self.passage.text))
 
     def line(self) -> str:
         """Its line below an answer: `- Document, Section/Page (score: 0.83)`."""
@@ -41,6 +39,11 @@ class Source:
             "score": self.passage.relevance,
             "quote": quote,
         }
+
+
+def evidence_of(title: str, text: str) -> str:
+    """The title and text of a passage, without orders to a language model."""
+    return without_orders(f"{title}.\n{text}" if title else text, mark="")
 
 
 def sources_of(passages: Sequence[RankedPassage]) -> list[Source]:

@@ -13,7 +13,7 @@ from command_line import call, refused
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.support import claims_of, fit_threshold
+from rerank.jobs.fit_support import claims_of, fit_threshold
 from rerank.rag.answer.attribution import lexical_support, undecided
 from rerank.rag.answer.model_answers import cross_encoder_judge
 from rerank.workspace import Workspace
@@ -36,8 +36,8 @@ def test_the_fitted_threshold_makes_the_fewest_errors(
     assert count == len(claims)
     judge, lexicon = cross_encoder_judge(model), model.pipeline.index
     assert judge is not None
-    open_ = [c for c in claims if undecided(lexical_support(c.text, c.source.evidence, lexicon))]
-    p = np.array([judge(c.text, c.source) for c in open_])
+    open_ = [c for c in claims if undecided(lexical_support(c.text, c.evidence, lexicon))]
+    p = np.array([judge(c.text, c.evidence) for c in open_])
     right = np.array([c.supported for c in open_])
 
     def errors(threshold: float) -> float:
@@ -60,12 +60,7 @@ def test_on_the_command_line(
     told = json.loads(capsys.readouterr().out)
     path = tmp_path / "claims.jsonl"
     rows = [
-        {
-            "claim": claim.text,
-            "title": claim.source.passage.title,
-            "text": claim.source.passage.text,
-            "supported": claim.supported,
-        }
+        {"claim": claim.text, "text": claim.evidence, "supported": claim.supported}
         for claim in claims_of(model, small, "train")
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,15 +14,14 @@ from rerank.data.records import read_passage, read_text
 from rerank.errors import InputError
 from rerank.rag.answer.attribution import fit_support
 from rerank.rag.answer.model_answers import cross_encoder_judge
-from rerank.rag.answer.sources import Source, sources_of
-from rerank.types import Passage, RankedPassage
+from rerank.rag.answer.sources import evidence_of
 
 
 class Claim(NamedTuple):
-    """A sentence, a source, and whether the source supports the sentence."""
+    """A sentence, the text of a source, and whether the source supports the sentence."""
 
     text: str
-    source: Source
+    evidence: str  # see `evidence_of`
     supported: bool
 
 
@@ -67,8 +65,8 @@ def claims_of(model: CalibratedReranker, labelled: LabelledSet, split: str) -> l
         first = next((p for p in passages if p.doc_id in right), None)
         other = next((p for p in passages if p.doc_id not in right), None)
         if first and other:
-            pair = zip(sources_of([first, other]), (True, False), strict=True)
-            claims += [Claim(text, source, supported) for source, supported in pair]
+            claims.append(Claim(text, evidence_of(first.title, first.text), True))
+            claims.append(Claim(text, evidence_of(other.title, other.text), False))
     return claims
 
 
@@ -82,20 +80,4 @@ def claim_of(row: Mapping[str, Any]) -> Claim:
     if not isinstance(supported, bool):
         raise InputError(f"'supported' should be true or false, got {json_type(supported)}")
     passage = read_passage(row, default_id="passage")
-    return Claim(read_text(row, "claim"), _source(passage), supported)
-
-
-def _source(passage: Passage) -> Source:
-    """The passage as a source, without a score of any stage."""
-    ranked = RankedPassage(
-        doc_id=passage.doc_id,
-        title=passage.title,
-        text=passage.text,
-        metadata=passage.metadata,
-        relevance=math.nan,
-        logit=None,
-        bm25=math.nan,
-        dense=math.nan,
-        row=0,
-    )
-    return sources_of([ranked])[0]
+    return Claim(read_text(row, "claim"), evidence_of(passage.title, passage.text), supported)
