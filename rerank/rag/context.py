@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rerank.data.equal_passages import distinct
 from rerank.rag.adaptive import depth
-from rerank.rag.settings import ContextGate
+from rerank.rag.settings import AnswerConfig, ContextGate
 from rerank.types import Assessment
 
 logger = logging.getLogger(__name__)
@@ -50,50 +50,54 @@ def assess_context(
     No assessment makes it raise: if it fails, the failure is logged, the verdict is UNASSESSED, and
     the passages can still be used.
     """
-    try:
-        return _assess(assessment, gate)
-    except Exception:
-        logger.exception("the context gate failed; the passages pass on unassessed")
-        return ContextVerdict(UNASSESSED, None, "The context could not be assessed.", 0, gate.k)
+    return _verdict(assessment, gate.k, gate.floor, gate.sufficient, gate.partial)
 
 
 def assess_first(
-    assessment: Assessment, count: int, gate: ContextGate = ContextGate()
+    assessment: Assessment, count: int, config: AnswerConfig = AnswerConfig()
 ) -> ContextVerdict:
-    """The verdict on the first `count` different passages, which are handed on; `gate.k` is unused.
+    """The verdict on the first `count` different passages, which are handed on.
 
     Without any passage it is INSUFFICIENT, with confidence 0.
     """
-    if count:
-        found = assess_context(assessment, replace(gate, k=depth(assessment, count)))
-        return replace(found, k=count)
-    return ContextVerdict("INSUFFICIENT", 0.0, "No passage fits the question.", 0, 0)
+    if not count:
+        return ContextVerdict("INSUFFICIENT", 0.0, "No passage fits the question.", 0, 0)
+    k = depth(assessment, count)
+    verdict = _verdict(assessment, k, config.min_score, config.sufficient, config.partial)
+    return replace(verdict, k=count)
 
 
-def _assess(assessment: Assessment, gate: ContextGate) -> ContextVerdict:
-    different, _ = distinct(assessment.first(gate.k))
-    confidence = float(assessment.sufficiency_at[gate.k - 1])
-    if not 0 <= confidence <= 1:
-        raise ValueError(f"sufficiency should be a probability, got {confidence}")
-    usable = int((assessment.relevance[different] >= gate.floor).sum())
-    bands = (("SUFFICIENT", gate.sufficient), ("PARTIAL", gate.partial))
-    found = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
-    if not assessment.calibrated and found == "SUFFICIENT":
-        found = "PARTIAL"
-    reason = _reason(found, usable, len(different), gate.floor)
+def _verdict(
+    assessment: Assessment, k: int, floor: float, sufficient: float, partial: float
+) -> ContextVerdict:
+    """The verdict on the first `k` passages; UNASSESSED if the assessment is broken."""
+    try:
+        different, _ = distinct(assessment.first(k))
+        confidence = float(assessment.sufficiency_at[k - 1])
+        if not 0 <= confidence <= 1:
+            raise ValueError(f"sufficiency should be a probability, got {confidence}")
+        usable = int((assessment.relevance[different] >= floor).sum())
+    except Exception:
+        logger.exception("the context gate failed; the passages pass on unassessed")
+        return ContextVerdict(UNASSESSED, None, "The context could not be assessed.", 0, k)
+    bands = (("SUFFICIENT", sufficient), ("PARTIAL", partial))
+    band = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
+    if not assessment.calibrated and band == "SUFFICIENT":
+        band = "PARTIAL"
+    reason = _reason(band, usable, len(different), floor)
     if not assessment.calibrated:
         reason = f"{reason} This confidence is not calibrated."
-    return ContextVerdict(found, confidence, reason, usable, gate.k)
+    return ContextVerdict(band, confidence, reason, usable, k)
 
 
-def _reason(found: str, usable: int, count: int, floor: float) -> str:
+def _reason(band: str, usable: int, count: int, floor: float) -> str:
     if not count:
         return "No passage was found."
     ending = {
         "SUFFICIENT": "the answer is likely to be among them",
         "PARTIAL": "the answer may be missing or incomplete",
         "INSUFFICIENT": "the answer is probably not among them",
-    }[found]
+    }[band]
     passages = "1 passage" if count == 1 else f"{count} passages"
     reach = "reaches" if usable == 1 else "reach"
     return f"{usable} of {passages} {reach} a relevance of {floor:g}; {ending}."

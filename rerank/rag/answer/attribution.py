@@ -55,17 +55,9 @@ class Checked:
         return bool(self.quotes)
 
 
-def check(
-    answer: str,
-    sources: Sequence[Source],
-    lexicon: Lexicon,
-    *,
-    judge: Judge | None = None,
-    threshold: float = 0.5,
-) -> list[Checked]:
-    """Each sentence of the answer, with the cited sources that support it.
-
-    Its citations are rewritten as `[S1]`.
+@dataclass(frozen=True, slots=True)
+class SupportCheck:
+    """Which cited sources support each sentence of an answer.
 
     If words cannot decide, `judge` does: a probability of `threshold` or more is support. Without a
     judge, such a sentence is unsupported.
@@ -77,23 +69,34 @@ def check(
     it on the fourth by .005 on average. So the judge is weak at any threshold. Words alone, without
     the judge, accept all sentences that are quoted verbatim.
     """
-    by_id = {source.id: source for source in sources}
-    found = []
-    plain = with_plain_citations(answer, sources)
-    parts = sentences(plain)
-    for sentence, before in zip(parts, separators(plain, parts), strict=True):
-        cited = [by_id[i] for i in sentence.cited if i in by_id]
-        quotes = {}
-        for source in cited if has_each_clause(sentence.claim, cited, lexicon) else []:
-            share = lexical_support(sentence.claim, source.evidence, lexicon)
-            if (share is not None and share >= SUPPORTED) or (
-                undecided(share)
-                and judge is not None
-                and judge(sentence.claim, source.evidence) >= threshold
-            ):
-                quotes[source.id] = best_sentence(sentence.claim, source.evidence, lexicon)
-        found.append(Checked(sentence, quotes, before))
-    return found
+
+    lexicon: Lexicon
+    judge: Judge | None = None
+    threshold: float = 0.5
+
+    def __call__(self, answer: str, sources: Sequence[Source]) -> list[Checked]:
+        """Each sentence, with the sources that support it; citations are rewritten as `[S1]`."""
+        by_id = {source.id: source for source in sources}
+        found = []
+        plain = with_plain_citations(answer, sources)
+        parts = sentences(plain)
+        for sentence, before in zip(parts, separators(plain, parts), strict=True):
+            cited = [by_id[i] for i in sentence.cited if i in by_id]
+            if not has_each_clause(sentence.claim, cited, self.lexicon):
+                cited = []
+            quotes = {
+                source.id: best_sentence(sentence.claim, source.evidence, self.lexicon)
+                for source in cited
+                if self._supports(source.evidence, sentence.claim)
+            }
+            found.append(Checked(sentence, quotes, before))
+        return found
+
+    def _supports(self, evidence: str, claim: str) -> bool:
+        share = lexical_support(claim, evidence, self.lexicon)
+        if share is not None and not undecided(share):
+            return share >= SUPPORTED
+        return self.judge is not None and self.judge(claim, evidence) >= self.threshold
 
 
 def has_each_clause(claim: str, sources: Sequence[Source], lexicon: Lexicon) -> bool:
@@ -108,7 +111,7 @@ def undecided(share: float | None) -> bool:
 
 
 def fit_support(labelled: Iterable[tuple[str, str, bool]], lexicon: Lexicon, judge: Judge) -> float:
-    """The threshold of `check` with the lowest mean of its two error rates.
+    """The threshold of `SupportCheck` with the lowest mean of its two error rates.
 
     `labelled`: claims, each with the evidence of a source and whether it supports the claim. Such
     labels need no annotator: pair a sentence that rephrases a passage with that passage and with

@@ -7,7 +7,7 @@ visible mark; the answerer's own knowledge is never passed on.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import (
     Checked,
     Judge,
+    SupportCheck,
     attribution_coverage,
-    check,
     without_unsupported,
 )
 from rerank.rag.answer.prompt import NO_ANSWER
@@ -29,7 +29,7 @@ from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
 from rerank.rag.answer.sentences import Sentence
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.context import UNASSESSED, ContextVerdict, assess_first
-from rerank.rag.settings import AnswerConfig, ContextGate
+from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment, RankedPassage
 
 LOW = "Answer (LOW CONFIDENCE - limited source coverage): "
@@ -140,10 +140,15 @@ def bounded_answer(
     if verdict.verdict == "INSUFFICIENT":
         return refusal
     sources = sources_of(usable)
+    check = SupportCheck(lexicon, judge, config.support)
+
+    def one_draft(*, strict: bool) -> _Draft:
+        made = answerer.generate(query.text, sources, note=verdict.note(), strict=strict)
+        checked = check(made.text, sources)
+        return _Draft(_without_refusal(checked), made.calls, made.cut_off)
+
     try:
-        draft = _generate(
-            answerer, query.text, sources, lexicon, config, note=verdict.note(), judge=judge
-        )
+        draft = _better_draft(one_draft, config.coverage)
     except EndpointError as error:
         return replace(refusal, answer="", model_calls=error.calls, error=str(error))
     low = verdict.verdict in ("PARTIAL", UNASSESSED)
@@ -160,8 +165,7 @@ def usable_context(
     """
     taken = take(assessment, config.strategy).passages
     usable = [p for p in taken if p.relevance >= config.min_score]
-    gate = ContextGate(floor=config.min_score, sufficient=config.sufficient, partial=config.partial)
-    verdict = assess_first(assessment, len(usable), gate)
+    verdict = assess_first(assessment, len(usable), config)
     if len(usable) < config.min_chunks:
         verdict = replace(verdict, verdict="INSUFFICIENT")
     return usable, verdict
@@ -212,28 +216,20 @@ def _answer_of(
     )
 
 
-def _generate(
-    answerer: Answerer,
-    question: str,
-    sources: Sequence[Source],
-    lexicon: Lexicon,
-    config: AnswerConfig,
-    *,
-    note: str,
-    judge: Judge | None,
-) -> _Draft:
-    """The better one of at most two drafts; a second one that fails costs nothing of the first."""
+def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
+    """The better one of at most two drafts, of which the second one is `strict`.
 
-    def one_try(*, strict: bool) -> _Draft:
-        made = answerer.generate(question, sources, note=note, strict=strict)
-        found = check(made.text, sources, lexicon, judge=judge, threshold=config.support)
-        return _Draft(_without_refusal(found), made.calls, made.cut_off)
+    It is made if the first one has less coverage. If it fails, the first one counts, unless nothing
+    of that has support.
 
-    first = one_try(strict=False)
-    if first.checked is None or first.covered >= config.coverage or not first.calls:
+    Raises:
+        EndpointError: a draft failed, and there is no other one to use.
+    """
+    first = one_draft(strict=False)
+    if first.checked is None or first.covered >= coverage or not first.calls:
         return first
     try:
-        second = one_try(strict=True)
+        second = one_draft(strict=True)
     except EndpointError as error:
         if not first.covered:
             error.calls += first.calls

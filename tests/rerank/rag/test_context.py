@@ -10,7 +10,7 @@ from assessments import make_assessment
 
 from rerank.errors import InputError
 from rerank.rag.context import assess_context, assess_first
-from rerank.rag.settings import ContextGate
+from rerank.rag.settings import AnswerConfig, ContextGate
 
 TEXTS = ("one", "two", "three", "four", "five", "six")
 RELEVANCE = (0.5, 0.3, 0.2, 0.1, 0.1, 0.9)
@@ -63,7 +63,7 @@ def test_the_note_counts_different_passages_by_the_floor() -> None:
     found = assess_context(copies, ContextGate(k=4))
     assert found.usable_count == 2
     assert "2 of 3 passages reach a relevance of 0.2;" in found.note()
-    two = assess_first(copies, 2, ContextGate(floor=0.4))
+    two = assess_first(copies, 2, AnswerConfig(min_score=0.4))
     assert (two.k, two.usable_count) == (2, 1)
     assert "1 of 2 passages reaches a relevance of 0.4;" in two.note()
 

@@ -10,8 +10,8 @@ from rerank.data.words import Lexicon
 from rerank.errors import InputError
 from rerank.rag.answer.attribution import (
     REMOVED,
+    SupportCheck,
     attribution_coverage,
-    check,
     fit_support,
     without_unsupported,
 )
@@ -40,7 +40,7 @@ def test_words_decide(
     answer: str, supported: bool, sources: list[Source], lexicon: Lexicon
 ) -> None:
     """Without a judge; a supported sentence tells the sentence of the source."""
-    (found,) = check(answer, sources, lexicon)
+    (found,) = SupportCheck(lexicon)(answer, sources)
     assert found.supported == supported
     if supported:
         (quote,) = found.quotes.values()
@@ -57,7 +57,7 @@ def test_a_source_without_evidence_supports_nothing(
     def judge(_: str, asked: str) -> float:
         raise AssertionError(f"asked about {asked!r}")
 
-    (found,) = check("Yes [S3].", [source], lexicon, judge=judge)
+    (found,) = SupportCheck(lexicon, judge)("Yes [S3].", [source])
     assert not found.supported
 
 
@@ -82,7 +82,7 @@ def test_each_clause_needs_support(
     """Three quarters of the words are in the source, and the judge would believe all."""
     passage = replace(sources[0].passage, text=f"{QUOTED}. Half of the sample is below it.")
     source = replace(sources[0], passage=passage)
-    (found,) = check(f"{QUOTED}{ending} [S1].", [source], lexicon, judge=lambda *_: 1.0)
+    (found,) = SupportCheck(lexicon, lambda *_: 1.0)(f"{QUOTED}{ending} [S1].", [source])
     assert found.supported == supported
 
 
@@ -90,7 +90,7 @@ def test_each_clause_may_have_another_source(sources: list[Source], lexicon: Lex
     """The second one says what the first one does not, if it is cited too."""
     clause = "and it is computed along an axis"
     both, first = (f"{QUOTED} [S1], {clause}{cited}." for cited in (" [S2]", ""))
-    found = check(f"{both} {first}", sources, lexicon, judge=lambda *_: 1.0)
+    found = SupportCheck(lexicon, lambda *_: 1.0)(f"{both} {first}", sources)
     assert [one.supported for one in found] == [True, False]
 
 
@@ -107,7 +107,7 @@ def test_numbers_in_words_count_as_numbers(
 ) -> None:
     """One word among many would weigh too little."""
     passage = replace(sources[0].passage, text="The red pump starts within 5 minutes.")
-    (found,) = check(claim, [replace(sources[0], passage=passage)], lexicon)
+    (found,) = SupportCheck(lexicon)(claim, [replace(sources[0], passage=passage)])
     assert found.supported == supported
 
 
@@ -126,7 +126,7 @@ def test_a_judge_decides_where_words_cannot(
         "The median is the middle value of a sorted sample [S1]. "
         "The middle value describes many samples [S1]. Penguins live in cold oceans [S1]."
     )
-    found = check(answer, sources, lexicon, judge=judge)
+    found = SupportCheck(lexicon, judge)(answer, sources)
     assert asked == [("The middle value describes many samples.", sources[0].evidence)]
     assert [c.supported for c in found] == [True, supported, False]
 
@@ -151,7 +151,7 @@ def test_the_threshold_is_fitted_on_what_words_leave_undecided(
 def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -> None:
     """One of three is supported; a run of others leaves one mark."""
     answer = "The median is the middle value [S1]. Penguins swim [S1]. Fish too."
-    found = check(answer, sources, lexicon)
+    found = SupportCheck(lexicon)(answer, sources)
     assert attribution_coverage(found) == pytest.approx(1 / 3)
     assert without_unsupported(found) == f"The median is the middle value [S1]. {REMOVED}"
     assert attribution_coverage([]) == 0.0
@@ -166,7 +166,7 @@ def test_an_answer_keeps_its_lines_and_lists(sources: list[Source], lexicon: Lex
         "   - It does not depend on outliers (S1). It was first used in 1881 by Galton [S1].\n\n"
         "The median is the middle value of a sorted\nsample [S1]."
     )
-    found = check(answer, sources, lexicon)
+    found = SupportCheck(lexicon)(answer, sources)
     assert without_unsupported(found) == (
         f"{REMOVED}\n\n"
         "1. The median is the middle value of a sorted sample [S1].\n"
@@ -174,11 +174,11 @@ def test_an_answer_keeps_its_lines_and_lists(sources: list[Source], lexicon: Lex
         "   - It does not depend on outliers [S1]. It was first used in 1881 by Galton [S1].\n\n"
         "The median is the middle value of a sorted\nsample [S1]."
     )
-    first = check("- It does not depend on outliers [S1].", sources, lexicon)
+    first = SupportCheck(lexicon)("- It does not depend on outliers [S1].", sources)
     assert without_unsupported(first) == "- It does not depend on outliers [S1]."
 
 
 @pytest.mark.parametrize("answer", ["", "?!", "...\n- \n", "[S1]", "no, no [S1] no\n\n\n* no"])
 def test_odd_answers_have_a_layout(answer: str, sources: list[Source], lexicon: Lexicon) -> None:
     """Of repeated words, too, and of none."""
-    assert len(without_unsupported(check(answer, sources, lexicon))) < 100
+    assert len(without_unsupported(SupportCheck(lexicon)(answer, sources))) < 100

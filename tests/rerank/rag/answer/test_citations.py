@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rerank.data.words import Lexicon
-from rerank.rag.answer.attribution import check
+from rerank.rag.answer.attribution import SupportCheck
 from rerank.rag.answer.citations import with_plain_citations
 from rerank.rag.answer.sources import Source
 
@@ -60,6 +60,6 @@ def test_a_label_that_the_sources_use_is_read_in_one_form(sources: list[Source])
 
 def test_the_check_reads_them(sources: list[Source], lexicon: Lexicon) -> None:
     """And shows them in one form."""
-    (found,) = check("The median is the middle value. Source: S1.", sources, lexicon)
+    (found,) = SupportCheck(lexicon)("The median is the middle value. Source: S1.", sources)
     assert found.supported
     assert found.sentence.text == "The median is the middle value [S1]."
