@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NoReturn
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from calibration.maps import LogisticMap
 from rerank.assessment.list_features import list_features, list_passage_features, stage_ranks
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import CROSS_ENCODER
-from rerank.assessment.pipeline import NO_MODELS, Pipeline, ReadPolicy, Selection
+from rerank.assessment.pipeline import Pipeline, ReadPolicy, Selection
 from rerank.config import Config
 from rerank.data.equal_passages import distinct, highest_of_equal
 from rerank.errors import InputError
@@ -44,25 +43,9 @@ class ListPipeline(Pipeline):
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages that came with the query: see `provided`."""
-        return self.provided(query, vectors)
+        return self.provided(query)
 
-    def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> NoReturn:
-        """Refuse: there is nothing to search.
-
-        Raises:
-            InputError: always.
-        """
-        raise InputError(NO_MODELS)
-
-    def best_of_stages(self, text: str, count: int) -> NoReturn:
-        """Refuse: there is nothing to search.
-
-        Raises:
-            InputError: always.
-        """
-        raise InputError(NO_MODELS)
-
-    def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+    def provided(self, query: Query) -> Candidates:
         """The passages of the query, best fused score first; ties are ordered by id.
 
         Equal passages count as one: each has the highest score that a stage gave one of them.

@@ -3,7 +3,7 @@
 Training, batch rescoring and search all use it. It knows nothing of labels: the map that tells
 which candidates are worth scoring is passed in.
 
-    query -> search or provided -> Candidates -> select -> Selection -> with_scores -> Scored
+    query -> candidates -> Candidates -> select -> Selection -> with_scores -> Scored
 
 `IndexPipeline` searches our own index, `RetrieverPipeline` another search system, and
 `ListPipeline` takes lists that come with their scores.
@@ -158,20 +158,34 @@ class Pipeline(ABC):
         return self.encoder.files, self.reranker.files
 
     @abstractmethod
+    def texts_of(self, query: Query) -> list[str]:
+        """The texts that the bi-encoder reads for a query and the passages it brings."""
+
+    @abstractmethod
+    def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The passages that came with a query, else those of `search`; best fused first.
+
+        `vectors` are those of `texts_of`, by text.
+        """
+
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
-        """The candidates of a query and its vector, best fused first.
+        """The candidates that are found with a query and its vector, best fused first.
 
         Passages in `without`, by id, are not among them, as if they were not in the corpus; only
         the word statistics are those of the whole corpus.
+
+        Raises:
+            InputError: there is nothing to search.
         """
+        raise InputError(NO_MODELS)
 
-    @abstractmethod
-    def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The passages that came with a query as candidates, given the vectors of its texts."""
-
-    @abstractmethod
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
-        """The `count` best passages of each first stage, each passage once, best fused first."""
+        """The `count` best passages of each first stage, each passage once, best fused first.
+
+        Raises:
+            InputError: there is nothing to search.
+        """
+        raise InputError(NO_MODELS)
 
     def run(
         self, queries: Sequence[Query], policy: ReadPolicy, *, label: str | None = None
@@ -179,19 +193,19 @@ class Pipeline(ABC):
         """The scored candidates of each query, in their order; `label` names a progress bar."""
 
         def run_chunk(chunk: Sequence[Query]) -> list[Scored]:
-            return self.score_by(policy, self.retrieve(chunk))
+            return self.score_by(self.retrieve(chunk), policy)
 
         return in_chunks(queries, run_chunk, size=CHUNK, label=label, unit="query")
 
     def score_by(
-        self, policy: ReadPolicy, candidates: Sequence[Candidates], *, label: str | None = None
+        self, candidates: Sequence[Candidates], policy: ReadPolicy, *, label: str | None = None
     ) -> list[Scored]:
         """The candidates, scored as the policy says: the likeliest ones, down to its cutoff."""
         prior = [prior_score(c, policy.prior) for c in candidates]
         return self.score(candidates, prior, cutoff=policy.cutoff, label=label)
 
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
-        """The candidates of each query: by `search`, or the passages that came with the query."""
+        """The candidates of each query, in their order; `label` names a progress bar."""
 
         def retrieve_chunk(chunk: Sequence[Query]) -> list[Candidates]:
             texts = list(dict.fromkeys(text for query in chunk for text in self.texts_of(query)))
@@ -200,19 +214,9 @@ class Pipeline(ABC):
 
         return in_chunks(queries, retrieve_chunk, size=CHUNK, label=label, unit="query")
 
-    def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The candidates of one query, given the vectors of its `texts_of`."""
-        if query.passages is None:
-            return self.search(query, vectors[query.text])
-        return self.provided(query, vectors)
-
     def scores_are_known(self, query: Query) -> bool:
         """Whether the scores of the query's passages came with it: none is scored here."""
         return query.logits is not None
-
-    @abstractmethod
-    def texts_of(self, query: Query) -> list[str]:
-        """The texts that the bi-encoder reads for a query and the passages it brings."""
 
     def retrieve_without(
         self, queries: Sequence[Query], gone: Sequence[Set[str]]

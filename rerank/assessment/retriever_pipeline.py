@@ -57,16 +57,18 @@ class RetrieverPipeline(Pipeline):
         """The query, if the system is searched."""
         return [query.text] if query.passages is None else []
 
+    def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+        """The list that came with the query and its scores, else what the system returns."""
+        if query.passages is None:
+            return self.search(query, vectors[query.text])
+        return self.list_pipeline.provided(query)
+
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the system returns, none of which the cross-encoder has scored."""
         candidates = self._fetch(query, vector, self.config.pool, self.config.candidates, without)
         unscored = np.full(len(candidates.passages or ()), np.nan)
         scores = {**(candidates.scores or {}), RERANKER: unscored}
-        return self.list_pipeline.provided(replace(candidates, scores=scores), {})
-
-    def provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The list that came with the query, with the scores of all its stages."""
-        return self.list_pipeline.provided(query, vectors)
+        return self.list_pipeline.provided(replace(candidates, scores=scores))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
@@ -88,7 +90,7 @@ class RetrieverPipeline(Pipeline):
         last[rows[: len(logits)]] = logits
         query = candidates.query
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
-        ranked = self.list_pipeline.provided(query, {})
+        ranked = self.list_pipeline.provided(query)
         place = np.argsort(ranked.first_stage.rows)
         truncated = truncated | selection.partly
         return Scored(ranked.take(place[rows]), selection.prior, logits, truncated)

@@ -20,7 +20,6 @@ from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
-from rerank.assessment.ranking import prior_score
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
@@ -137,7 +136,9 @@ def _fit_and_score(
     Without any label the maps are the `pooled` ones.
     """
     if not len(labelled):
-        return (pooled, _score(pipeline, measured, pooled)) if pooled else None
+        if pooled is None:
+            return None
+        return pooled, measured.with_items(pipeline.score_by(measured.items, pooled.policy))
     # with fewer there are too few to cross-fit, and to watch for drift
     if len(set(labelled.groups.tolist())) < MIN_ROWS:
         return None
@@ -147,14 +148,6 @@ def _fit_and_score(
     except InputError:  # the labels cannot be fitted on
         return None
     return maps, planned.to_report
-
-
-def _score(
-    pipeline: Pipeline, candidates: Labelled[Candidates], maps: FittedMaps
-) -> Labelled[Scored]:
-    """The candidates, scored as a user of these maps would have them."""
-    prior = [prior_score(c, maps.policy.prior) for c in candidates.items]
-    return candidates.with_items(pipeline.score(candidates.items, prior))
 
 
 def _parts(

@@ -199,7 +199,7 @@ def _search_as_from_callers(
     prior = [prior_score(c, maps["search"].policy.prior) for c in candidates]
     likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior, strict=True)]
     provided = as_from_caller(pipeline, likeliest_first)
-    return pipeline.score_by(maps["rerank"].policy, provided, label="scoring provided passages")
+    return pipeline.score_by(provided, maps["rerank"].policy, label="scoring provided passages")
 
 
 def _those_of(labels: Sequence[Feedback], rows: Bools) -> list[Feedback]:

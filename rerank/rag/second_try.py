@@ -107,7 +107,7 @@ def with_second_tries(
 def assess_try(model: CalibratedReranker, first: Assessment, one: Try) -> Assessment:
     """The assessment of the candidates of one try, by the model's own maps."""
     candidates = one(model.pipeline, first)
-    scored = model.pipeline.score_by(model.maps["search"].policy, [candidates])
+    scored = model.pipeline.score_by([candidates], model.maps["search"].policy)
     return model.assess_scored(scored, [first.ranking.query])[0]
 
 
