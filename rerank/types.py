@@ -231,7 +231,7 @@ class Scored:
     """
 
     candidates: Candidates
-    prior: Floats  # (n,) score by the first stage only, which chose what to score
+    prior_scores: Floats  # (n,) by the first stage only; they chose what to score
     logits: Floats  # (m,)
     truncated: Bools  # (m,) the cross-encoder did not see all of this passage
 

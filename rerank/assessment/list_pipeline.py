@@ -98,18 +98,20 @@ class ListPipeline(Pipeline):
                 "one"
             )
 
-    def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
+    def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:
         """The candidates, those with a score of the last stage first: these count as scored."""
         last = self.last_scores(candidates)
         order = np.argsort(np.isnan(last), kind="stable")
         count = int((~np.isnan(last)).sum())
         none_cut = np.zeros(count, dtype=np.bool_)
-        return Selection(candidates.take(order), prior[order], count, (), none_cut, known=True)
+        return Selection(
+            candidates.take(order), prior_scores[order], count, (), none_cut, known=True
+        )
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of the last stage."""
         scores = self.last_scores(selection.candidates)[: selection.count]
-        return Scored(selection.candidates, selection.prior, scores, selection.partly)
+        return Scored(selection.candidates, selection.prior_scores, scores, selection.partly)
 
     def last_scores(self, candidates: Candidates) -> Floats:
         """The scores (n,) of the last stage; NaN for a passage without one."""

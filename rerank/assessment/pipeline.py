@@ -89,7 +89,7 @@ class Selection:
     """
 
     candidates: Candidates
-    prior: Floats
+    prior_scores: Floats  # (n,)
     count: int
     texts: Sequence[str]
     partly: Bools
@@ -201,8 +201,8 @@ class Pipeline(ABC):
         self, candidates: Sequence[Candidates], policy: ReadPolicy, *, label: str | None = None
     ) -> list[Scored]:
         """The candidates, scored as the policy says: the likeliest ones, down to its cutoff."""
-        prior = [prior_score(c, policy.prior) for c in candidates]
-        return self.score(candidates, prior, cutoff=policy.cutoff, label=label)
+        prior_scores = [prior_score(c, policy.prior) for c in candidates]
+        return self.score(candidates, prior_scores, cutoff=policy.cutoff, label=label)
 
     def retrieve(self, queries: Sequence[Query], *, label: str | None = None) -> list[Candidates]:
         """The candidates of each query, in their order; `label` names a progress bar."""
@@ -231,15 +231,15 @@ class Pipeline(ABC):
     def score(
         self,
         candidates: Sequence[Candidates],
-        prior: Sequence[Floats],
+        prior_scores: Sequence[Floats],
         *,
         cutoff: float = 0.0,
         label: str | None = None,
     ) -> list[Scored]:
         """The candidates, likeliest first, with the cross-encoder's scores of the first ones.
 
-        `prior[i]` (n,) is the first-stage score of the passages of `candidates[i]`. At most the
-        first `rerank_depth` are scored; beyond the second, only those whose prior score is at least
+        `prior_scores[i]` (n,) are those of the passages of `candidates[i]`. At most the first
+        `rerank_depth` are scored; beyond the second, only those whose prior score is at least
         `cutoff` times the first one's. A passage that equals another is not scored. Logits that
         came with a query are used instead of our own scores.
         """
@@ -253,18 +253,18 @@ class Pipeline(ABC):
             )
             return [self.with_scores(*scores) for scores in by_query]
 
-        pairs = list(zip(candidates, prior, strict=True))
+        pairs = list(zip(candidates, prior_scores, strict=True))
         return in_chunks(pairs, score_chunk, size=CHUNK, label=label, unit="query")
 
-    def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
+    def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:
         """The candidates, likeliest first, and which of them `score` would score."""
-        candidates, prior, different = by_prior(candidates, prior)
-        count = count_to_score(prior[: min(self.config.rerank_depth, different)], cutoff)
+        candidates, prior_scores, different = by_prior(candidates, prior_scores)
+        count = count_to_score(prior_scores[: min(self.config.rerank_depth, different)], cutoff)
         texts = self._texts_to_read(candidates.query.text, candidates.passages[:count])
         chosen = zip(candidates.passages[:count], texts, strict=True)
         partly = np.array([text != passage.full_text for passage, text in chosen], dtype=np.bool_)
         known = self.scores_are_known(candidates.query)
-        return Selection(candidates, prior, count, texts, partly, known)
+        return Selection(candidates, prior_scores, count, texts, partly, known)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of `selection.pairs_to_score`."""
@@ -273,7 +273,7 @@ class Pipeline(ABC):
         if known is not None:
             logits = known[candidates.first_stage.rows[: selection.count]]
             truncated = self.reranker.truncates(selection.pairs)
-        return Scored(candidates, selection.prior, logits, truncated | selection.partly)
+        return Scored(candidates, selection.prior_scores, logits, truncated | selection.partly)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, at least one, as the index has them."""

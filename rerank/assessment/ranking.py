@@ -5,6 +5,8 @@ Functions of candidates and scores alone: nothing is searched and no network run
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from calibration.maps import CalibrationMap
@@ -34,8 +36,8 @@ def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
 
 def limit_scored(scored: Scored, cutoff: float) -> Scored:
     """What `Pipeline.score` would give with this cutoff, for candidates scored with a lower one."""
-    count = count_to_score(scored.prior[: len(scored.logits)], cutoff)
-    return Scored(scored.candidates, scored.prior, scored.logits[:count], scored.truncated[:count])
+    count = count_to_score(scored.prior_scores[: len(scored.logits)], cutoff)
+    return replace(scored, logits=scored.logits[:count], truncated=scored.truncated[:count])
 
 
 def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
@@ -63,22 +65,22 @@ def reorder(ranking: Ranking, *, rank_by: str) -> Ranking:
     return ranking.take(by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")])
 
 
-def by_prior(candidates: Candidates, prior: Floats) -> tuple[Candidates, Floats, int]:
-    """The candidates and their prior score, likeliest first; ties keep the fused order.
+def by_prior(candidates: Candidates, prior_scores: Floats) -> tuple[Candidates, Floats, int]:
+    """The candidates and their prior scores, likeliest first; ties keep the fused order.
 
     Passages that equal a likelier one come last: the number says how many come before these.
     """
     by_fused = np.argsort(-candidates.first_stage.fused, kind="stable")
-    order = by_fused[np.argsort(-prior[by_fused], kind="stable")]
+    order = by_fused[np.argsort(-prior_scores[by_fused], kind="stable")]
     first, _ = distinct([candidates.passages[i] for i in order])
     order = np.append(order[first], np.delete(order, first))
-    return candidates.take(order), prior[order], len(first)
+    return candidates.take(order), prior_scores[order], len(first)
 
 
-def count_to_score(prior: Floats, cutoff: float) -> int:
+def count_to_score(prior_scores: Floats, cutoff: float) -> int:
     """How many of the passages, likeliest first, are to be scored."""
-    likely = int((prior >= cutoff * prior.max(initial=0.0)).sum())
-    return min(max(likely, MIN_SCORED), len(prior))
+    likely = int((prior_scores >= cutoff * prior_scores.max(initial=0.0)).sum())
+    return min(max(likely, MIN_SCORED), len(prior_scores))
 
 
 def _scores_and_features(scored: Scored) -> tuple[Floats, Bools, Bools, Floats]:

@@ -75,11 +75,11 @@ class RetrieverPipeline(Pipeline):
         (vector,), stages = self.encode([text]), len(self.system.settings.stages)
         return self._fetch(Query(text), vector, count, stages * count).passages or ()
 
-    def select(self, candidates: Candidates, prior: Floats, cutoff: float) -> Selection:
+    def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:
         """The likeliest candidates, to be scored; all of a list whose scores are known."""
         known = self.scores_are_known(candidates.query)
         select = self.list_pipeline.select if known else super().select
-        return select(candidates, prior, cutoff)
+        return select(candidates, prior_scores, cutoff)
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates as a list whose last stage is the cross-encoder."""
@@ -93,7 +93,7 @@ class RetrieverPipeline(Pipeline):
         ranked = self.list_pipeline.provided(query)
         place = np.argsort(ranked.first_stage.rows)
         truncated = truncated | selection.partly
-        return Scored(ranked.take(place[rows]), selection.prior, logits, truncated)
+        return Scored(ranked.take(place[rows]), selection.prior_scores, logits, truncated)
 
     def _fetch(
         self,

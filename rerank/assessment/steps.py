@@ -79,8 +79,8 @@ def steps(
         candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring))[find]
     else:
         candidates = pipeline.candidates(query, vectors)
-    prior = prior_score(candidates, policy.prior)
-    selection = pipeline.select(candidates, prior, policy.cutoff)
+    prior_scores = prior_score(candidates, policy.prior)
+    selection = pipeline.select(candidates, prior_scores, policy.cutoff)
     pairs = selection.pairs_to_score
     sizes = [
         speed.score * tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs

@@ -196,8 +196,8 @@ def _search_as_from_callers(
 ) -> list[Scored]:
     """The queries as if their callers had provided the likeliest passages of a search."""
     candidates = pipeline.retrieve(queries, label="finding candidates")
-    prior = [prior_score(c, maps["search"].policy.prior) for c in candidates]
-    likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior, strict=True)]
+    prior_scores = [prior_score(c, maps["search"].policy.prior) for c in candidates]
+    likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior_scores, strict=True)]
     provided = as_from_caller(pipeline, likeliest_first)
     return pipeline.score_by(provided, maps["rerank"].policy, label="scoring provided passages")
 

@@ -33,7 +33,9 @@ def same(one: Scored, other: Scored) -> bool:
         (getattr(first.first_stage, f.name), getattr(second.first_stage, f.name))
         for f in fields(FirstStage)
     ]
-    arrays += [(getattr(one, n), getattr(other, n)) for n in ("prior", "logits", "truncated")]
+    arrays += [
+        (getattr(one, n), getattr(other, n)) for n in ("prior_scores", "logits", "truncated")
+    ]
     arrays.append((first.features, second.features))
     return first.passages == second.passages and all(np.array_equal(a, b) for a, b in arrays)
 
@@ -124,7 +126,7 @@ def test_what_is_unlikely_is_not_scored(pipeline: Pipeline, some: list[Query]) -
     whole = deep.run(some, ReadPolicy(prior))
     for cutoff in (0.0, 0.97, 1.0):
         for one, full in zip(deep.run(some, ReadPolicy(prior, cutoff)), whole, strict=True):
-            likely = (one.prior >= cutoff * one.prior[0])[:6].sum()
+            likely = (one.prior_scores >= cutoff * one.prior_scores[0])[:6].sum()
             assert len(one.logits) == max(2, likely)
             assert same(one, limit_scored(full, cutoff))
     assert {len(s.logits) for s in deep.run(some, ReadPolicy(prior, 1.0))} == {2}
