@@ -29,35 +29,25 @@ MAPS = ("prior", "score", "confidence", "hazard", "another")
 class FittedMaps:
     """All that is fitted on the labels, for one mode.
 
-    `policy`: which passages are scored. `score`: a passage's features to the number that orders the
-    passages. `confidence`: a ranking's features to P(its top passage is right). `hazard` and
-    `hazard_after_hit`: P(the k-th passage is right | none above it is), and the same if one is;
-    relevance and sufficiency follow from them (see `rerank.assessment.relevance`). `certificate`:
-    the confidence from which selective accuracy is guaranteed. `segments`: what each segment of the
-    queries adds to the confidence. `context_certificate`: the sufficiency from which it is
-    guaranteed that the first passages hold an answer; None if it was not computed.
-    `stopping_threshold`: the sufficiency at which no more passages need to be handed on (see
-    `rerank.fitting.context_certificates`); None if nothing is guaranteed. `calibrated`: whether
-    labels of this corpus were among those fitted on; if not, the probabilities only order queries
-    and passages. `list_kind`: the kind of the lists that came with their scores; None if our own
-    stages score them. `metadata`: the features of the passages' metadata. `feature_range`: the
-    lowest and the highest value of each feature of the labelled rankings, (d,) each; None if it was
-    not kept.
+    Relevance and sufficiency follow from the confidence and the two hazards: see
+    `rerank.assessment.relevance`.
     """
 
-    policy: ReadPolicy
-    score: LogisticMap
-    confidence: TwoStageMap
-    hazard: LogisticMap
-    hazard_after_hit: LogisticMap
-    certificate: Certificate
-    segments: Segments = field(default_factory=Segments)
+    policy: ReadPolicy  # which passages are scored
+    score: LogisticMap  # a passage's features to the number that orders the passages
+    confidence: TwoStageMap  # a ranking's features to P(its top passage is right)
+    hazard: LogisticMap  # P(the k-th passage is right | none above it is)
+    hazard_after_hit: LogisticMap  # the same, if one above it is
+    certificate: Certificate  # the confidence from which selective accuracy is guaranteed
+    segments: Segments = field(default_factory=Segments)  # what each adds to the confidence
+    # certifies from which sufficiency the first passages hold an answer; None: not computed
     context_certificate: Certificate | None = None
+    # the sufficiency at which to stop handing on passages; None: nothing is guaranteed
     stopping_threshold: float | None = None
-    calibrated: bool = True
-    list_kind: ListKind | None = None
-    metadata: tuple[MetadataFeature, ...] = ()
-    feature_range: FeatureRange | None = None
+    calibrated: bool = True  # False: no label of this corpus was fitted on, so they only order
+    list_kind: ListKind | None = None  # of lists with scores; None: our own stages score
+    metadata: tuple[MetadataFeature, ...] = ()  # features of the passages' metadata
+    feature_range: FeatureRange | None = None  # of the labelled rankings; None: not kept
 
     @property
     def features(self) -> Features:

@@ -188,7 +188,7 @@ def _check_replaceable(
     """Refuse to replace a file that is not empty and holds something else.
 
     Raises:
-        InputError: the file may be dear to somebody.
+        InputError: the file holds something else.
     """
     if not out.exists() or not out.stat().st_size:
         return

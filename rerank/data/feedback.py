@@ -80,8 +80,8 @@ def without_moved(
 ) -> tuple[list[Feedback], list[str]]:
     """The labels that still apply (see `still_first`), and a note on those that are left out.
 
-    What is left of a random sample is none: if one of its labels is left out, the others count as
-    chosen.
+    If a label of a random sample is dropped, the rest is no random sample: the others are marked
+    `chosen`.
 
     Raises:
         InputError: none applies.
@@ -147,7 +147,7 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     """The labels that the qrels give to a split's queries, in its order.
 
     Raises:
-        InputError: no such split, or a weight that is none.
+        InputError: no such split, or an invalid weight.
     """
     queries = labelled.select(labelled.split(split))
     for query in queries.items:

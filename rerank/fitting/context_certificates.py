@@ -1,7 +1,7 @@
-"""Certificates for the passages that are handed on: they hold an answer, and few are enough.
+"""Certify the sufficiency, and choose where to stop handing on passages.
 
-Takes rankings ordered by maps that have not seen them. Only the model that is kept needs these
-certificates: folds are measured without.
+Takes rankings ordered by maps that have not seen them. Only the model that is kept needs this:
+folds are measured without.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A report that costs no label: the whole fit is repeated for every fold, and measured on it.
+"""Nested cross-fitting: measure each fold by a fit on the others.
 
-This is nested cross-fitting (Stone 1974; Varma and Simon 2006, "Bias in error estimation when using
-cross-validation for model selection"): the maps that measure a query were fitted only on the groups
-of the other folds. One step is not repeated, the choice of passages to score: for each query it was
-made by a prior that had not seen its group. The report is about the procedure. The model that is
-kept is fitted by this procedure on all queries. These are a few more than any fold had, so its
-error should be no larger.
+So a report needs no labels of its own (Stone 1974; Varma and Simon 2006, "Bias in error estimation
+when using cross-validation for model selection"): the maps that measure a query were fitted only on
+the groups of the other folds. One step is not repeated, the choice of passages to score: for each
+query it was made by a prior that had not seen its group. The report is about the procedure. The
+model that is kept is fitted by this procedure on all queries. These are more than any fold had, so
+its error should be no larger.
 
 The certificate needs no report. It rests on the out-of-fold confidences of all queries fitted on
 (see `calibration.thresholds.certify`), and the report never feeds back into it.

@@ -171,8 +171,8 @@ def _recalibrated_mode(
 def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools:
     """Whether each query, (n,), is of a group that was not fitted on.
 
-    All are if none is of a group that was. Otherwise a query without a group may be about the same
-    as one that was fitted on, so it is not.
+    True for all if no query is of a fitted group. Otherwise a query without `metadata.group` is not
+    counted as new: it may be about the same as one that was fitted on.
     """
     known = np.array([was_seen(query, fitted_on) for query in queries])
     if not known.any():

@@ -128,7 +128,7 @@ class Access:
             raise _unavailable(what) from None
 
     def close(self) -> None:
-        """Take no more requests; those that wait are not waited for."""
+        """Accept no more calls; cancel waiting ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _done(self, going: asyncio.Future[Any]) -> None:
