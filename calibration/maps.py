@@ -194,12 +194,12 @@ class TwoStageMap:
         bound, it is what the features would add without the bound. For another second stage, it is
         what they add to the first stage's logit.
         """
-        moves = self.first.contributions(X)
+        added = self.first.contributions(X)
         if isinstance(self.second, LogisticMap):
-            moves = moves * (self.second.coef[0] / self.second.scale[0])
+            added = added * (self.second.coef[0] / self.second.scale[0])
             if self.update is not None:
-                moves = moves * (self.update.coef[0] / self.update.scale[0])
-        return moves
+                added = added * (self.update.coef[0] / self.update.scale[0])
+        return added
 
     @property
     def max_probability(self) -> float:

@@ -42,31 +42,33 @@ CHANCES = (0.5, 0.25, 0.75, 0.1, 0.9, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999)
 
 def feature_effects(
     names: Sequence[str],
-    moves: ArrayLike,
+    contributions: ArrayLike,
     *,
     base: float,
     confidence: float,
     title: str = "Why this confidence",
     below: str = "",
 ) -> Figure:
-    """Return how moves (d,), one per feature, lead from `base` log odds to those of one query.
+    """Return how contributions (d,) of features lead from `base` log odds to those of one query.
 
     The `STRONGEST` have a row each, the others share one. If the sum is not the log odds of
     `confidence`, because a second stage transforms the score, the picture says so.
 
     Raises:
-        ValueError: names and moves differ in length, or are empty.
+        ValueError: names and contributions differ in length, or are empty.
     """
-    steps = np.asarray(moves, dtype=np.float64)
+    steps = np.asarray(contributions, dtype=np.float64)
     if steps.shape != (len(names),) or not len(names):
-        raise ValueError(f"expected one move a name, got {steps.shape} for {len(names)} names")
+        raise ValueError(
+            f"expected one contribution per name, got {steps.shape} for {len(names)} names"
+        )
     order = np.argsort(-np.abs(steps), kind="stable")
     rows = [(names[i], float(steps[i])) for i in order[:STRONGEST]]
     if len(order) > STRONGEST:
         rows.append(
             (f"{len(order) - STRONGEST} others together", float(steps[order[STRONGEST:]].sum()))
         )
-    ends = base + np.cumsum([0.0, *(move for _, move in rows)])
+    ends = base + np.cumsum([0.0, *(step for _, step in rows)])
     exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
 
     start = f"a usual query ({float(sigmoid(base)):.2f})" if exact else "a usual query"
@@ -76,7 +78,7 @@ def feature_effects(
     span = float(np.ptp(ends)) or 1.0
     low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span
     axes.set_xlim(low, high)
-    _draw_moves(axes, [move for _, move in rows], ends, gap=0.015 * span)
+    _draw_steps(axes, [step for _, step in rows], ends, gap=0.015 * span)
     axes.set_xlabel("log odds of being right" if exact else "score of the first stage", color=INK)
     bent = f" A second stage turns the score into the confidence, {confidence:.2f}."
     if exact:
@@ -109,15 +111,15 @@ def _named_rows(
     return figure, axes
 
 
-def _draw_moves(axes: Axes, moves: Sequence[float], ends: Floats, *, gap: float) -> None:
-    """Draw moves (d,) as bars, each from where the one above it ended, with dots at both ends.
+def _draw_steps(axes: Axes, steps: Sequence[float], ends: Floats, *, gap: float) -> None:
+    """Draw steps (d,) as bars, each from where the one above it ended, with dots at both ends.
 
     ends: (d + 1,), from the start on. gap: between a bar and its number.
     """
-    for i, move in enumerate(moves, start=1):
-        colour, side, away = (BLUE, "left", gap) if move >= 0 else (AMBER, "right", -gap)
-        axes.barh(i, move, left=ends[i - 1], height=0.62, color=colour, zorder=3)
-        number = axes.text(ends[i] + away, i, f"{move:+.2f}", ha=side, va="center", zorder=5)
+    for i, step in enumerate(steps, start=1):
+        colour, side, away = (BLUE, "left", gap) if step >= 0 else (AMBER, "right", -gap)
+        axes.barh(i, step, left=ends[i - 1], height=0.62, color=colour, zorder=3)
+        number = axes.text(ends[i] + away, i, f"{step:+.2f}", ha=side, va="center", zorder=5)
         number.set(fontsize=SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
     for i, end in enumerate(ends):  # from each row to the next
         axes.plot([end, end], [i, i + 1], color=SOFT, lw=0.8, zorder=2)

@@ -109,7 +109,7 @@ def _unfitted_segment(ranking: Ranking, maps: FittedMaps, segment_by: str) -> st
     return f"{what}, so the confidence is that of all queries"
 
 
-def decide(
+def to_assessments(
     predicted: Predictions, maps: FittedMaps, config: Config, modes: Sequence[Mode]
 ) -> list[Assessment]:
     """One assessment per ranking, by the maps of a mode and the thresholds of the configuration.
@@ -119,18 +119,19 @@ def decide(
     if not predicted.rankings:
         return []
     t, k = config.thresholds, config.sufficiency_k
-    moves = maps.confidence.contributions(predicted.features)
+    contributions = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
     unlike = unlike_labelled(predicted.features, maps)
     promised = certified(predicted.confidence, predicted.features, maps, t)
     names = list(table)
-    usual = float(maps.confidence.predict(np.array([first.mean]))[0])
-    start = f"start: a query with usual evidence has {usual:.2f}"
+    usual_confidence = float(maps.confidence.predict(np.array([first.mean]))[0])
+    start = f"start: a query with usual evidence has {usual_confidence:.2f}"
     assessments = []
     for i, ranking in enumerate(predicted.rankings):
         confidence = float(predicted.confidence[i])
         sufficiency = float(predicted.sufficiency[i, k - 1])
-        why = (start, *reasons(names, predicted.features[i], first.mean, moves[i], table))
+        added = reasons(names, predicted.features[i], first.mean, contributions[i], table)
+        why = (start, *added)
         is_accepted, is_unlike = accepted(confidence, t), bool(unlike[i])
         if is_accepted and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)

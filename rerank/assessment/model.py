@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.decisions import decide
+from rerank.assessment.decisions import to_assessments
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, read_maps
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline
@@ -337,7 +337,7 @@ class CalibratedReranker:
         """
         maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
         modes = [query.mode for query in queries]
-        return decide(predict(scored, maps, config), maps, config, modes)
+        return to_assessments(predict(scored, maps, config), maps, config, modes)
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """Like `assess`, but a query that fails gives its exception, and the others an answer."""

@@ -1,7 +1,7 @@
 """How good a ranking is, by signal: what each one says, and how much it moved the confidence.
 
-Each feature of the confidence belongs to one signal, so the moves of all signals add up exactly to
-the log-odds. Recommendations follow from the measured values. It scores nothing.
+Each feature of the confidence belongs to one signal, so the contributions of all signals add up
+exactly to the log-odds. Recommendations follow from the measured values. It scores nothing.
 """
 
 from __future__ import annotations
@@ -125,14 +125,15 @@ def assess_retrieval(
             calibrated=assessment.calibrated,
         )
     table = signals_of_lists(maps.list_kind) if maps.list_kind else SIGNALS
-    moves = _moves(maps.features, maps.confidence.contributions(assessment.features[None, :])[0])
+    of_features = maps.confidence.contributions(assessment.features[None, :])[0]
+    contributions = _by_signal(maps.features, of_features)
     signals = tuple(
         Signal(
             name,
             value := measure(assessment),
-            agreeing(name, value, moves.get(name, 0.0), table),
-            moves.get(name, 0.0),
-            _points(confidence, moves.get(name, 0.0)),
+            agreeing(name, value, contributions.get(name, 0.0), table),
+            contributions.get(name, 0.0),
+            _points(confidence, contributions.get(name, 0.0)),
         )
         for name, (measure, _) in table.items()
     )
@@ -155,19 +156,19 @@ def assess_with(model: CalibratedReranker, assessment: Assessment) -> RetrievalA
     return assess_retrieval(assessment, maps, threshold=threshold)
 
 
-def _moves(features: Features, contributions: Floats) -> dict[str, float]:
+def _by_signal(features: Features, contributions: Floats) -> dict[str, float]:
     """What each signal adds to the log-odds: the sum over its features."""
     group_of = {name: group for group, names in features.groups.items() for name in names}
     found: dict[str, float] = {}
-    for name, move in zip(features.ranking, contributions.tolist(), strict=True):
+    for name, added in zip(features.ranking, contributions.tolist(), strict=True):
         signal = signal_of(name, group_of[name])
-        found[signal] = found.get(signal, 0.0) + move
+        found[signal] = found.get(signal, 0.0) + added
     return found
 
 
-def _points(confidence: float, move: float) -> float:
-    """The confidence minus what it would be without `move` (log-odds)."""
-    without = sigmoid(log_odds(np.array([confidence])) - move)
+def _points(confidence: float, contribution: float) -> float:
+    """The confidence minus what it would be without a contribution (log-odds)."""
+    without = sigmoid(log_odds(np.array([confidence])) - contribution)
     return float(confidence - without[0])
 
 

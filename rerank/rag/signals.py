@@ -18,7 +18,7 @@ from rerank.types import Assessment, ListKind, metadata_name
 TOP = 5  # passages that "the top" means
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
 FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
-MIN_MOVE = 0.005  # smaller log-odds are shown as 0
+MIN_CONTRIBUTION = 0.005  # smaller log-odds are shown as 0
 
 OF_GROUP = {  # the signal of a feature, by its group, if it is not named below
     "logits": "top_score",
@@ -212,18 +212,19 @@ def signals_of_lists(kind: ListKind) -> Mapping[str, tuple[Measure, Meaning]]:
 def agreeing(
     name: str,
     value: float,
-    move: float,
+    contribution: float,
     table: Mapping[str, tuple[Measure, Meaning]] = SIGNALS,
 ) -> str:
-    """What a value of a signal of `table` means; if its `move` (log-odds) says the opposite, both.
+    """The meaning of a value; adds a clause if its contribution has the opposite sign.
 
-    The meaning is that of the value alone; the move compares it with a usual question: few words of
-    the question may be found, and yet more than usual.
+    `table` has the signal `name`. The meaning is that of the value alone; the contribution
+    (log-odds) compares it with a usual question: few words of the question may be found, and yet
+    more than usual. Only the best and the worst meaning can have an opposite.
     """
     meaning = table[name][1]
     words = meaning(value)
-    against = meaning(math.inf if move < 0 else -math.inf)
-    if name not in FROM_GOOD_TO_BAD or abs(move) < MIN_MOVE or words != against:
+    against = meaning(math.inf if contribution < 0 else -math.inf)
+    if name not in FROM_GOOD_TO_BAD or abs(contribution) < MIN_CONTRIBUTION or words != against:
         return words
-    verb = "lowers" if move < 0 else "raises"
+    verb = "lowers" if contribution < 0 else "raises"
     return f"{words}, but compared with a usual question this {verb} the confidence"

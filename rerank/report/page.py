@@ -58,7 +58,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
     for explained in report.explained:
         figures[explained.file] = ablation.feature_effects(
             explained.names,
-            explained.moves,
+            explained.contributions,
             base=explained.base,
             confidence=explained.confidence,
             title=explained.title,

@@ -44,7 +44,7 @@ class Explained:
     top: str  # the passage that was ranked first
     answer: str  # a right passage, or a note that there is none; empty if the top one is right
     base: float  # log odds of a query whose features are all usual
-    moves: Floats  # log odds that each feature adds, and last the segment, if there are segments
+    contributions: Floats  # log odds that each feature adds; last the segment, if there are any
     names: tuple[str, ...]  # of the features, with this query's value and the usual one
     confidence: float
 
@@ -168,13 +168,14 @@ def _explain(file: str, title: str, evaluation: Evaluation, config: Config, row:
         f"{meaning(name, table)}\n{value:.2f}, usually {mean:.2f}"
         for name, value, mean in zip(table, values.tolist(), usual, strict=True)
     ]
-    moves = maps.confidence.contributions(values[None, :])[0]
+    contributions = maps.confidence.contributions(values[None, :])[0]
     confidence = float(evaluation.confidences[OURS][row])
     if maps.segments.updates:
         (segment,) = segments_of([ranking], config.segment_by)
         without_segment = float(maps.confidence.predict(values[None, :])[0])
         names.append(f"Segment ({config.segment_by})\n{textwrap.shorten(segment, 30)}")
-        moves = np.append(moves, log_odds(confidence) - log_odds(without_segment))
+        of_segment = log_odds(confidence) - log_odds(without_segment)
+        contributions = np.append(contributions, of_segment)
     return Explained(
         file=file,
         title=title,
@@ -182,7 +183,7 @@ def _explain(file: str, title: str, evaluation: Evaluation, config: Config, row:
         top=_shorten(ranking.passages[0]),
         answer="" if evaluation.right[row] else _right_answer(ranking, grades),
         base=usual_log_odds(maps.confidence),
-        moves=moves,
+        contributions=contributions,
         names=tuple(names),
         confidence=confidence,
     )

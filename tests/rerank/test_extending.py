@@ -15,7 +15,7 @@ import rerank
 from calibration import comparison, measure
 from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
-from rerank.assessment.decisions import decide
+from rerank.assessment.decisions import to_assessments
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
 from rerank.assessment.pipeline import Models, Pipeline
@@ -153,7 +153,7 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     searched = search_rankings(pipeline, run.plan)
     maps = fit(searched, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)
-    (answer,) = decide(predict(scored, maps, config), maps, config, ["search"])
+    (answer,) = to_assessments(predict(scored, maps, config), maps, config, ["search"])
     assert len(answer.passages) == config.candidates
     assert all(float(p.bm25).is_integer() for p in answer.passages)  # counts of shared words
     assert 0 < answer.confidence < 1

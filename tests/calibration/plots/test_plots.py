@@ -182,7 +182,7 @@ def test_effects_lead_from_the_base_to_the_confidence(monkeypatch: pytest.Monkey
 
 
 def test_effects_say_where_a_second_stage_bends_them() -> None:
-    """Where moves do not add up to the confidence, the axis is a score and the caption says so."""
+    """If they do not add up to the confidence, the axis is a score and the caption says so."""
     bent = feature_effects(list("abcd"), MOVES, base=0.0, confidence=0.9)
     assert "second stage" in draw(bent).caption
     assert bent.axes[0].get_xlabel() == "score of the first stage"
@@ -211,7 +211,7 @@ def test_budgets_that_lie_close_are_not_written_over_each_other() -> None:
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     """A picture of numbers that do not belong together is a mistake, and the message says which."""
-    with pytest.raises(ValueError, match="one move a name"):
+    with pytest.raises(ValueError, match="one contribution per name"):
         feature_effects(["a", "b"], [1.0], base=0.0, confidence=0.5)
     with pytest.raises(ValueError, match="an interval a name"):
         feature_groups(["a"], [0.1], [])

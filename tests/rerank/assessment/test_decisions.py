@@ -97,7 +97,7 @@ def test_reasons_start_where_a_usual_query_stands(
 ) -> None:
     """From there, all that moves the log-odds gives the confidence."""
     predicted = predict(to_report.items, maps, config)
-    answers = decisions.decide(predicted, maps, config, ["search"] * len(to_report))
+    answers = decisions.to_assessments(predicted, maps, config, ["search"] * len(to_report))
     moves = maps.confidence.contributions(predicted.features).sum(axis=1)
     start = maps.confidence.predict(np.array([maps.confidence.first.mean]))
     expected = sigmoid(log_odds(start) + moves)
@@ -114,7 +114,7 @@ def test_a_certified_context_is_sufficient(
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context_certificate=context)
         predicted = predict(to_report.items, told, config)
-        answers = decisions.decide(predicted, told, config, ["search"] * len(to_report))
+        answers = decisions.to_assessments(predicted, told, config, ["search"] * len(to_report))
         features = np.stack([a.features for a in answers])
         unlike = decisions.unlike_labelled(features, maps)
         sufficient = [
@@ -138,7 +138,7 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
     features[:, :3] = 1e6
     strange = replace(predicted, features=features)
     modes: list[Mode] = ["search"] * len(to_report)
-    usual, unlike = (decisions.decide(p, told, config, modes) for p in (predicted, strange))
+    usual, unlike = (decisions.to_assessments(p, told, config, modes) for p in (predicted, strange))
     assert any(a.certified for a in usual)
     assert any(a.context_certified for a in usual)
     assert not any(a.certified or a.context_certified for a in unlike)

@@ -17,7 +17,7 @@ from coherence import check_coherent
 from hand_made import make_scored
 from processes import run_python
 
-from rerank.assessment.decisions import decide, unlike_labelled
+from rerank.assessment.decisions import to_assessments, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
@@ -114,7 +114,9 @@ def test_an_assessment_does_not_depend_on_its_neighbours(
     some = model.pipeline.run(queries[:12], maps.policy)
 
     def predicted(scored: Sequence[Scored]) -> list[Any]:
-        found = decide(predict(scored, maps, config), maps, config, ["search"] * len(scored))
+        found = to_assessments(
+            predict(scored, maps, config), maps, config, ["search"] * len(scored)
+        )
         return [a.to_dict() for a in found]
 
     whole = predicted(some)
@@ -139,7 +141,7 @@ def test_no_query_gives_no_assessment(model: CalibratedReranker) -> None:
 
 def test_a_query_without_passages_is_no_answer(maps: FittedMaps, config: Config) -> None:
     """Where nothing was found confidence and sufficiency are 0, and the reason says it."""
-    (found,) = decide(predict([make_scored()], maps, config), maps, config, ["search"])
+    (found,) = to_assessments(predict([make_scored()], maps, config), maps, config, ["search"])
     assert (found.confidence, found.sufficiency) == (0.0, 0.0)
     assert (found.level, found.verdict, found.accepted) == ("VERY_LOW", "INSUFFICIENT", False)
     assert found.reasons == ("against: no passage was found",)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from rerank.assessment.decisions import decide
+from rerank.assessment.decisions import to_assessments
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.pooled_maps import PooledMaps
@@ -55,7 +55,7 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
     assert not pooled.calibrated
     assert pooled.certificate.threshold is None
     modes: list[Mode] = ["search"] * len(searched.to_report)
-    found = decide(predict(searched.to_report.items, pooled, config), pooled, config, modes)
+    found = to_assessments(predict(searched.to_report.items, pooled, config), pooled, config, modes)
     assert {one.level for one in found} <= {"LOW", "VERY_LOW"}
     assert {one.verdict for one in found} <= {"PARTIAL", "INSUFFICIENT"}
     assert not any(one.accepted or one.certified or one.calibrated for one in found)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
-from rerank.assessment.decisions import decide
+from rerank.assessment.decisions import to_assessments
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import predict
@@ -33,15 +33,17 @@ TEXTS = [f"text {i}" for i in range(5)]
 @pytest.fixture(scope="module")
 def assessments(to_report: Labelled[Scored], maps: FittedMaps, config: Config) -> list[Assessment]:
     modes: list[Mode] = ["search"] * len(to_report)
-    return decide(predict(to_report.items, maps, config), maps, config, modes)
+    return to_assessments(predict(to_report.items, maps, config), maps, config, modes)
 
 
-def test_the_moves_of_all_signals_add_up(assessments: list[Assessment], maps: FittedMaps) -> None:
+def test_the_contributions_of_all_signals_add_up(
+    assessments: list[Assessment], maps: FittedMaps
+) -> None:
     """Each feature belongs to one signal: nothing that moved the confidence is left out."""
     for assessment in assessments:
         found = assess_retrieval(assessment, maps)
-        moves = maps.confidence.contributions(ranking_features([assessment.ranking]))
-        assert sum(s.log_odds for s in found.signals) == pytest.approx(moves.sum())
+        contributions = maps.confidence.contributions(ranking_features([assessment.ranking]))
+        assert sum(s.log_odds for s in found.signals) == pytest.approx(contributions.sum())
         assert {s.name for s in found.signals} == set(SIGNALS)
         assert all(np.isfinite(s.value) and s.meaning for s in found.signals)
 
@@ -99,7 +101,7 @@ def test_each_cause_has_its_recommendation(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "move", "told"),
+    ("name", "value", "contribution", "told"),
     [
         ("query_coverage", 0.3, 0.4, "missing, but compared with a usual question this raises"),
         ("query_coverage", 0.9, -0.4, "question, but compared with a usual question this lowers"),
@@ -109,9 +111,9 @@ def test_each_cause_has_its_recommendation(
         ("consensus", 0.9, -0.4, "several passages are as good as the best"),
     ],
 )
-def test_words_and_direction_agree(name: str, value: float, move: float, told: str) -> None:
-    """Words that say the opposite of the move tell both; words in between stay as they are."""
-    words = agreeing(name, value, move)
+def test_words_and_direction_agree(name: str, value: float, contribution: float, told: str) -> None:
+    """Words with the opposite meaning tell both; words in between stay as they are."""
+    words = agreeing(name, value, contribution)
     assert told in words
     assert ("compared" in words) == ("compared" in told)
 

@@ -128,14 +128,16 @@ def test_the_last_step_and_the_last_budget_are_the_model(report: Report) -> None
 
 
 def test_the_queries_explained_are_the_extremes(report: Report) -> None:
-    """The surest of the wrong ones and the least sure of the right ones; their moves add up."""
+    """The surest wrong one and the least sure right one; their contributions add up."""
     ours, right = report.evaluation.confidences[OURS], report.evaluation.right
     wrong, least = report.explained
     assert (wrong.file, least.file) == ("surest_wrong", "least_sure_right")
     assert wrong.confidence == ours[right == 0].max()
     assert least.confidence == ours[right == 1].min()
     for each in (wrong, least):
-        assert float(sigmoid(each.base + each.moves.sum())) == pytest.approx(each.confidence)
+        assert float(sigmoid(each.base + each.contributions.sum())) == pytest.approx(
+            each.confidence
+        )
         assert len(each.names) == len(RANKING_FEATURES)
         assert each.query
         assert each.top
