@@ -45,9 +45,10 @@ def accepted(confidence: float, t: Thresholds) -> bool:
 def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
     """Whether `OUTLYING_FEATURES` or more of a question's features are out of range.
 
-    `features` is (n, d); the result is (n,). In range is what a labelled question had, and what the
-    confidence map does not clip. A certificate is about questions like the labelled ones, so an
-    unlike one is never certified. No label is looked at, so right answers are not favoured.
+    `features` is (n, d); the result is (n,). The range covers the values of the labelled questions,
+    and those that the confidence map does not clip. A certificate is about questions like the
+    labelled ones, so an unlike one is never certified. No label is used, so right answers are not
+    favoured.
     """
     first = maps.confidence.first
     if not first.low:
@@ -63,8 +64,8 @@ def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
 def certified(confidence: Floats, features: Floats, maps: FittedMaps, t: Thresholds) -> Bools:
     """Whether each answer is certified, (n,), by its confidence (n,) and its features (n, d).
 
-    It is, if it is accepted, its confidence reaches the certified threshold, and the question is
-    not `unlike_labelled`.
+    An answer is certified if it is accepted, its confidence reaches the certified threshold, and
+    the question is not `unlike_labelled`.
     """
     reached = [accepted(p, t) and maps.certificate.promises(p) for p in confidence.tolist()]
     return np.array(reached, dtype=np.bool_) & ~unlike_labelled(features, maps)
@@ -163,7 +164,7 @@ def to_assessments(
 
 
 def as_uncalibrated(assessment: Assessment) -> Assessment:
-    """The assessment without labels of this corpus: nothing is accepted or certified."""
+    """The assessment of a model without labels of this corpus: not accepted, not certified."""
     reason = f"not calibrated: {LABEL_FIRST}"
     return replace(
         assessment,

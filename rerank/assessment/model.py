@@ -374,7 +374,7 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
     """The queries; a plain string becomes one.
 
     Raises:
-        InputError: one text came, not a list of them; or something that is neither.
+        InputError: one query instead of a list, or an item that is neither a query nor a text.
     """
     if isinstance(queries, (str, Query)):
         raise InputError(f"expected a list of queries, got one: {queries!r:.100}")

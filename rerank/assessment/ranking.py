@@ -86,7 +86,8 @@ def count_to_score(prior_scores: Floats, cutoff: float) -> int:
 def _scores_and_features(scored: Scored) -> tuple[Floats, Bools, Bools, Floats]:
     """The logits (n,), which are given, which passages are truncated, and all features (n, d).
 
-    Equal passages have the highest logit of theirs. A missing one is the lowest (0 without any).
+    Equal passages share the highest of their logits. A missing logit is set to the lowest of the
+    others, to 0 without any.
     """
     n, m = len(scored), len(scored.logits)
     candidates = scored.candidates

@@ -19,7 +19,7 @@ from rerank.assessment.text_cache import cached_by_length
 from rerank.data.equal_passages import distinct
 from rerank.types import Floats, Ranking
 
-TOP = 5  # passages that "the top" means below
+TOP = 5  # passages that count as the top
 CLOSE = 1.0  # logits within this of the best agree with it
 PEAK = 20  # passages in the first-stage peak statistics
 

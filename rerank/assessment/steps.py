@@ -28,7 +28,7 @@ SPECIAL_TOKENS = 3  # of a sequence, at most
 ENCODE_OVERHEAD_S = 0.001  # seconds of work outside the models, on a piece of texts, about
 SCORE_OVERHEAD_S = 0.01  # the same on a piece of pairs: candidates, features, maps
 SAMPLE = "The median of a sample is the value that half of its members do not exceed. " * 4
-TIMED_ITEMS = 8  # texts, or pairs, whose time is taken
+TIMED_ITEMS = 8  # texts, or pairs, to measure the speed with
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def expected_seconds(
 
 
 def measured_speed(model: CalibratedReranker) -> Speed:
-    """The speed of a model's networks here and now, the better of two times each."""
+    """The speed of a model's networks on this machine: the faster of two measurements each."""
     pipeline = model.pipeline
     if pipeline.models is None:
         return Speed(0.0, 0.0)

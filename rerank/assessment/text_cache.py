@@ -8,7 +8,7 @@ from functools import wraps
 from threading import Lock
 from typing import TypeVar
 
-MIN_CHARACTERS = 512  # that texts count for
+MIN_CHARACTERS = 512  # shorter texts count as this many
 Made = TypeVar("Made")
 
 

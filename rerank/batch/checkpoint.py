@@ -99,7 +99,7 @@ class Checkpoint:
             sync(out.parent)
             self._stage("installed", out.stat().st_size)
         self.close()
-        for name in reversed(FILES):  # what says that all is installed goes last
+        for name in reversed(FILES):  # the file that says that all is installed goes last
             (self.folder / name).unlink(missing_ok=True)
         for torn in self.folder.glob(f".{HEADER}.*"):  # left by an interrupted write of the header
             torn.unlink()

@@ -54,7 +54,7 @@ def is_parquet(path: Path) -> bool:
 def open_input(
     path: Path, parse: RowParser, identified: FileIdentity | None = None
 ) -> Iterator[Input]:
-    """Open an input, and close it at the end; one that is `identified` is not read for that.
+    """Open an input, and close it at the end; it is read to identify it, unless `identified`.
 
     Raises:
         InputError: not a regular file, not readable as Parquet, or Parquet without `_id` and

@@ -23,7 +23,7 @@ from rerank.progress import progress
 from rerank.storage.package import package_version
 
 ENGINES = ("local", "ray")
-OF_PREDICTIONS = "ranking"  # what each of them has, and no other file of this project
+OF_PREDICTIONS = "ranking"  # a field of every prediction, and of no other file of this project
 
 
 @dataclass(frozen=True, slots=True)

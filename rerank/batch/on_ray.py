@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 ACTOR_CORES = 4  # cores of an actor, unless the number of actors or GPUs decides
-SPARE = 0.5  # of its last core that an actor leaves for Ray's own work: without any, Ray hangs
+SPARE = 0.5  # share of its last core that an actor leaves to Ray, which hangs without any
 MAX_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
-CAUSES = (InputError, RetrieverError)  # of an actor, that are raised here as they are
+CAUSES = (InputError, RetrieverError)  # errors of an actor that are raised unchanged
 SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "rejected")]
     + [(name, pa.large_binary()) for name in ("predictions", "rejections")]

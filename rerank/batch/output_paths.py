@@ -1,4 +1,4 @@
-"""Whether the files that a command is to write may lie where it is told. It knows no formats."""
+"""Checks where a command may write its files. It knows no formats."""
 
 from __future__ import annotations
 

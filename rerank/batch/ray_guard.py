@@ -23,7 +23,7 @@ PROC = Path("/proc")
 
 @contextmanager
 def guarded() -> Iterator[str]:
-    """A new folder for Ray's files, short as its sockets need it; removed with the processes."""
+    """A new folder for Ray's files; its sockets need a short path. Removed with the processes."""
     folder = tempfile.mkdtemp(prefix="rerank-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
     guard = subprocess.Popen(
         [sys.executable, "-I", __file__, folder],

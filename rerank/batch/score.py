@@ -14,7 +14,7 @@ from rerank.progress import by_size
 from rerank.types import Assessment, Query
 
 PART_LENGTH = 2**21  # most characters scored together, except for a single longer row
-MIN_LENGTH = 2**9  # that a text counts as: its vector takes memory too
+MIN_LENGTH = 2**9  # shorter texts count as this many: a vector takes memory too
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Abbreviations with a full stop that ends no sentence, for whoever cuts text into sentences."""
+"""Abbreviations whose full stop ends no sentence, for splitting text into sentences."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def read_files(
         corpus = _by_id(folder / CORPUS, read_passage, problems)
     queries = _by_id(folder / "queries.jsonl", _query, problems)
     for name, rows in ((CORPUS, corpus), ("queries.jsonl", queries)):
-        if rows is not None and not rows:  # else every line of the qrels would be told
+        if rows is not None and not rows:  # else every line of the qrels would be reported
             problems.raise_if_any(str(folder))
             raise InputError(f"{folder / name} is empty")
     need_qrels = unjudged != UNLABELLED

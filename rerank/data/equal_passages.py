@@ -1,8 +1,8 @@
 """Passages with equal title and text, which do not compete with each other.
 
-All that compares one passage with the others takes them as one. Otherwise a passage that is there
-twice would lead nobody, and count twice as a chance that something is right. Labels go by id: if
-they name only one of two equal passages, the other one counts as wrong.
+Whatever compares passages takes equal ones as one. Otherwise a passage that occurs twice would have
+no lead over the others, and would count as two chances that one is right. Labels go by id: if they
+name only one of two equal passages, the other one counts as wrong.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@
 One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
 (the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
 about the caller's list, otherwise about a search. Lists with the scores of other stages may lack a
-right passage. `chosen` is true if somebody chose to judge this answer: such labels are of no random
-sample, and certify nothing. `top` with a `doc_id` is the passage that `right` is about, null if
-there was none: the label applies only while that passage comes first. A folder of a labelled set
-holds the same and more, and has its own corpus. Of labels of one question the last one counts.
+right passage. `chosen` is true if somebody chose to judge this answer: such labels are no random
+sample, so nothing is certified with them. `top` with a `doc_id` is the passage that `right` is
+about, null if there was none: the label applies only while that passage comes first. A folder of a
+labelled set holds the same and more, and has its own corpus. Of labels of one question the last one
+counts.
 """
 
 from __future__ import annotations

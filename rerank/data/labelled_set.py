@@ -94,7 +94,7 @@ class LabelledSet:
         """Refuse a set whose queries come with their own scored lists.
 
         Raises:
-            InputError: as said.
+            InputError: its queries come with their own lists.
         """
         if self.lists:
             raise InputError(f"{self.name} holds lists with their scores; expected a BEIR folder")

@@ -19,7 +19,7 @@ def drawn_at_random(queries: Iterable[Query]) -> bool:
 
 
 def check_weight(query: Query) -> None:
-    """Refuse a weight that is none; a query need not have one.
+    """Refuse an invalid weight; a query need not have one.
 
     Raises:
         InputError: it is not a number in (0, `LARGEST`].

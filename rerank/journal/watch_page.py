@@ -74,7 +74,7 @@ def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[st
 
     They are those of the `model` of this version. Each question once, with its newest answer; the
     newest first. Keys: `id`, `time`, `question` (None if texts are left out), `document`, `doc_id`,
-    `confidence`, `level`, and `times`, how often it was answered so.
+    `confidence`, `level`, and `times`, the number of such answers.
 
     Raises:
         JournalError: the database cannot be used.

@@ -168,7 +168,7 @@ class Session:
                 return task
             if judged:
                 self.nothing(task)  # an update of the model removed the rest
-            else:  # nobody can say that none answers
+            else:  # no passage was shown, so nobody can say that none is right
                 self._nothing_found.add(question.query_id)
 
     def nothing_left(self) -> bool:

@@ -4,7 +4,7 @@ Events are `draw` (a question, its weight, how many questions it was drawn from,
 were from the same file, and the model's answer), and those of a person by name: `accept` (a
 proposed question, with its text), `judge` (one grade for some passages), `skip`, and `undo`, which
 takes back that person's latest event, if it can be. `gone` names passages of a question that the
-corpus does not have any more: they are judged by nobody.
+corpus does not have any more: their judgements do not count.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def without_undone(events: Sequence[Event]) -> list[Event]:
 def to_undo(events: Sequence[Event | None], name: str) -> int | None:
     """The position of a person's latest event, if it can be taken back; else None.
 
-    Accepted words that others have judged cannot.
+    An accepted question cannot be taken back once others have judged it.
     """
     rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
     row = next(rows, None)
@@ -151,7 +151,7 @@ def to_undo(events: Sequence[Event | None], name: str) -> int | None:
 
 
 def _others_judged(events: Sequence[Event | None], row: int) -> bool:
-    """Whether others have judged the question whose words were accepted in this row."""
+    """Whether others have judged the question that was accepted in this row."""
     accepted = events[row] or {}
     return accepted["do"] == "accept" and any(
         event
@@ -166,8 +166,8 @@ def next_question(
 ) -> Question | None:
     """The first question that this person should judge; None if none is left.
 
-    Every `shared`-th question is for everyone; the others belong to whoever begins them. Questions
-    whose ids are in `without` are passed over.
+    Every `shared`-th question is for everyone; the others belong to the person who starts them.
+    Questions whose ids are in `without` are passed over.
     """
     for place, question in enumerate(questions):
         own = question.person(name)
@@ -187,7 +187,8 @@ def weights(questions: Sequence[Question]) -> list[float]:
     The second has the weight m N / ((n + m) (N - n)), with n of N drawn before and m now: so
     uniform draws stay uniform. If the file has changed in between, the second is taken alone.
 
-    Earlier versions did not write which draws are from one file: sizes that fit are taken to be.
+    Earlier versions did not write which draws are from one file: draws whose sizes fit count as
+    such.
     """
     if _some_proposed(questions):
         return [0.0] * len(questions)

@@ -95,8 +95,8 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     """The first passages of an assessment, up to the k that the strategy asks for.
 
     That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`
-    without the last passages that each add less than `least_gain`. It is 0 if no passage is as
-    similar to the question as the floor asks; passages that came with scores have no similarity.
+    without the last passages that each add less than `least_gain`. It is 0 if no passage reaches
+    the similarity floor; passages that came with scores have no similarity.
     Of equal passages only the first is taken.
 
     `stop_reason` is `threshold`; `least_gain` if passages were left out, `no_more` if there are

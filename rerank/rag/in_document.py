@@ -17,8 +17,8 @@ class InDocument:
 
     document: str
     passages: tuple[Passage, ...]
-    found: int  # which of the passages it is about
-    more_before: bool  # whether passages of the document were left out, for their size
+    found: int  # position of the passage at the given row
+    more_before: bool  # whether passages of the document were left out for lack of room
     more_after: bool
 
 
@@ -36,7 +36,7 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
         raise IndexError(row)
     document = place_of(corpus.passage(row)).document
     rows, left = [row], max_bytes
-    cut = {-1: False, 1: False}  # by direction: whether the document goes on there
+    cut = {-1: False, 1: False}  # by direction: whether more of the document was left out
     ends = {-1: row, 1: row}
     while ends:
         for way, end in list(ends.items()):

@@ -78,9 +78,9 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
 
 
 class _StrictServer(MCPServer):  # type: ignore[misc]
-    """A server whose tools refuse arguments that they do not have, and queries that are too long.
+    """A server whose tools refuse unknown arguments, and queries that are too long.
 
-    The protocol's own one ignores the former and has no limit.
+    The base class ignores unknown arguments, and has no limit.
     """
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
@@ -119,7 +119,7 @@ def check_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> Non
 
 @contextmanager
 def _as_tool_errors() -> Iterator[None]:
-    """Our errors as those of a tool, whose sentence the client gets to read."""
+    """Raise our errors as those of a tool, whose message is sent to the client."""
     try:
         yield
     except RerankError as error:

@@ -1,4 +1,4 @@
-"""How good a ranking is, by signal: what each one says, and how much it moved the confidence.
+"""How good a ranking is, by signal: what each one means, and how much it moved the confidence.
 
 Each feature of the confidence belongs to one signal, so the contributions of all signals add up
 exactly to the log-odds. Recommendations follow from the measured values. It scores nothing.

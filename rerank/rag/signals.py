@@ -15,7 +15,7 @@ from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.rag.places import place_of
 from rerank.types import Assessment, ListKind, metadata_name
 
-TOP = 5  # passages that "the top" means
+TOP = 5  # passages that count as the top
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
 FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
 MIN_CONTRIBUTION = 0.005  # smaller log-odds are shown as 0

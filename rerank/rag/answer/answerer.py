@@ -15,7 +15,7 @@ class Generated:
 
     text: str  # sentences with citations such as [S1]
     calls: int  # of a language model, failed ones included
-    cut_off: bool = False  # by the limit on its tokens: the end is missing
+    cut_off: bool = False  # a language model reached its limit of tokens: the end is missing
 
 
 class Answerer(Protocol):

@@ -25,7 +25,7 @@ from rerank.rag.answer.sources import Source
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
 FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
-MIN_LABELS = 30  # undecided ones, to fit a threshold on
+MIN_LABELS = 30  # undecided claims that a fit needs
 FEW = 2  # content words below which words alone cannot decide
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 REMOVED = "[removed: not supported by the sources]"
@@ -47,7 +47,7 @@ class Checked:
 
     sentence: Sentence
     quotes: Mapping[str, str]  # source id -> its best sentence; empty if nothing supports it
-    before: str = " "  # what stands between it and the sentence before
+    before: str = " "  # the text between it and the sentence before
 
     @property
     def supported(self) -> bool:
@@ -198,7 +198,7 @@ def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
 
 
 def _windows(evidence: str, lexicon: Lexicon) -> list[frozenset[str]]:
-    """The stems of each two neighbouring sentences."""
+    """The stems of each pair of neighbouring sentences."""
     parts = [stems for _, stems in _stemmed(evidence, lexicon.language)]
     return [first | second for first, second in pairwise(parts)] or parts
 

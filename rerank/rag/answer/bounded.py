@@ -51,7 +51,7 @@ class BoundedAnswer:
     model_calls: int = 0
     calibrated: bool = True  # False: no label of this corpus was fitted on
     error: str = ""  # why the answerer gave no answer
-    cut_off: bool = False  # the limit on the tokens of a language model cut it off
+    cut_off: bool = False  # a language model reached its limit of tokens
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
     answer_level: str = ""  # of this confidence
     answer_id: str = ""  # in the journal, for feedback; "" without a journal

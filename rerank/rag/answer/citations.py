@@ -1,6 +1,7 @@
 """The ways in which language models cite sources, rewritten as `[S1]`: `(S1)`, `Source: S1`, `[1]`.
 
-What stands in a source too, or names no source, may mean something else, and stays as it is.
+A label that a source contains too, or that names no source, may mean something else: it is left
+unchanged.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from rerank.rag.answer.sources import Source
 
 MAX_SENTENCES = 3  # sentences of an answer
 LONGEST = 400  # characters of a quotation
-BARS = re.compile(r"^\|\s+|\s+\|$")  # the outer ones of a row
+BARS = re.compile(r"^\|\s+|\s+\|$")  # the outer bars of a table row
 
 
 class ExtractiveAnswerer:
@@ -72,7 +72,7 @@ def _is_rule(line: str) -> bool:
 def _shorten(sentence: str) -> str:
     """The sentence without quotation marks and its full stop, cut after `LONGEST`.
 
-    Of a row of a table, its outer bars go too.
+    The outer bars of a table row are removed too.
     """
     text = " ".join(sentence.replace('"', "'").split())
     text = (BARS.sub("", text) if ROW.search(text) else text).rstrip(".!?。！？")

@@ -1,4 +1,4 @@
-"""What stands between the sentences of an answer: a space, a new line, a paragraph, a list mark.
+"""The text between the sentences of an answer: a space, a new line, a paragraph, a list mark.
 
 It knows nothing of sources and models.
 """
@@ -14,7 +14,7 @@ PARAGRAPH = re.compile(r"\n\s*\n")
 
 
 def separators(answer: str, found: Sequence[Sentence]) -> list[str]:
-    """What stands before each of the sentences that `sentences` found in an answer.
+    """The separator before each of the sentences that `sentences` found in an answer.
 
     Punctuation may differ, because a citation after a full stop is moved before it: letters and
     digits tell where a sentence is. A sentence that is not found has a space before it.

@@ -1,7 +1,7 @@
 """A language model behind any OpenAI-compatible endpoint, local or hosted.
 
 Temporary failures (no connection, a stall, 429, 5xx, an answer that breaks off or is not JSON) are
-retried a few times; what cannot succeed fails at once.
+retried a few times; other failures are raised at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rerank.rag.settings import LanguageModelConfig
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
-THOUGHTS, THOUGHTS_END = "<think>", "</think>"  # around what some models write before an answer
+THOUGHTS, THOUGHTS_END = "<think>", "</think>"  # some models write between these before an answer
 CUT_OFF = "length"  # the `finish_reason` of an answer that the limit on its tokens cut off
 LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each token
 
@@ -94,7 +94,7 @@ class LanguageModel:
         return text, reason
 
     def _body(self, given: dict[str, Any]) -> bytes:
-        """The body of the response, which must end in time, however slowly it comes."""
+        """The body of the response; one that is too slow or too large is refused."""
         end, body = time.monotonic() + self.config.llm_timeout, bytearray()
         with self.client.chat.completions.with_streaming_response.create(**given) as response:
             for part in response.iter_bytes():
@@ -116,7 +116,7 @@ class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
 
 
 class EmptyAtLimit(BrokenAnswer):
-    """The limit was used up before the answer began, as it would be again."""
+    """The limit was used up before the answer began; another try would end the same way."""
 
 
 def _whole(body: bytes) -> tuple[str, str]:
@@ -132,7 +132,7 @@ def _whole(body: bytes) -> tuple[str, str]:
 def _streamed(body: bytes) -> tuple[str, str]:
     """The text of a stream of server-sent events, and its `finish_reason`.
 
-    Their other lines, such as pings, say nothing.
+    Other lines, such as pings, are ignored.
     """
     parts, reason = [], None
     for line in re.split(r"\r\n|\r|\n", body.decode(errors="replace")):
@@ -151,9 +151,10 @@ def _streamed(body: bytes) -> tuple[str, str]:
 
 
 def _without_thoughts(text: str) -> str:
-    """What follows the last end of thoughts; nothing if the text ends within thoughts.
+    """The text after the last thoughts; empty if it ends within thoughts.
 
-    The template of some models writes the beginning of the thoughts, so that only their end comes.
+    The template of some models contains the beginning of the thoughts, so that the response has
+    only their end.
     """
     answer = text.rpartition(THOUGHTS_END)[2].strip()
     return "" if answer.startswith(THOUGHTS) else answer

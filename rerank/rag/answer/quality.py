@@ -16,7 +16,7 @@ from calibration.maps import LogisticMap, map_from_dict
 from rerank.errors import InputError, optional
 from rerank.types import Floats
 
-MIN_LABELS = 30  # labelled answers, as for any map here
+MIN_LABELS = 30  # labelled answers that a fit needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def fit_answer_confidence(
     """Logistic regression of `right` (n,) on the retrieval's log-odds and the quality.
 
     Raises:
-        InputError: fewer than 30 answers, only one outcome among them, or not one of each argument
-            an answer.
+        InputError: fewer than 30 answers, only one outcome among them, or arguments of different
+            lengths.
     """
     with optional():
         from calibration.fitting import fit_logistic
