@@ -10,7 +10,7 @@ from llm_endpoint import endpoint, status
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.rag.answer.model_answers import answer, cross_encoder_judge
-from rerank.rag.answer.sources import sources_of
+from rerank.rag.answer.sources import evidence_of
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Query
 
@@ -53,7 +53,6 @@ def test_the_judge_knows_a_passage_by_its_own_words(model: CalibratedReranker) -
     """A probability; the first sentence of a passage is judged likelier than another's."""
     first, second = list(model.pipeline.index.corpus)[:2]
     judge = cross_encoder_judge(model)
-    brought = model.rerank(first.full_text, [first, second])
-    source, other = sources_of(sorted(brought.passages, key=lambda p: p.row))
-    own, foreign = (judge(first.text[:200], s) for s in (source, other))
+    evidence = (evidence_of(p.title, p.text) for p in (first, second))
+    own, foreign = (judge(first.text[:200], text) for text in evidence)
     assert 0 <= foreign < own <= 1
