@@ -272,7 +272,7 @@ def test_the_order_it_came_in_does_not_matter(table: Scored, rank_by: str) -> No
     first = np.array([2, 0, 1])  # of those scored
     turned = Scored(
         table.candidates.take(np.append(first, 3)),
-        table.prior,
+        table.prior_scores,
         table.logits[first],
         table.truncated[first],
     )
