@@ -390,7 +390,7 @@ def test_which_models_rank_the_same() -> None:
 
     def ranked(stages: tuple[str, ...] = (), **manifest: Any) -> object:
         kind = ListKind(stages, texts=True) if stages else None
-        maps: Any = _OneMode(search=SimpleNamespace(list_kind=kind))
+        maps: Any = SimpleNamespace(main=SimpleNamespace(list_kind=kind))
         return what_it_ranks(manifest, maps)
 
     ours = ranked(corpus_digest="a")
@@ -402,9 +402,3 @@ def test_which_models_rank_the_same() -> None:
     lists = ranked(("bm25", "colbert"), corpus_digest="a")
     assert lists == ranked(("bm25", "colbert"), corpus_digest="b")
     assert lists != ranked(("bm25",), corpus_digest="a")
-
-
-class _OneMode(dict[str, Any]):
-    """The maps of one mode."""
-
-    main = "search"
