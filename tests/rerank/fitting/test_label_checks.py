@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,10 +33,10 @@ def test_one_passage_is_refused(small: LabelledSet) -> None:
 
 
 def test_labels_that_are_all_wrong_leave_no_model(
-    small: LabelledSet, config: Config, tmp_path: Path, work: Path
+    small: LabelledSet, config: Config, tmp_path: Path, run: Any
 ) -> None:
     """Nothing is written where nothing can be learned, and so nothing is registered."""
     out = tmp_path / "model"
     with pytest.raises(InputError, match="the top passage is wrong for all"):
-        calibrate(replace(small, qrels={}), out, config, work=work)
+        calibrate(replace(small, qrels={}), out, config, work=run.work)
     assert not out.exists()
