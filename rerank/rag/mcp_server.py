@@ -14,7 +14,7 @@ from rerank.errors import InputError, RerankError, nearest, optional
 from rerank.rag.adaptive import take
 from rerank.rag.context import assess_first
 from rerank.rag.retrieval_assessment import assess_with
-from rerank.rag.settings import Strategy
+from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.types import Assessment
 
 with optional():
@@ -40,10 +40,12 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     Raises:
         MissingExtraError: on import, if the protocol's package is not installed.
     """
+    thresholds = model.pipeline.config.thresholds
+    gate = AnswerConfig(sufficient=thresholds.sufficient, partial=thresholds.partial)
     known = sorted({name for maps in model.maps.values() for name in maps.segments.updates})
     instructions = INSTRUCTIONS.format(
         about=ABOUT[model.calibrated],
-        threshold=model.pipeline.config.thresholds.medium,
+        threshold=thresholds.medium,
         segments=f" Segments ({model.segment_by}): {', '.join(known)}." if known else "",
     )
     server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
@@ -59,8 +61,9 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         segments.
         """
         with _as_tool_errors():
-            found = take(assessed(query, segment), Strategy(min_k, max_k))
-        verdict = assess_first(found.assessment, found.k)
+            strategy = Strategy(min_k, max_k, thresholds.sufficient)
+            found = take(assessed(query, segment), strategy)
+        verdict = assess_first(found.assessment, found.k, gate)
         return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
 
     def assess_retrieval_confidence(query: str, segment: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from calibration.maps import LogisticMap
 from calibration.segments import Segments
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
+from rerank.config import Thresholds
 from rerank.rag.adaptive import search, take
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import Strategy
@@ -53,6 +54,19 @@ def test_search_gives_what_python_gives(model: CalibratedReranker, questions: li
     assert {key: told[key] for key in expected} == expected
     assert told["verdict"] in {"SUFFICIENT", "PARTIAL", "INSUFFICIENT"}
     assert (told["note"] == "") == (told["verdict"] == "SUFFICIENT")
+
+
+def test_the_verdict_is_by_the_thresholds_of_the_model(
+    model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No passages that the model itself calls insufficient are called sufficient by a tool."""
+    strict = Thresholds(medium=0.95, high=0.95, sufficient=0.95, partial=0.9)
+    monkeypatch.setattr(
+        model.pipeline, "config", replace(model.pipeline.config, thresholds=strict)
+    )
+    monkeypatch.setattr(model, "search", lambda *_, **__: make_assessment(confidence=0.85))
+    found = called(model, "search", query=questions[0], max_k=1).structured_content
+    assert (found["stop_reason"], found["verdict"]) == ("max_k", "INSUFFICIENT")
 
 
 def test_a_segment_is_passed_on(
