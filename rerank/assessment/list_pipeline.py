@@ -59,7 +59,7 @@ class ListPipeline(Pipeline):
             width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
             none = self.with_metadata(np.zeros((0, width)), ())
             return Candidates(query, (), nothing, none)
-        self.check_kind(query)
+        self.check(query)
         first, group = distinct(passages)
         scores = {s: highest_of_equal(given, group) for s, given in (query.scores or {}).items()}
         once = replace(
@@ -80,12 +80,14 @@ class ListPipeline(Pipeline):
         by_id = sorted(range(len(passages)), key=lambda i: (-stage.fused[i], passages[i].doc_id))
         return candidates.take(np.array(by_id))
 
-    def check_kind(self, query: Query) -> None:
+    def check(self, query: Query) -> None:
         """Refuse a list of another kind than the model was calibrated on.
 
         Raises:
             InputError: the message says what it has, and what is expected.
         """
+        if not query.passages:
+            return
         stages, expected = list(query.scores or {}), self.kind.stages
         if set(stages) != set(expected):
             raise InputError(

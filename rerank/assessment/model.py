@@ -309,13 +309,15 @@ class CalibratedReranker:
 
         Raises:
             InputError: the query or a passage is empty, or not text; the model does not have the
-                mode of the query, or has nothing to search.
+                mode of the query, or has nothing to search; or the scores that came with the
+                passages are of other stages.
         """
         check_query(query)
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
         if mode == "search" and not self.searches:
             raise InputError(NOTHING_TO_SEARCH)
+        self.pipeline.check(query)
         return mode
 
     def probes(self) -> list[Query]:

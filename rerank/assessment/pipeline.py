@@ -157,6 +157,13 @@ class Pipeline(ABC):
         """
         return self.encoder.files, self.reranker.files
 
+    def check(self, query: Query) -> None:  # noqa: B027  # most pipelines take every query
+        """Refuse a query whose passages came with scores that the pipeline cannot use.
+
+        Raises:
+            InputError: the message says what came, and what is expected.
+        """
+
     @abstractmethod
     def texts_of(self, query: Query) -> list[str]:
         """The texts that the bi-encoder reads for a query and the passages it brings."""

@@ -53,6 +53,10 @@ class RetrieverPipeline(Pipeline):
         last = (query.scores or {}).get(RERANKER)
         return last is not None and not np.isnan(last).all()
 
+    def check(self, query: Query) -> None:
+        """Refuse a list that came with other scores than those of the system and our reranker."""
+        self.list_pipeline.check(query)
+
     def texts_of(self, query: Query) -> list[str]:
         """The query, if the system is searched."""
         return [query.text] if query.passages is None else []

@@ -27,6 +27,7 @@ from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
+from rerank.jobs.answer_file import answer_file
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
 from rerank.rag.retrieval_assessment import assess_with
@@ -162,6 +163,27 @@ def test_what_the_model_does_not_answer(
     """One sentence, whatever is asked."""
     with pytest.raises(InputError, match=sentence):
         model.assess([query])
+
+
+def test_no_answer_is_made_before_every_list_is_checked(
+    model: CalibratedReranker, queries: list[Query], tmp_path: Path
+) -> None:
+    """A list of other stages is named by its place and id, and no language model is paid."""
+    other = replace(queries[2], scores={"other": np.ones(len(queries[2].passages or ()))})
+    made: list[object] = []
+    with pytest.raises(InputError, match=r"query 3, 'q2': .* expected those of bm25, reranker"):
+        answer_file(
+            model,
+            [*(replace(q, passages=with_texts(q)) for q in queries[:2]), other],
+            tmp_path / "answers.jsonl",
+            record=lambda found, **_: str(made.append(found)),
+        )
+    assert not made
+
+
+def with_texts(query: Query) -> tuple[Passage, ...]:
+    """The passages of a query, each with a text."""
+    return tuple(replace(p, text=f"It is {p.doc_id}.") for p in query.passages or ())
 
 
 def test_a_model_with_an_index_takes_no_other_scores(model: CalibratedReranker) -> None:
