@@ -22,6 +22,7 @@ from rerank.rag.settings import AnswerConfig
 from rerank.storage.package import package_version
 from rerank.types import Query
 
+NO_TEXT = "the passages have no text to answer from"
 FORMAT = 3  # of the unfinished work; 2: other names in `RescoreProgress`
 
 
@@ -57,8 +58,9 @@ def answer_file(
 
     Raises:
         FolderError: `out` exists and `overwrite` is False.
-        InputError: the model cannot answer some of the queries, which are listed, before any is
-            answered; another run writes `out`, or an interrupted one was of something else.
+        InputError: the model cannot answer some of the queries, or their passages have no text;
+            they are listed, before any is answered. Or another run writes `out`, or an
+            interrupted one was of something else.
     """
     if out.exists() and not overwrite:
         raise FolderError(f"{out} exists; pass --overwrite to replace it")
@@ -93,6 +95,8 @@ def _check_queries(model: CalibratedReranker, queries: Sequence[Query]) -> None:
     for number, query in enumerate(queries, start=1):
         try:
             model.check(query)
+            if query.passages and not any(p.full_text.strip() for p in query.passages):
+                raise InputError(NO_TEXT)
         except InputError as error:
             problems.add(f"query {number}, {query.query_id!r:.80}", str(error))
     problems.raise_if_any("queries that this model cannot answer")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rerank.assessment.decisions import LABEL_FIRST
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
@@ -161,14 +163,36 @@ def usable_context(
 ) -> tuple[list[RankedPassage], ContextVerdict]:
     """The passages to answer from, and the verdict on them: P(one of them holds an answer).
 
-    They reach `min_score`. Fewer than `min_chunks` are insufficient.
+    They have text and reach `min_score`. Fewer than `min_chunks` are insufficient.
     """
+    assessment = _with_text(assessment)
     taken = take(assessment, config.strategy).passages
     usable = [p for p in taken if p.relevance >= config.min_score]
     verdict = assess_first(assessment, len(usable), config)
     if len(usable) < config.min_chunks:
         verdict = replace(verdict, verdict="INSUFFICIENT")
     return usable, verdict
+
+
+def _with_text(assessment: Assessment) -> Assessment:
+    """The assessment of the first passages that have text: the same one, if all of them have.
+
+    A passage without text takes what it adds to the sufficiency with it. The rest is a lower bound
+    of P(one of the first with text is right).
+    """
+    sufficiency = np.array(assessment.sufficiency_at)
+    passages = assessment.ranking.passages[: len(sufficiency)]
+    rows = np.array([i for i, p in enumerate(passages) if p.full_text.strip()], dtype=np.int64)
+    if len(rows) == len(passages):
+        return assessment
+    gains = np.zeros(len(sufficiency))
+    gains[: len(rows)] = np.diff(sufficiency, prepend=0.0)[rows]
+    return replace(
+        assessment,
+        ranking=assessment.ranking.take(rows),
+        relevance=assessment.relevance[rows],
+        sufficiency_at=tuple(np.cumsum(gains).tolist()),
+    )
 
 
 class _Draft(NamedTuple):

@@ -168,13 +168,21 @@ def test_what_the_model_does_not_answer(
 def test_no_answer_is_made_before_every_list_is_checked(
     model: CalibratedReranker, queries: list[Query], tmp_path: Path
 ) -> None:
-    """A list of other stages is named by its place and id, and no language model is paid."""
+    """What cannot be answered is named by its place and id, and no language model is paid.
+
+    That is a list of other stages, and one without any text.
+    """
     other = replace(queries[2], scores={"other": np.ones(len(queries[2].passages or ()))})
+    other = replace(other, passages=with_texts(other))
+    expected = (
+        r"(?s)query 3, 'q2': .* expected those of bm25, reranker.*"
+        r"query 4, 'q3': the passages have no text to answer from"
+    )
     made: list[object] = []
-    with pytest.raises(InputError, match=r"query 3, 'q2': .* expected those of bm25, reranker"):
+    with pytest.raises(InputError, match=expected):
         answer_file(
             model,
-            [*(replace(q, passages=with_texts(q)) for q in queries[:2]), other],
+            [*(replace(q, passages=with_texts(q)) for q in queries[:2]), other, queries[3]],
             tmp_path / "answers.jsonl",
             record=lambda found, **_: str(made.append(found)),
         )

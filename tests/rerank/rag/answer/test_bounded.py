@@ -13,12 +13,12 @@ from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.attribution import REMOVED
-from rerank.rag.answer.bounded import LOW, bounded_answer
+from rerank.rag.answer.bounded import LOW, bounded_answer, usable_context
 from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.settings import AnswerConfig
-from rerank.types import Assessment
+from rerank.types import Assessment, Passage
 
 GOOD = "The median is the middle value of a sorted sample [S1]."
 INVENTED = "Penguins invented it in 1700 [S1]."
@@ -86,6 +86,23 @@ def test_no_source_has_no_confidence(lexicon: Lexicon) -> None:
     far = make_assessment(confidence=0.95, dense=[0.1])
     found = bounded_answer(far, Scripted(GOOD), lexicon)
     assert (found.refused, found.confidence, found.level) == (True, 0.0, "VERY_LOW_CONFIDENCE")
+
+
+def test_a_passage_without_text_is_no_source() -> None:
+    """It is not handed on, and its share of the sufficiency does not count."""
+    scored = make_assessment(
+        sufficiency=[0.5, 0.75, 0.875], relevance=[0.5, 0.4, 0.3], texts=["", "A text.", "Another."]
+    )
+    bare = replace(
+        scored.ranking.candidates, passages=(Passage("d0", "", ""), *scored.ranking.passages[1:])
+    )
+    scored = replace(scored, ranking=replace(scored.ranking, candidates=bare))
+    usable, verdict = usable_context(scored, AnswerConfig())
+    assert [passage.doc_id for passage in usable] == ["d1", "d2"]
+    assert verdict.confidence == 0.375
+    nothing = replace(bare, passages=(Passage("d0", "", ""),) * 3)
+    without = replace(scored, ranking=replace(scored.ranking, candidates=nothing))
+    assert usable_context(without, AnswerConfig())[0] == []
 
 
 def test_a_sentence_of_two_sources_is_quoted_once(lexicon: Lexicon) -> None:
