@@ -7,7 +7,7 @@ nothing of what a run does with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
@@ -127,6 +127,19 @@ class Thresholds:
             if values != sorted(values):
                 order = " <= ".join(f"`{name}`" for name in names)
                 raise InputError(f"expected {order}, got {', '.join(map(str, values))}")
+
+
+def two_digits(probability: float, thresholds: Iterable[float]) -> str:
+    """A probability as 0.85; cut off where rounding would reach a threshold that it is below."""
+    shown = round(probability, 2)
+    if any(probability < threshold <= shown for threshold in thresholds):
+        shown = math.floor(100 * probability) / 100
+    return f"{shown:.2f}"
+
+
+def whole_percent(probability: float) -> str:
+    """A probability as 85%, rounded down, so that it seems to reach no threshold it is below."""
+    return f"{math.floor(100 * probability + 1e-9)}%"  # 100 * 0.58 is slightly below 58
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model, from_options
 from rerank.commands.printing import note, print_json, printable
 from rerank.commands.queries import add_segment, typed_queries
+from rerank.config import two_digits
 from rerank.errors import EndpointError, InputError
 from rerank.rag.settings import AnswerConfig
 
@@ -52,6 +53,7 @@ def _run(o: argparse.Namespace) -> int:
         return _answer_file(o, config)
     if o.overwrite or o.restart:
         raise InputError("--overwrite and --restart apply only with --out")
+    from rerank.rag.advisory import preset
     from rerank.rag.answer.model_answers import answer
 
     with journal_kept(o) as record:
@@ -66,7 +68,10 @@ def _run(o: argparse.Namespace) -> int:
         print(printable(found.text()))
         if not found.refused and found.confidence is not None:
             level = found.level if found.calibrated else f"{found.level} (not calibrated)"
-            print(f"\nConfidence that a source holds the answer: {found.confidence:.2f} {level}")
+            bands = preset(config.policy)
+            starts = (bands.low, bands.medium, bands.high, config.partial, config.sufficient)
+            shown = two_digits(found.confidence, starts)
+            print(f"\nConfidence that a source holds the answer: {shown} {level}")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -39,14 +38,6 @@ def print_headline(sentences: Sequence[str], command: str) -> None:
 def print_json(**fields: Any) -> None:
     """Print one JSON object; paths become text, and numbers that are undefined null."""
     print(json.dumps(plain(fields), default=str))
-
-
-def two_digits(probability: float, thresholds: Iterable[float]) -> str:
-    """A probability as 0.85; cut off where rounding would reach a threshold that it is below."""
-    shown = round(probability, 2)
-    if any(probability < threshold <= shown for threshold in thresholds):
-        shown = math.floor(100 * probability) / 100
-    return f"{shown:.2f}"
 
 
 def print_passages(passages: Iterable[RankedPassage], characters: int) -> None:

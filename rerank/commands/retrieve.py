@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.options import add_json, add_model, from_options, typed_options
-from rerank.commands.printing import print_passages, two_digits
+from rerank.commands.printing import print_passages
 from rerank.commands.queries import add_segment, typed_queries
+from rerank.config import two_digits
 from rerank.errors import InputError
 from rerank.rag.settings import Strategy
 

@@ -10,8 +10,9 @@ from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.journaling import add_kept_journal, journal_kept
 from rerank.commands.options import add_json, add_model
-from rerank.commands.printing import print_passages, two_digits
+from rerank.commands.printing import print_passages
 from rerank.commands.queries import add_segment, assess_recorded, typed_queries
+from rerank.config import two_digits
 
 if TYPE_CHECKING:
     from rerank.config import Thresholds

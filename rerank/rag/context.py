@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from rerank.config import whole_percent
 from rerank.data.equal_passages import distinct
 from rerank.rag.adaptive import depth
 from rerank.rag.settings import AnswerConfig, ContextGate
@@ -31,13 +32,12 @@ class ContextVerdict:
         """Text to put before the context; empty if the context is sufficient."""
         if self.verdict == "SUFFICIENT":
             return ""
+        sure = whole_percent(self.confidence or 0.0)
         if self.verdict == "PARTIAL":
-            return (
-                f"[CONTEXT NOTE: Partial match ({self.confidence:.0%} confidence). {self.reason}]"
-            )
+            return f"[CONTEXT NOTE: Partial match ({sure} confidence). {self.reason}]"
         if self.verdict == UNASSESSED:
             return f"[CONTEXT WARNING: {self.reason} Confidence: unknown.]"
-        return f"[CONTEXT WARNING: {self.reason} Confidence: {self.confidence:.0%}.]"
+        return f"[CONTEXT WARNING: {self.reason} Confidence: {sure}.]"
 
 
 def assess_context(

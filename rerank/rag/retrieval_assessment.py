@@ -15,6 +15,7 @@ from calibration.arrays import log_odds, sigmoid
 from rerank.assessment.decisions import LABEL_FIRST, unlike_labelled
 from rerank.assessment.features import Features
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.config import two_digits
 from rerank.data.equal_passages import distinct
 from rerank.rag.signals import CLOSE, SIGNALS, TOP, agreeing, signal_of, signals_of_lists
 from rerank.types import Assessment, Floats
@@ -65,10 +66,12 @@ class RetrievalAssessment:
     signals: tuple[Signal, ...]
     recommendations: tuple[str, ...]
     calibrated: bool = True
+    starts: tuple[float, ...] = ()  # confidences at which a level begins, or the flag ends
 
     def headline(self) -> str:
         """One line, such as `RAG Confidence: HIGH - strong retrieval confidence (0.92)`."""
-        number = f"{self.confidence:.2f}{'' if self.calibrated else ', not calibrated'}"
+        shown = two_digits(self.confidence, self.starts)
+        number = f"{shown}{'' if self.calibrated else ', not calibrated'}"
         return f"RAG Confidence: {self.level} - {self.interpretation} ({number})"
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,6 +126,7 @@ def assess_retrieval(
             signals=(),
             recommendations=(nothing,),
             calibrated=assessment.calibrated,
+            starts=(threshold,),
         )
     table = signals_of_lists(maps.list_kind) if maps.list_kind else SIGNALS
     of_features = maps.confidence.contributions(assessment.features[None, :])[0]
@@ -146,14 +150,16 @@ def assess_retrieval(
         signals=signals,
         recommendations=advice,
         calibrated=assessment.calibrated,
+        starts=(threshold,),
     )
 
 
 def assess_with(model: CalibratedReranker, assessment: Assessment) -> RetrievalAssessment:
     """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
     maps = model.maps[model.mode_of(assessment.ranking.query)]
-    threshold = model.pipeline.config.thresholds.medium
-    return assess_retrieval(assessment, maps, threshold=threshold)
+    t = model.pipeline.config.thresholds
+    found = assess_retrieval(assessment, maps, threshold=t.medium)
+    return replace(found, starts=(t.low, t.medium, t.high))
 
 
 def _by_signal(features: Features, contributions: Floats) -> dict[str, float]:

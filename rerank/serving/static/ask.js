@@ -68,7 +68,7 @@ function show(data) {
       `Passages taken: ${data.k} of ${data.passages.length}; ${STOPPED[data.stop_reason]}.` +
       (assessment.calibrated
         ? ` The probability that one of the first ${data.sufficiency_k} is right is ` +
-          `${percent(assessment.sufficiency)}.`
+          `${percentReached(assessment.sufficiency)}.`
         : " Without labels the bars show the order of the passages only.")),
     data.feedback ? feedback(data.id) : null,
     make("h2", {}, "Sources"),
@@ -90,7 +90,7 @@ function badge(assessment) {
 function banner(assessment) {
   if (assessment.accepted) return null;
   const why = assessment.calibrated
-    ? `confidence ${percent(assessment.confidence)}`
+    ? `confidence ${percentReached(assessment.confidence)}`
     : "not calibrated: these documents have no labels yet";
   return make("p", { class: "banner", id: "banner", role: "note" },
     `Advisory only - ${why}. Verify with primary sources.`);
@@ -110,7 +110,7 @@ function source(passage, i, cited, calibrated) {
       make("strong", {}, own.length ? own[0].id : `${i + 1}.`),
       make("span", { class: "place" }, place.filter(Boolean).join(", ")),
       make("meter", { min: 0, max: 1, value: passage.relevance, title: "relevance" }),
-      calibrated ? make("span", {}, percent(passage.relevance)) : null,
+      calibrated ? make("span", {}, percentReached(passage.relevance)) : null,
       own.length ? make("span", { class: "quiet" }, "quoted") : null),
     text,
     make("p", { class: "quiet" }, `${passage.doc_id}: ${stages}`));

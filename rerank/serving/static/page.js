@@ -22,12 +22,15 @@ function draw(tag, attributes = {}, ...children) {
 
 const percent = (p, digits = 0) => `${(100 * p).toFixed(digits)}%`;
 
+/** The same rounded down, so that a probability seems to reach no threshold that it is below. */
+const percentReached = (p) => `${Math.floor(100 * p + 1e-9)}%`;
+
 const LEVELS = { HIGH: "high", MEDIUM: "high", LOW: "medium", VERY_LOW: "low" };
 
 /** The level and the confidence of an answer, in the level's colour. */
 function levelBadge({ level, confidence }, attributes = {}) {
   return make("span", { class: `badge ${LEVELS[level] || ""}`, ...attributes },
-    `${level.replace("_", " ")}, ${percent(confidence)}`);
+    `${level.replace("_", " ")}, ${percentReached(confidence)}`);
 }
 
 /** Something wide that can be scrolled, with the keyboard too. */

@@ -13,7 +13,9 @@ from command_line import call, refused
 from llm_endpoint import endpoint, says, status
 
 from rerank.commands.retrieve import STOPPED
-from rerank.rag.adaptive import MAX_K, MIN_GAIN, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
+from rerank.rag.adaptive import LEAST_GAIN, MAX_K, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
+from rerank.rag.answer import model_answers
+from rerank.rag.answer.bounded import BoundedAnswer
 
 Run = Any  # the session's run, see conftest
 
@@ -53,7 +55,7 @@ def test_retrieve_hands_on_as_many_as_needed(
 
 def test_every_reason_has_its_words() -> None:
     """In the terminal and on the page."""
-    reasons = {THRESHOLD, MAX_K, MIN_GAIN, NO_MORE, NO_RESULTS, NO_PASSAGES}
+    reasons = {THRESHOLD, LEAST_GAIN, MAX_K, NO_MORE, NO_RESULTS, NO_PASSAGES}
     assert set(STOPPED) == reasons
     page = files("rerank.serving").joinpath("static", "ask.js").read_text(encoding="utf-8")
     told = page.partition("const STOPPED = {")[2].partition("}")[0]
@@ -91,6 +93,16 @@ def test_answer_prints_the_answer_with_its_sources(
     found = json.loads(capsys.readouterr().out)
     assert found["refused"]
     assert found["answer"] == "No supporting documentation found in indexed sources."
+
+
+def test_an_answer_shows_no_level_that_it_does_not_reach(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `search` and `assess` of the same confidence."""
+    made = BoundedAnswer("q", "So it is.", False, False, 0.69993, "LOW_CONFIDENCE")
+    monkeypatch.setattr(model_answers, "answer", lambda *_, **__: iter([made]))
+    assert call("answer", run.folder, "how is it?") == 0
+    assert capsys.readouterr().out.endswith("holds the answer: 0.69 LOW_CONFIDENCE\n")
 
 
 def test_answer_by_a_language_model(

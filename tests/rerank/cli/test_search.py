@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from command_line import call, refused
 
-from rerank.commands.printing import two_digits
 from rerank.commands.queries import typed_queries
+from rerank.config import two_digits
 from rerank.data.labelled_set import LabelledSet
 
 Run = Any  # the session's run, see conftest

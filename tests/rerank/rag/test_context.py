@@ -22,6 +22,7 @@ RELEVANCE = (0.5, 0.3, 0.2, 0.1, 0.1, 0.9)
         (0.82, "SUFFICIENT", ""),
         (0.70, "SUFFICIENT", ""),
         (0.58, "PARTIAL", "[CONTEXT NOTE: Partial match (58% confidence). "),
+        (0.6999, "PARTIAL", "[CONTEXT NOTE: Partial match (69% confidence). "),
         (0.31, "INSUFFICIENT", "[CONTEXT WARNING: "),
     ],
 )

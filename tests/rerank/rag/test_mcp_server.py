@@ -62,7 +62,8 @@ def test_the_verdict_is_by_the_thresholds_of_the_model(
     """No passages that the model itself calls insufficient are called sufficient by a tool."""
     strict = Thresholds(medium=0.95, high=0.95, sufficient=0.95, partial=0.9)
     monkeypatch.setattr(model.pipeline, "config", replace(model.pipeline.config, thresholds=strict))
-    monkeypatch.setattr(model, "search", lambda *_, **__: make_assessment(confidence=0.85))
+    unsure = make_assessment(confidence=0.85, texts=["The only passage."])
+    monkeypatch.setattr(model, "search", lambda *_, **__: unsure)
     found = called(model, "search", query=questions[0], max_k=1).structured_content
     assert (found["stop_reason"], found["verdict"]) == ("max_k", "INSUFFICIENT")
 

@@ -71,6 +71,8 @@ def test_the_headline_says_level_and_confidence(maps: FittedMaps) -> None:
     assert not found.recommendations
     assert found.text().startswith(found.headline())
     assert found.to_dict()["headline"] == found.headline()
+    below = assess_retrieval(make_assessment(texts=TEXTS, confidence=0.6999), maps)
+    assert below.headline().endswith("(0.69)"), "beside LOW it must not be shown as 0.70"
 
 
 @pytest.mark.parametrize(
