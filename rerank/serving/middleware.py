@@ -30,7 +30,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times max_body: limit of all bodies that are being read, together
 DRAINED = 16  # times max_body: how much is read and dropped, so that the client gets the refusal
 Answer = TypeVar("Answer")
-_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # never a file name or a path
 
 
 class RequestLog:
