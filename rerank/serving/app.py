@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.assessed import RequestAssessor
-from rerank.serving.bodies import BodyRoute
+from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import document_route
 from rerank.serving.journaling import Access, JournalRecorder, journal_routes
 from rerank.serving.labelling import Labels, label_routes
@@ -55,7 +55,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         413: "the body is too large, or its documents would take too long",
         415: "the Content-Type is not application/json in UTF-8, or the body is compressed",
         421: "a server without keys was asked under another name than localhost",
-        422: "not JSON, or a field is missing, unknown, of the wrong type or too large",
+        422: "not JSON, or a field or a parameter is missing, unknown, wrong or too large",
         429: "the server is busy; Retry-After says when to try again",
         500: "a defect of the server; its log has more under the id of the request",
         503: "the server is busy, or the search system behind it does not answer",
@@ -145,7 +145,7 @@ def _add_refusals(app: FastAPI) -> None:
 
 def _answers(assessor: RequestAssessor) -> APIRouter:
     """The routes that return an assessment as it is: search, rerank, assess."""
-    router = APIRouter(tags=["answers"], route_class=BodyRoute)
+    router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/search", response_model_exclude_unset=True)
     async def search(request: Request, body: SearchRequest) -> SearchResponse:

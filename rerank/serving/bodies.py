@@ -1,26 +1,35 @@
-"""Reads the body of a request as JSON, strictly. It knows nothing of fields."""
+"""Reads the body of a request as JSON, and the parameters of its address, strictly.
+
+It knows nothing of fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from rerank.serving.refusals import SHOWN
+from rerank.errors import nearest
+from rerank.serving.refusals import SHOWN, Refusal
 from rerank.storage.files import RepeatedKeyError, loads
 
 
-class BodyRoute(APIRoute):
-    """A route whose body may hold no key twice, like a row of a file."""
+class StrictRoute(APIRoute):
+    """A route whose body may hold no key twice, like a row of a file.
+
+    Its address may hold no parameter that the route does not read.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, which gets a `BodyRequest`."""
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
+            known = [parameter.alias for parameter in self.dependant.query_params]
+            _check_parameters(request.query_params, known)
             return await handle(BodyRequest(request.scope, request.receive))
 
         return strict
@@ -36,3 +45,13 @@ class BodyRequest(Request):
         except RepeatedKeyError as error:
             said = f"the body has the key {error.key[:SHOWN]!a} twice in one object; give it once"
             raise HTTPException(422, said) from None
+
+
+def _check_parameters(given: Iterable[str], known: list[str]) -> None:
+    """Refuse with 422 a parameter that is not known."""
+    for name in given:
+        if name not in known:
+            cut = name[:SHOWN]
+            all_known = f"they are {', '.join(known)}" if known else "this route has none"
+            told = nearest(cut.lower(), known) or f"; {all_known}"
+            raise Refusal(422, f"unknown parameter {cut!a} in the address{told}", reason="input")

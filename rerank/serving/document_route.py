@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from rerank.rag.in_document import MAX_BYTES, in_document
 from rerank.rag.places import place_of
 from rerank.retrieval.index import Index
+from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.types import Passage, RankedPassage
 
@@ -25,7 +26,7 @@ MOVED = "the model has changed since, and has another passage there; ask again"
 
 def document_route(holder: ModelHolder) -> APIRouter:
     """The route, with the holder's current model."""
-    router = APIRouter(tags=["answers"])
+    router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.get("/v1/document")
     async def document(

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.data.canonical import to_json
 from rerank.errors import JournalError
-from rerank.serving.bodies import BodyRoute
+from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
 from rerank.serving.server_journal import ServerJournal
@@ -149,7 +149,7 @@ def _unavailable(why: str, hint: str = "") -> Refusal:
 def journal_routes(access: Access, holder: ModelHolder) -> APIRouter:
     """The routes of the journal; without one they answer 404, and are not in the schema."""
     router = APIRouter(
-        tags=["feedback"], include_in_schema=access.journal is not None, route_class=BodyRoute
+        tags=["feedback"], include_in_schema=access.journal is not None, route_class=StrictRoute
     )
 
     @router.post("/v1/feedback")

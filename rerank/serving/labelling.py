@@ -16,7 +16,7 @@ from pydantic import Field
 
 from rerank.config import LabelConfig
 from rerank.rag.places import place_of
-from rerank.serving.bodies import BodyRoute
+from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
 
@@ -98,12 +98,13 @@ class LabelRequest(KnownFields):
 
 def label_routes(labels: Labels | None, holder: ModelHolder) -> APIRouter:
     """The labelling routes; without `labels` they answer 404, whatever is asked."""
-    router = APIRouter(tags=["labels"], route_class=BodyRoute)
     if labels is None:
+        router = APIRouter()
         router.add_api_route(
             "/v1/label", _no_labels, methods=["GET", "POST"], include_in_schema=False
         )
         return router
+    router = APIRouter(tags=["labels"], route_class=StrictRoute)
 
     @router.get("/v1/label")
     async def asked(

@@ -17,7 +17,7 @@ from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.serving.assessed import AssessedRequest, RequestAssessor
-from rerank.serving.bodies import BodyRoute
+from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import shown_passage
 from rerank.serving.middleware import while_connected
 from rerank.serving.refusals import not_ready
@@ -79,7 +79,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
     seconds: the time limit of a request, for the message.
     feedback: whether the server accepts feedback on its answers.
     """
-    router = APIRouter(tags=["answers"], route_class=BodyRoute)
+    router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/retrieve")
     async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:

@@ -163,14 +163,18 @@ class DocumentsRequest(QueryRequest):
         description="results to return; all where left out; top_k is the same",
     )
     return_documents: bool | None = Field(None, description="whether to return their texts")
-    rank_fields: list[str] | None = Field(None, description="text and title are what is read")
+    rank_fields: list[str] | None = Field(
+        None, description="text and title, if given: both are always read"
+    )
 
     def to_query(self, settings: Settings) -> Query:
         """The query with its documents as passages, whose ids are their positions, from 0."""
         query, max_documents = super().to_query(settings), settings.max_documents
-        unread = sorted(set(self.rank_fields or ()) - {"text", "title"})
-        if unread:
-            raise InputError(f"rank_fields: only text and title are read, got {unread[0]!a:.80}")
+        if self.rank_fields is not None and set(self.rank_fields) != {"text", "title"}:
+            raise InputError(
+                "rank_fields: text and title are read, no other field and not one of them alone; "
+                'expected ["text", "title"], or leave it out'
+            )
         if len(self.documents) > max_documents:
             raise InputError(
                 f"there are {len(self.documents)} documents, at most {max_documents} are taken"
@@ -229,7 +233,9 @@ class AssessRequest(DocumentsRequest):
         "such a list by stage, null where a stage did not bring the document"
     )
     reranker: str | None = Field(
-        None, description="fingerprint of the cross-encoder that gave the logits"
+        None,
+        description="fingerprint of the cross-encoder that gave the logits; not with scores by "
+        "stage",
     )
 
     @model_validator(mode="after")
@@ -247,6 +253,10 @@ class AssessRequest(DocumentsRequest):
         if self.reranker is None and not isinstance(self.scores, dict):
             raise PydanticCustomError(
                 "reranker", "reranker is missing; it names the cross-encoder that gave the logits"
+            )
+        if self.reranker is not None and isinstance(self.scores, dict):
+            raise PydanticCustomError(
+                "reranker", "reranker names what gave logits; leave it out with scores by stage"
             )
         return self
 

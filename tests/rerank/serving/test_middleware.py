@@ -166,6 +166,8 @@ def test_form(client: httpx.Client) -> None:
         assert_refused(answer, 415, "application/json")
     packed = {**JSON, "content-encoding": "gzip"}
     assert_refused(client.post("/v1/rerank", content=body(), headers=packed), 415, "compressed")
+    unread = client.post("/v1/rerank?top_n=1", content=body(), headers=JSON)
+    assert_refused(unread, 422, "unknown parameter 'top_n' in the address; this route has none")
     assert_refused(client.get("/v1/rerank"), 405, "GET /v1/rerank")
     assert_refused(
         client.post("/v1/../etc/passwd", content=body(), headers=JSON), 404, "there is no"

@@ -148,6 +148,8 @@ def test_scores_by_stage_need_no_document() -> None:
         {"bm25": 2.0, "mine": 0.5},
         {"bm25": None, "mine": -1.0},
     ]
+    sentence = refusal(AssessRequest, {**asked, "reranker": "fingerprint"})
+    assert sentence == "reranker names what gave logits; leave it out with scores by stage"
     told = AssessRequest.model_validate({**asked, "documents": ["a", "b"]}).to_query(Settings())
     assert [p.text for p in told.passages or ()] == ["a", "b"]
     with pytest.raises(InputError, match="2 scores, at most 1"):
@@ -173,7 +175,9 @@ def test_scores_by_stage_need_no_document() -> None:
         ({"documents": ["a"] * 4}, "4 documents, at most 3"),
         ({"documents": ["a", {"text": "x" * 18, "title": "y"}]}, "'documents.1' has 21 characters"),
         ({"documents": ["a", "  "]}, "'documents.1' is empty"),
-        ({"rank_fields": ["text", "body"]}, "only text and title are read, got 'body'"),
+        ({"rank_fields": ["text", "title", "body"]}, "text and title are read, no other field"),
+        ({"rank_fields": ["text"]}, "and not one of them alone"),
+        ({"rank_fields": []}, "or leave it out"),
     ],
 )
 def test_limits(asked: dict[str, Any], words: str) -> None:
@@ -188,6 +192,8 @@ def test_a_query_holds_what_was_sent() -> None:
     asked = {"query": "q", "metadata": {"language": "fr"}, "documents": ["a", {"text": "b"}]}
     query = RerankRequest.model_validate(asked).to_query(Settings())
     assert (query.text, query.metadata, query.mode) == ("q", {"language": "fr"}, "rerank")
+    both = {**asked, "rank_fields": ["title", "text"]}
+    assert RerankRequest.model_validate(both).to_query(Settings()).passages == query.passages
     assert [(p.doc_id, p.title, p.text) for p in query.passages or ()] == [
         ("0", "", "a"),
         ("1", "", "b"),
