@@ -217,10 +217,7 @@ class RequestGuard:
             raise Refusal(421, "a server without keys answers to localhost only", reason="host")
 
     def _check_form(self, headers: dict[bytes, bytes]) -> None:
-        kind = Header()
-        kind["content-type"] = headers.get(b"content-type", b"").decode("latin-1")
-        charset = str(kind.get_param("charset", "utf-8")).lower()
-        if kind.get_content_type() != "application/json" or charset not in ("utf-8", "utf8"):
+        if not _is_json(headers.get(b"content-type", b"")):
             raise Refusal(415, "expected Content-Type: application/json, in UTF-8", reason="type")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise Refusal(415, "expected a body that is not compressed", reason="type")
@@ -308,6 +305,17 @@ def _is_text(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return b"\0" not in content
+
+
+def _is_json(content_type: bytes) -> bool:
+    """Whether a Content-Type says JSON in UTF-8."""
+    kind = Header()
+    kind["content-type"] = content_type.decode("latin-1")
+    try:
+        charset = str(kind.get_param("charset", "utf-8")).lower()
+    except (ValueError, TypeError):  # numbers of its parts that are too long, or mixed with none
+        return False
+    return kind.get_content_type() == "application/json" and charset in ("utf-8", "utf8")
 
 
 def _host(headers: dict[bytes, bytes]) -> str:

@@ -161,7 +161,11 @@ def test_shape(value: Any) -> None:
 
 def test_form(client: httpx.Client) -> None:
     """Other content types, encodings, methods and paths are refused in JSON."""
-    for kind in ("text/plain", "application/xml", "application/json; charset=utf-16", ""):
+    for kind in (
+        *("text/plain", "application/xml", "application/json; charset=utf-16", ""),
+        f"application/json; charset*{4400 * '0'}=x",
+        "application/json; charset*=a; charset*0=b",
+    ):
         answer = client.post("/v1/rerank", content=body(), headers={"content-type": kind})
         assert_refused(answer, 415, "application/json")
     packed = {**JSON, "content-encoding": "gzip"}
