@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rerank.serving.model_source import ModelHolder
 
 LARGEST_ROW = 2**53  # the largest whole number that JavaScript has
-NO_INDEX = "the passages come from another search system, which knows the rest of their documents"
+ELSEWHERE = "the passages come from another search system, which knows the rest of their documents"
+NO_INDEX = "this model has no index: the passages come with each request"
 MOVED = "the model has changed since, and has another passage there; ask again"
 
 
@@ -42,7 +43,8 @@ def document_route(holder: ModelHolder) -> APIRouter:
 def _document_response(model: CalibratedReranker, row: int, doc_id: str) -> dict[str, Any]:
     index = model.pipeline.index
     if not isinstance(index, Index):
-        raise Refusal(404, NO_INDEX, reason="document")
+        why = ELSEWHERE if model.searches_elsewhere else NO_INDEX
+        raise Refusal(404, why, reason="document")
     if row >= len(index) or index.passage(row).doc_id != doc_id:
         raise Refusal(409, MOVED, reason="document")
     found = in_document(index.corpus, row)

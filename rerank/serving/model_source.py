@@ -78,14 +78,14 @@ class ServedModel:
     def described(self) -> dict[str, Any]:
         """The answer of `/v1/model`."""
         manifest, config = self.model.manifest, self.model.pipeline.config
-        main = self.model.maps.main
+        main, networks = self.model.maps.main, self.model.pipeline.models is not None
         return {
             "model": self.version,
             "loaded": self.loaded,
             "fingerprints": manifest["fingerprints"],
-            "encoder": model_name(config.encoder),
-            "reranker": model_name(config.reranker),
-            "precision": config.precision,
+            "encoder": model_name(config.encoder) if networks else "",
+            "reranker": model_name(config.reranker) if networks else "",
+            "precision": config.precision if networks else "",
             "segment_by": config.segment_by,
             "segments": sorted(main.segments.updates),
             "stages": list(main.list_kind.stages) if main.list_kind else [],

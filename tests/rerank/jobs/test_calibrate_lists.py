@@ -250,7 +250,12 @@ def test_over_http(
         assert {r["index"]: r["relevance_score"] for r in told["results"]} == {
             p.row: p.relevance for p in expected.passages
         }
-        assert client.get("/v1/model").json()["stages"] == list(STAGES)
+        named = client.get("/v1/model").json()
+        assert named["stages"] == list(STAGES)
+        assert {named[part] for part in ("encoder", "reranker", "precision")} == {""}
+        missing = client.get("/v1/document", params={"row": 0, "doc_id": "a"})
+        assert missing.status_code == 404
+        assert missing.json()["message"].startswith("this model has no index: the passages come")
         for path, asked in (
             ("/v1/search", {"query": "x"}),
             ("/v1/assess", {"query": "x", "documents": ["a"], "scores": [1.0], "reranker": "r"}),
