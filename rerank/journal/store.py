@@ -112,7 +112,8 @@ class JournalStore:
         is for the newest of them. No comment is kept for an entry whose texts are left out.
 
         Raises:
-            InputError: `right` is not a boolean, or the comment is not text, or is too long.
+            InputError: `right` is not a boolean, or is True of an answer without a passage or a
+                text; or the comment is not text, or is too long.
         """
         if not isinstance(right, bool | np.bool_):  # None would delete the judgement
             raise InputError(f"`right` should be True or False, got {right!r:.100}")
@@ -120,12 +121,11 @@ class JournalStore:
         comment = comment.replace("\0", " ")
         c = JOURNAL.c
         newest = (
-            select(c.entry_id)
-            .where(c.answer_id == answer_id)
-            .order_by(c.entry_id.desc())
-            .limit(1)
-            .scalar_subquery()
+            select(c.entry_id).where(c.answer_id == answer_id).order_by(c.entry_id.desc()).limit(1)
         )
+        judged = update(JOURNAL).where(c.entry_id == newest.scalar_subquery())
+        if right:
+            judged = judged.where(or_(c.top_doc_id.is_not(None), c.answer_hash.is_not(None)))
         same = and_(c.right.is_not(None), c.right == bool(right))
         values: dict[Any, Any] = {
             c.right: bool(right),
@@ -134,8 +134,14 @@ class JournalStore:
         if comment:
             values[c.comment] = case((c.question.is_not(None), comment), else_=null())
         with self._write() as connection:
-            done = connection.execute(update(JOURNAL).where(c.entry_id == newest).values(values))
-        return done.rowcount > 0
+            done = connection.execute(judged.values(values)).rowcount > 0
+            found = done or connection.execute(newest).first() is not None
+        if found and not done:
+            raise InputError(
+                f"the answer {answer_id!a:.80} cannot be right: no passage was found, and no text "
+                "was written; it can be wrong, or stay without feedback"
+            )
+        return done
 
     def prune(self, *, days: float = 0, rows: int = 0) -> int:
         """Remove entries older than `days`, then the oldest beyond `rows`; 0 is no limit.

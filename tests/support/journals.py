@@ -15,10 +15,13 @@ from rerank.journal.entry import Entry, entry_of
 def make_entry(
     answer_id: str = "a", *, confidence: float = 0.8, texts: Sequence[str] = (), **changed: Any
 ) -> Entry:
-    """An entry of a made assessment of passages with these texts, with fields replaced."""
+    """An entry of a made assessment of passages with these texts, with fields replaced.
+
+    Without texts it is as if one passage was found, whose scores were not kept.
+    """
     found = make_assessment(confidence=confidence, texts=texts)
     made = entry_of(found, answer_id=answer_id, model="m1", latency=0.01)
-    return replace(made, **changed)
+    return replace(made, **{"top_doc_id": made.top_doc_id or "d0", **changed})
 
 
 def sqlite_url(folder: Path) -> str:

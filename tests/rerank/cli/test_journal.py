@@ -168,7 +168,7 @@ def test_labels_of_answers_become_their_confidence(
 
 def test_a_journal_is_kept_from_python(tmp_path: Path) -> None:
     """Recorded, judged at once, closed; what could not be written is a warning."""
-    found = make_assessment(confidence=0.8)
+    found = make_assessment(confidence=0.8, texts=["a"])
     with Journal(sqlite_url(tmp_path)) as journal:
         answer_id = journal.record(found, model="m")
         assert journal.judge(answer_id, right=True)
@@ -189,7 +189,7 @@ def test_an_answer_that_is_not_written_yet_is_not_unknown(
         closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
-        answer_id = journal.record(make_assessment(confidence=0.8), model="m")
+        answer_id = journal.record(make_assessment(confidence=0.8, texts=["a"]), model="m")
         while not journal._writer.failure:
             pass
         other.execute("ROLLBACK")

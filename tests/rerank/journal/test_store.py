@@ -120,6 +120,18 @@ def test_the_newest_word_wins_and_the_same_again_changes_nothing(store: JournalS
         store.judge("a", True, "x" * 10_001)
 
 
+def test_an_answer_of_nothing_cannot_be_right(store: JournalStore) -> None:
+    """Without a passage there is nothing that a label could call right, unless a text was made."""
+    refused = BoundedAnswer("q", "No answer.", True, False, 0.0, "VERY_LOW_CONFIDENCE")
+    for answer_id, made in (("bare", None), ("made", refused)):
+        nothing = make_assessment(confidence=0.0)
+        store.add([entry_of(nothing, answer_id=answer_id, model="m", latency=0.1, answer=made)])
+    with pytest.raises(InputError, match="'bare' cannot be right: no passage was found"):
+        store.judge("bare", True)
+    assert store.judge("bare", False)
+    assert store.judge("made", True)
+
+
 @pytest.mark.parametrize("word", [None, "yes", 1])
 def test_a_word_that_is_no_boolean_is_refused(store: JournalStore, word: Any) -> None:
     """None deleted the judgement; a boolean of NumPy is one."""

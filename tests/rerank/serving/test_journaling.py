@@ -115,6 +115,9 @@ def test_feedback_is_recorded_at_once(asking: httpx.Client, tmp_path: Path) -> N
     assert_refused(
         asking.post("/v1/feedback", json={"id": "none", "right": True}), 404, "no answer 'none'"
     )
+    nothing = asking.post("/v1/rerank", json={"query": "median", "documents": []}).json()
+    given = {"id": nothing["id"], "right": True}
+    assert_refused(asking.post("/v1/feedback", json=given), 422, "no passage was found")
     for wrong in (
         {"id": "a"},
         {"id": "a", "right": "yes"},
