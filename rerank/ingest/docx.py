@@ -108,9 +108,8 @@ def _style(paragraph: Paragraph) -> str:
 def _rows(table: Table) -> Iterator[str]:
     for row in table.rows:
         cells = {cell._tc: _cell_text(cell) for cell in row.cells}  # a merged cell appears twice
-        text = " | ".join(filter(None, cells.values()))
-        if text:
-            yield text
+        if any(cells.values()):
+            yield one_line(" | ".join(cells.values()))
 
 
 def _cell_text(cell: _Cell) -> str:

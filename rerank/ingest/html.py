@@ -88,6 +88,7 @@ class _Walk:
         self.headings = Headings()
         self._text: list[str] = []
         self._row = False  # whether the text is in a table row
+        self._first = True  # whether no cell has begun since the last block
 
     def enter(self, node: Any) -> bool:
         """Enter a node; return whether to visit its children."""
@@ -109,7 +110,8 @@ class _Walk:
             self._add(node.text().strip("\n"), code=True)
             return False
         if tag in ("td", "th"):
-            self._text.append(" | " if "".join(self._text).strip() else "")
+            self._text.append("" if self._first and not "".join(self._text).strip() else " | ")
+            self._first = False
         elif tag == "br":
             self._text.append("\n")
         elif not INLINE.fullmatch(tag) and not (self._row and tag in ("p", "div")):
@@ -133,6 +135,7 @@ class _Walk:
         text = one_line("".join(self._text))
         self._add(text, leads=leads)
         self._text = ["- "] if text == "-" else []
+        self._first = True
 
     def _add(self, text: str, *, code: bool = False, leads: bool = False) -> None:
         if text.strip(" -|\n"):

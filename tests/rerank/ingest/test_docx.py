@@ -124,6 +124,26 @@ def test_marked_text_and_tables_in_cells_are_read() -> None:
     ]
 
 
+def test_an_empty_cell_keeps_its_place() -> None:
+    """A number stays below the name of its column; a merged cell is read once."""
+    made = docx.Document()
+    cells = ("Item", "2024", "2025"), ("Pump", "", "30"), ("Valve", "7", ""), ("", "", "")
+    table = made.add_table(0, 3)
+    for texts in (*cells, ("Both", "", "37"), ("", "1", "2")):
+        for cell, text in zip(table.add_row().cells, texts, strict=True):
+            cell.text = text
+    table.cell(4, 0).merge(table.cell(4, 1))
+    out = io.BytesIO()
+    made.save(out)
+    assert [block.text for block in read(out.getvalue()).blocks] == [
+        "Item | 2024 | 2025",
+        "Pump | | 30",
+        "Valve | 7 |",
+        "Both | 37",
+        "| 1 | 2",
+    ]
+
+
 def test_a_zip_bomb_is_not_unpacked() -> None:
     """The lengths that the parts name are looked at before anything is unpacked."""
     bomb = with_part(written(), "word/media/image.bin", bytes(100 * 2**20))

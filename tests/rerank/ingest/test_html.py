@@ -42,6 +42,24 @@ def test_a_page_is_read_in_order_under_its_headings() -> None:
     )
 
 
+def test_an_empty_cell_keeps_its_place() -> None:
+    """Also the first one of a row: a number stays below the name of its column."""
+    rows = "<tr><td></td><th>2024</th><th>2025</th></tr>", "<tr><th>Pump</th><td><td>30</tr>"
+    rows += (
+        "<tr>\n<td> <p></p> </td>\n<td>7</td>\n<td></td>\n</tr>",
+        "<tr><td></td><td></td></tr>",
+    )
+    found = read(f"<table>{''.join(rows)}</table>".encode())
+    assert [block.text for block in found.blocks] == ["| 2024 | 2025", "Pump | | 30", "| 7 |"]
+
+
+def test_cells_with_blocks_of_their_own_are_no_row() -> None:
+    """Such as those of a table that only arranges a page."""
+    row = "<tr><td><ul><li>A</li></ul></td><td>B</td><td><h2>C</h2>D</td><td>E</td></tr>"
+    found = read(f"<table>{row}</table>".encode())
+    assert [block.text for block in found.blocks] == ["- A", "B |", "D | E"]
+
+
 def test_the_navigation_of_texinfo_is_left_out() -> None:
     """GNU manuals have a table of links above and below each page, in no `nav`."""
     links = "<table class='header'><tr><td>[<a href='#'>Top</a>]</td><td>[ ? ]</td></tr></table>"
