@@ -12,7 +12,7 @@ from rerank.ingest.encoding import decoded
 
 NO_TEXT = (
     "script, style, noscript, template, svg, canvas, iframe, object, select, button, dialog, "
-    "nav, footer, aside:not(.admonition, .footnote), [role=navigation], [role=search], "
+    "aside:has(nav, [role=navigation]), nav, footer, [role=navigation], [role=search], "
     "[role=banner], [role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], "
     "a.headerlink, a.anchor, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
     ".related, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
@@ -49,6 +49,9 @@ def read_markup(markup: str) -> Document:
     revised = next(filter(None, map(date_in, dates)), "")
     for node in tree.css(NO_TEXT):
         if node.tag not in ("html", "body"):
+            node.decompose()
+    for node in tree.css("aside"):
+        if _is_navigation(node):
             node.decompose()
     highest = tree.css("h1")
     if len(highest) == 1:
@@ -140,6 +143,12 @@ class _Walk:
     def _add(self, text: str, *, code: bool = False, leads: bool = False) -> None:
         if text.strip(" -|\n"):
             self.blocks.append(Block(text, self.headings.path, code=code, leads=leads))
+
+
+def _is_navigation(node: Any) -> bool:
+    """Whether most of the text is links."""
+    linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
+    return linked > len(one_line(node.text())) / 2
 
 
 def _heading(node: Any) -> str:

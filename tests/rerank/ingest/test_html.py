@@ -68,6 +68,19 @@ def test_the_navigation_of_texinfo_is_left_out() -> None:
     assert found.blocks == (Block("It reads.", ("Shell",)),)
 
 
+def test_an_aside_is_text_unless_it_is_navigation() -> None:
+    """A warning beside the text is read; links to other pages are not."""
+    links = "<ul><li><a href='/a'>Other pages</a></li></ul>"
+    page = (
+        f"<main><h1>Pump</h1><aside class='warning'>Cut the <a href='/p'>power</a>.</aside>"
+        f"<p>Open it.</p><aside><b>See</b>{links}</aside></main>"
+        f"<aside><h2>Here</h2>Its parts, in order<nav>{links}</nav></aside>"
+    )
+    for markup in (page, page.replace("main>", "div>")):
+        texts = [block.text for block in read(markup.encode()).blocks]
+        assert texts == ["Cut the power.", "Open it."]
+
+
 def test_deeply_nested_tags_are_read() -> None:
     """No recursion: the depth of a page does not end the process."""
     deep = 3_000
