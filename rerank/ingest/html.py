@@ -14,7 +14,7 @@ NO_TEXT = (
     "script, style, noscript, template, svg, canvas, iframe, object, select, button, dialog, "
     "aside:has(nav, [role=navigation]), nav, footer, [role=navigation], [role=search], "
     "[role=banner], [role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], "
-    "a.headerlink, a.anchor, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
+    "a.headerlink, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
     ".related, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
     ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
 )
@@ -32,6 +32,7 @@ REVISED = (
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
     'meta[name="revised" i], meta[name="revision" i], meta[name="date" i]'
 )
+MARKS = ("", "#", "¶")  # of a link to the heading that it is in
 PILCROW = re.compile(r"\s*¶\s*$")
 
 
@@ -52,6 +53,9 @@ def read_markup(markup: str) -> Document:
             node.decompose()
     for node in tree.css("aside"):
         if _is_navigation(node):
+            node.decompose()
+    for node in tree.css("a.anchor"):
+        if one_line(node.text()) in MARKS:
             node.decompose()
     highest = tree.css("h1")
     if len(highest) == 1:

@@ -122,6 +122,15 @@ def test_a_heading_loses_its_link_and_not_its_last_sign() -> None:
 
 
 @pytest.mark.parametrize(
+    "link", ["<a class=anchor href='#x'>{}</a>", "<a class=anchor href='#x'>¶</a>{}"]
+)
+def test_a_heading_inside_its_link_is_read(link: str) -> None:
+    """Only a link that shows nothing but a mark is left out."""
+    found = read(f"<h1>A</h1><h2>{link.format('Drain it')}</h2><p>Text.</p>".encode())
+    assert found.blocks == (Block("Text.", ("A", "Drain it")),)
+
+
+@pytest.mark.parametrize(
     "name", ["unicode_escape", "utf-7", "utf-16", "UTF32BE", "zlib", "nothing"]
 )
 def test_what_a_file_declares_is_used_only_if_it_is_an_encoding_of_text(name: str) -> None:
