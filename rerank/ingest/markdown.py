@@ -12,6 +12,8 @@ from rerank.ingest.encoding import decoded
 from rerank.ingest.html import read_markup
 
 FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+KEY = re.compile(r"""["'\w][\w "'./@-]*:(?:[ \t]|$)""")
+YAML = re.compile(rf"{KEY.pattern}|-(?:[ \t]|$)|[ \t#\]}}]|$")  # how each line begins
 FIELD = re.compile(r"^(\w[\w -]*?)[ \t]*:[ \t]*(?![|>][\d+-]*[ \t]*$)(\S.*?)[ \t]*$", re.MULTILINE)
 REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "modified", "date")
 
@@ -20,6 +22,9 @@ def read(data: bytes) -> Document:
     """The document of a Markdown file; `title` and `date` are read from its front matter."""
     text = decoded(data)
     front = FRONT.match(text)
+    lines = front[1].split("\n") if front else []
+    if not (any(map(KEY.match, lines)) and all(map(YAML.match, lines))):
+        front = None  # text between two rules
     fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}
     body = text[front.end() :] if front else text
     found = read_markup(MarkdownIt("commonmark").enable("table").render(body))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rerank.ingest import markdown, plain
 from rerank.ingest.document import Block
 
@@ -44,6 +46,26 @@ def test_markdown_is_read_under_its_headings() -> None:
         Block("1 | 2", ("Guide", "Install", "On Linux")),
         Block("Last & least.", ("Guide", "Setext")),
     )
+
+
+@pytest.mark.parametrize(
+    ("front", "read"),
+    [
+        ("\nCut the power first.\n", True),
+        ("\n# Dangers\n\nCut the power first.\n", True),
+        ("- Cut the power first.", True),
+        ("\nTwo dangers: heat and pressure.\n\nCut the power first.\n", True),
+        ("title: A\ntags:\n- b\n-\n  c\n\n# note\n'x.y/z': [\n]\nlast mod: 2024", False),
+        ("", False),
+    ],
+)
+def test_text_between_two_rules_is_no_front_matter(front: str, read: bool) -> None:
+    """Front matter are fields, lists, what is indented, and comments."""
+    found = markdown.read(f"---\n{front}\n---\nThe rest.\n".encode())
+    texts = [block.text for block in found.blocks]
+    assert any("Cut the power first." in text for text in texts) == read
+    assert texts[-1] == "The rest."
+    assert read or len(texts) == 1
 
 
 def test_markdown_nested_without_end_is_read() -> None:
