@@ -17,6 +17,8 @@ YAML = re.compile(rf"{KEY.pattern}|-(?:[ \t]|$)|[ \t#\]}}]|$")  # how each line 
 FIELD = re.compile(r"^(\w[\w -]*?)[ \t]*:[ \t]*(?![|>][\d+-]*[ \t]*$)(\S.*?)[ \t]*$", re.MULTILINE)
 REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "modified", "date")
 
+DEEPEST = 100  # text below is left out; a list in a list is 2 deeper; at 400 Python's stack ends
+
 
 def read(data: bytes) -> Document:
     """The document of a Markdown file; `title` and `date` are read from its front matter."""
@@ -27,7 +29,8 @@ def read(data: bytes) -> Document:
         front = None  # text between two rules
     fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}
     body = text[front.end() :] if front else text
-    found = read_markup(MarkdownIt("commonmark").enable("table").render(body))
+    parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
+    found = read_markup(parser.render(body))
     revised = next((fields[name] for name in REVISED if name in fields), "")
     return replace(
         found,

@@ -68,9 +68,16 @@ def test_text_between_two_rules_is_no_front_matter(front: str, read: bool) -> No
     assert read or len(texts) == 1
 
 
-def test_markdown_nested_without_end_is_read() -> None:
-    """The parser bounds the depth itself."""
-    assert markdown.read(b"> " * 500 + b"text") is not None
+def test_a_deep_list_is_read_whole() -> None:
+    """The parser's own limit, 20, is 10 lists deep, and it drops the rest."""
+    found = markdown.read("".join(f"{'  ' * i}- item {i}\n" for i in range(40)).encode())
+    assert [block.text for block in found.blocks] == [f"- item {i}" for i in range(40)]
+
+
+@pytest.mark.parametrize("opened", ["> ", "- ", "> - ", "[", "![", "[x](", "*", "<b>"])
+def test_markdown_nested_without_end_is_read(opened: str) -> None:
+    """The parser bounds the depth itself, before Python's stack ends."""
+    assert markdown.read(opened.encode() * 2000 + b"text") is not None
 
 
 TEXT = """Release notes
