@@ -19,10 +19,11 @@ ROLE = re.compile(r"(?<![\w`:]):(?:[\w.+-]+:)*[\w.+-]+:`([^`]*)`")
 TARGET = re.compile(r"^[~!]?(.*?)(?:\s*<[^<>]*>)?$", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*\.\. ([\w:.+-]+)::", re.MULTILINE)
 NOTHING = {
-    *("toctree", "index", "include", "literalinclude", "raw", "image", "only", "math", "highlight"),
+    *("toctree", "index", "include", "literalinclude", "raw", "image", "math", "highlight"),
     *("automodule", "autoclass", "autofunction", "module", "currentmodule", "py:module"),
     *("py:currentmodule", "tabularcolumns", "graphviz", "plot"),
 }
+CONDITIONAL = {"only", "ifconfig"}  # their argument is a condition, no text
 SETTINGS = {
     "file_insertion_enabled": False,  # no directive may read a file
     "raw_enabled": False,
@@ -53,7 +54,7 @@ class Unknown(Directive):  # type: ignore[misc]
     def run(self) -> list[nodes.Node]:
         """The content as a part of the page."""
         found = nodes.container()
-        if self.arguments:
+        if self.arguments and self.name not in CONDITIONAL:
             text = " ".join(" ".join(self.arguments).split())
             found += nodes.paragraph(text, text)
         self.state.nested_parse(self.content, self.content_offset, found)

@@ -33,6 +33,14 @@ Install
 
 .. note:: Mind the gap.
 
+.. only:: html
+
+   For readers of pages.
+
+.. ifconfig:: level > 3
+
+   For experts.
+
 .. code-block:: sh
 
    make
@@ -52,6 +60,8 @@ def test_a_page_is_read_with_what_sphinx_adds(tmp_path: Path) -> None:
     assert "Use the reader and a.b.Thing, or code." in texts
     assert {"install(where)", "Installs it there.", "Mind the gap.", "make\n  install"} <= {*texts}
     assert {"named", "Of its own case."} <= {*texts}
+    assert {"For readers of pages.", "For experts."} <= {*texts}
+    assert not {"html", "level > 3"} & {*texts}
     assert not [text for text in texts if "password" in text or "other" in text]
     assert found.blocks[-1].heading[-1] == "Install"
 
