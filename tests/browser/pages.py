@@ -195,8 +195,17 @@ def label(page: Page, url: str) -> None:
     page.wait_for_selector("#asked")
     page.keyboard.press("n")
     page.wait_for_selector("#count:text-matches('^1 of')")
-    page.keyboard.press("u")
+    page.keyboard.down("u")
     page.wait_for_selector("#count:text-matches('^0 of')")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    for key in ("u", "n", "n"):
+        page.keyboard.down(key)  # the second time, and the third: a key that is held
+    page.wait_for_selector("#count:text-matches('^1 of')")
+    page.wait_for_timeout(200)
+    assert sent == ["POST"], "a key that is held judges again and again"
+    for key in ("n", "u"):
+        page.keyboard.up(key)
 
 
 def look(browser: Browser, url: str, question: str, out: Path) -> list[str]:

@@ -24,6 +24,7 @@ document.getElementById("who").addEventListener("submit", (event) => {
   load();
 });
 document.addEventListener("keydown", (event) => {
+  if (event.repeat) return; // a key that is held judges one passage only
   const writing = ["INPUT", "TEXTAREA"].includes(document.activeElement.tagName);
   if (writing || event.ctrlKey || event.altKey || event.metaKey) return;
   const known = (task && task.proposed ? PROPOSED : JUDGE).find(([key]) => key === event.key.toLowerCase());
