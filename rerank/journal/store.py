@@ -168,11 +168,12 @@ class JournalStore:
         c = JOURNAL.c
         texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))
         own = c.mode != "search"  # their documents came with the question, and are texts too
-        texts[c.top_document] = case((own, null()), else_=c.top_document)
+        names = (c.top_doc_id, c.top_document)
+        texts |= {name: case((own, null()), else_=name) for name in names}
         has_text = or_(
             c.asked.is_not(None),
             c.passages != NO_PASSAGES,
-            and_(own, c.top_document.is_not(None)),
+            and_(own, or_(*(name.is_not(None) for name in names))),
         )
         judged = and_(old, c.right.is_not(None), has_text)
         with self._write() as connection:

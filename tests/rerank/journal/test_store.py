@@ -165,18 +165,21 @@ def test_what_is_old_or_too_much_is_removed(
 
 
 def test_a_document_that_a_caller_brought_is_a_text(store: JournalStore) -> None:
-    """Of judged entries past retention its name goes, also where only the name is left."""
+    """Of judged entries past retention name and id go, also where only one of them is left."""
     old = make_entry().time - 2 * DAY
-    named = {"time": old, "top_document": "Manual"}
+    named = {"time": old, "top_doc_id": "manual.pdf", "top_document": "Manual"}
     store.add([make_entry("searched", entry_id="1", **named)])
     store.add([make_entry("brought", entry_id="2", mode="rerank", **named)])
     pruned_before = {"mode": "rerank", "question": None, "asked": None, "passages": NO_PASSAGES}
     store.add([make_entry("left", entry_id="3", **named, **pruned_before)])
-    for answer_id in ("searched", "brought", "left"):
+    without_name = {**named, "top_document": None}
+    store.add([make_entry("id", entry_id="4", **without_name, **pruned_before)])
+    for answer_id in ("searched", "brought", "left", "id"):
         assert store.judge(answer_id, True)
     assert store.prune(days=1) == 0
     rows = store.rows(ALL)
-    assert [row["top_document"] for row in rows] == ["Manual", None, None]
+    assert [row["top_document"] for row in rows] == ["Manual", None, None, None]
+    assert [row["top_doc_id"] for row in rows] == ["manual.pdf", None, None, None]
     assert all(row["question"] is row["asked"] is None for row in rows)
 
 
