@@ -108,8 +108,9 @@ class JournalStore:
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
         """Record whether an answer was right; False if the journal has no such answer.
 
-        The newest feedback wins; repeating it changes nothing. If several answers have the id, it
-        is for the newest of them. No comment is kept for an entry whose texts are left out.
+        The newest feedback wins; repeating it changes nothing. The opposite judgement
+        removes the comment of the one before. If several answers have the id, it is for the newest
+        of them. No comment is kept for an entry whose texts are left out.
 
         Raises:
             InputError: `right` is not a boolean, or is True of an answer without a passage or a
@@ -130,6 +131,7 @@ class JournalStore:
         values: dict[Any, Any] = {
             c.right: bool(right),
             c.judged: case((same, c.judged), else_=time.time()),
+            c.comment: case((same, c.comment), else_=null()),
         }
         if comment:
             values[c.comment] = case((c.question.is_not(None), comment), else_=null())

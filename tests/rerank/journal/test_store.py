@@ -113,6 +113,9 @@ def test_the_newest_word_wins_and_the_same_again_changes_nothing(store: JournalS
     assert store.judge("a", False, "no")
     after = store.rows(ALL)[0]
     assert (after["right"], after["comment"]) == (False, "no")
+    assert store.judge("a", True)
+    changed = store.rows(ALL)[0]
+    assert (changed["right"], changed["comment"]) == (True, None), "that was why it is wrong"
     assert after["judged"] >= before["judged"]
     assert store.rows(ALL)[1]["right"] is None
     assert not store.judge("c", True)
