@@ -56,7 +56,7 @@ class BoundedAnswer:
     cut_off: bool = False  # a language model reached its limit of tokens
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
     answer_level: str = ""  # of this confidence
-    answer_id: str = ""  # in the journal, for feedback; "" without a journal
+    answer_id: str = ""  # in the journal, for feedback; "" if it is not there
 
     def to_dict(self) -> dict[str, Any]:
         """The output record; what follows `calibrated` only if it is set."""

@@ -77,8 +77,8 @@ def answer(
 ) -> Iterator[BoundedAnswer]:
     """One answer per query, in order, by `answerer` or else by the one that `config` names.
 
-    If the answerer fails on a question, the result's `error` says why, and the question is recorded
-    without an answer. `record` is a journal's `rerank.journal.journal.Journal.record`.
+    If the answerer fails on a question, the result's `error` says why, and nothing is recorded: it
+    may be asked again. `record` is a journal's `rerank.journal.journal.Journal.record`.
 
     Raises:
         InputError: a query is empty.
@@ -89,13 +89,11 @@ def answer(
         start = time.perf_counter()
         found = model.assess([query])[0]
         made = answer_assessed(model, found, config, writes, fitted)
-        answer_id = record(
-            found,
-            model=model.version,
-            latency=time.perf_counter() - start,
-            answer=None if made.error else made,
-        )
-        yield replace(made, answer_id=answer_id)
+        if not made.error:
+            latency = time.perf_counter() - start
+            answer_id = record(found, model=model.version, latency=latency, answer=made)
+            made = replace(made, answer_id=answer_id)
+        yield made
 
 
 def answer_assessed(

@@ -116,16 +116,21 @@ def test_queries_that_the_model_cannot_answer_are_refused_first(
 def test_a_resumed_run_tries_again_what_failed(
     model: CalibratedReranker, queries: list[Query], tmp_path: Path
 ) -> None:
-    """An answer that the language model did not give is asked for again; the order stays."""
+    """An answer that the language model did not give is asked for again; the order stays.
+
+    It is recorded once, when it is given.
+    """
     pytest.importorskip("openai", reason="the extra [llm] is not installed")
     out, rest = tmp_path / "answers.jsonl", Recorded()
+    before = Recorded(2)
     with endpoint(status(404), says("It is so [S1].")) as place:
         language_model = LanguageModelConfig(place.url, "m")
         config = AnswerConfig(partial=0, sufficient=0, min_score=0, language_model=language_model)
         with pytest.raises(KeyboardInterrupt):
-            answer_file(model, queries, out, config, record=Recorded(3))
+            answer_file(model, queries, out, config, record=before)
         done = answer_file(model, queries, out, config, record=rest)
     assert done == AnswerFileSummary(answers=4, failed=0, resumed=1)
+    assert before == [queries[row].query_id for row in (1, 2)]  # it was killed at the second
     assert rest == [queries[row].query_id for row in (0, 2, 3)]
     told = [json.loads(line) for line in out.read_text().splitlines()]
     assert [one["query_id"] for one in told] == [q.query_id for q in queries]

@@ -33,13 +33,16 @@ def test_each_question_gets_its_answer(model: CalibratedReranker, questions: lis
 def test_an_endpoint_that_fails_costs_one_answer(
     model: CalibratedReranker, questions: list[str]
 ) -> None:
-    """The record says why; the questions after it are asked all the same."""
+    """Its error says why; the questions after it are asked all the same; it is not recorded."""
     pytest.importorskip("openai", reason="the extra [llm] is not installed")
     with endpoint(status(404)) as place:
         config = AnswerConfig(
             partial=0, sufficient=0, min_score=0, language_model=LanguageModelConfig(place.url, "m")
         )
-        found = list(answer(model, [Query(q) for q in questions[:2]], config))
+        asked, recorded = [Query(q) for q in questions[:2]], list[Any]()
+        found = list(answer(model, asked, config, record=lambda *a, **_: recorded.append(a) or "x"))
+    assert not recorded
+    assert not any(one.answer_id for one in found)
     assert len(place.requests) == 2
     assert all("status 404" in one.error and one.refused and not one.answer for one in found)
     assert all("error" in one.to_dict() for one in found)
