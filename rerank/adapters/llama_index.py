@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from rerank.adapters.metadata import rank_documents
 from rerank.errors import InputError, optional
@@ -23,6 +23,8 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     The model reads a title before the text, if the metadata has one under `title` or
     `document_title`.
     """
+
+    model_config: ClassVar[Any] = {"extra": "forbid"}
 
     model: Any
     top_n: int = Field(5, ge=1)

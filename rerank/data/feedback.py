@@ -105,11 +105,12 @@ def newest_of_each(feedback: Sequence[Feedback]) -> list[Feedback]:
     A question is the text, whatever its case and spaces, with the passages that came with it, if
     any, in any order. The labels should be those that still apply: see `without_moved`.
     """
-    last = {_question(f.query): i for i, f in enumerate(feedback)}
+    last = {question_key(f.query): i for i, f in enumerate(feedback)}
     return [feedback[i] for i in sorted(last.values())]
 
 
-def _question(query: Query) -> tuple[str, str, frozenset[str]]:
+def question_key(query: Query) -> tuple[str, str, frozenset[str]]:
+    """Equal for queries that are the same question: see `newest_of_each`."""
     passages = frozenset(p.full_text or p.doc_id for p in query.passages or ())
     return query.mode, query_hash(query.text), passages
 

@@ -9,6 +9,7 @@ from typing import Any
 from calibration.label_selection import Quantity
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.canonical import to_json
+from rerank.data.feedback import question_key
 from rerank.data.records import query_row
 from rerank.data.weights import WEIGHT
 from rerank.errors import FolderError, InputError
@@ -29,7 +30,8 @@ def label_next(
 ) -> int:
     """Write a sample of `count` queries to `out`, each with the passage to judge; return how many.
 
-    Queries that the model was fitted on are left out. The sample is stratified by confidence (see
+    Queries that the model was fitted on are left out, and a question that was asked several times
+    counts once. The sample is stratified by confidence (see
     `calibration.label_selection`), to estimate the accuracy above the advisory threshold or to fit
     the map. Each line is a query with `metadata.weight`, its confidence and its top passage: add
     `right` to it, true or false, and it is a label for `recalibrate`.
@@ -44,13 +46,13 @@ def label_next(
         )
     if seed < 0:
         raise InputError(f"`seed` (--seed) should be 0 or more, got {seed}")
-    fresh = fresh_queries(model, queries)
+    fresh = list({question_key(query): query for query in fresh_queries(model, queries)}.values())
     if count < 1:
         raise InputError(f"`count` should be 1 or more, got {count}")
     if count > len(fresh):
         raise InputError(
-            f"expected at least {count} queries that the model was not fitted on, got "
-            f"{len(fresh)}; give more queries, or a lower --count"
+            f"expected at least {count} different queries that the model was not fitted on, "
+            f"got {len(fresh)}; give more queries, or a lower --count"
         )
     sampled = draw(model, fresh, count, how=quantity, seed=seed)
     write_file(out, (to_json(_row(query)) + "\n" for query in sampled))

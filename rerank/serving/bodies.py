@@ -36,15 +36,19 @@ class StrictRoute(APIRoute):
 
 
 class BodyRequest(Request):
-    """A request whose `json` refuses a repeated key with 422."""
+    """A request whose `json` refuses with 422 a repeated key, and NaN and infinities."""
 
     async def json(self) -> Any:
         """The value of the body."""
         try:
-            return loads(await self.body())
+            return loads(await self.body(), parse_constant=_refuse_constant)
         except RepeatedKeyError as error:
             said = f"the body has the key {error.key[:SHOWN]!a} twice in one object; give it once"
             raise HTTPException(422, said) from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise HTTPException(422, f"the body has {name}, which is not JSON; give a number or null")
 
 
 def _check_parameters(given: Iterable[str], known: list[str]) -> None:

@@ -33,11 +33,11 @@ LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which a request may be sent again
 THREADS = 4  # that wait for the database
 WAITING = 32  # requests that may wait for the database at once
-LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels without a text
+LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels left out
 NOT_JUDGED = "nobody has judged a first passage of the served model yet"
 NO_TEXT = (
-    "the journal has no text of the questions of {} judged answers; it keeps none with "
-    "--journal-without-text, or after --journal-days"
+    "the journal has no text of the questions of {} judged answers, or one that `recalibrate` "
+    "would refuse; it keeps none with --journal-without-text, or after --journal-days"
 )
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
@@ -179,7 +179,8 @@ def journal_routes(access: Access, holder: ModelHolder) -> APIRouter:
     async def labels() -> Response:
         """Return the current model's labels in the format of `rerank recalibrate --labels`.
 
-        The header says how many are left out, because the journal has no text of their questions.
+        The header says how many are left out: the journal has no text of their questions, or
+        `recalibrate` would refuse them.
         """
         found, left_out = await access(
             "the journal cannot be read now", lambda kept: kept.labels(holder.current.version)

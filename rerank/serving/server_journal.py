@@ -5,11 +5,12 @@ It knows nothing of requests.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.ranking_features import meaning
-from rerank.errors import optional
+from rerank.errors import InputError, optional
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics
 
@@ -80,15 +81,21 @@ class ServerJournal:
     def labels(self, model: str) -> tuple[list[dict[str, Any]], int]:
         """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
 
-        Also how many are left out, because the journal has no text of their questions.
+        Also how many are left out: the journal has no text of their questions, or `recalibrate`
+        would refuse them.
 
         Raises:
             JournalError: the database cannot be used.
         """
+        from rerank.data.feedback import feedback_from
         from rerank.journal.labels import label_of, newest_labels, one_per_question
 
         rows = one_per_question(newest_labels(self.journal.store, model=model))
-        found = [label_of(row) for row in rows if row["asked"]]
+        found: list[dict[str, Any]] = []
+        for label in (label_of(row) for row in rows if row["asked"]):
+            with suppress(InputError):
+                feedback_from(label)
+                found.append(label)
         return found, len(rows) - len(found)
 
 

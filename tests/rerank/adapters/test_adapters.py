@@ -114,6 +114,8 @@ def test_llama_index() -> None:
     assert not given[3].node.excluded_llm_metadata_keys
     with pytest.raises(InputError, match="a query is needed"):
         made.postprocess_nodes(given)
+    with pytest.raises(ValueError, match="top_k"):
+        CalibratedPostprocessor(model=Model(), top_k=2)  # Haystack's name
 
 
 def test_haystack() -> None:

@@ -50,7 +50,7 @@ def test_a_line_is_a_query_to_label_and_then_a_label(
     other = tmp_path / "other.jsonl"
     with pytest.raises(InputError, match="should be 0 or more, got -1"):
         label_next(model, queries, 12, other, seed=-1)
-    with pytest.raises(InputError, match="at least 99 queries"):
+    with pytest.raises(InputError, match="at least 99 different queries"):
         label_next(model, queries, 99, other)
     assert not other.exists()
 
@@ -97,6 +97,17 @@ def test_right_ones_that_stand_for_three() -> None:
     assert "none of the 120 queries" in never.sentence
     few = weighted_accuracy(sure[:3], right[:3], np.arange(3) + 1.0, groups[:3], 0.7)
     assert "of these are right (too few for an interval)" in few.sentence
+
+
+def test_a_question_asked_many_times_is_drawn_once(run: Run, tmp_path: Path) -> None:
+    """In a log of requests a few questions are asked again and again."""
+    model, out = CalibratedReranker.load(run.folder), tmp_path / "next.jsonl"
+    asked = [Query("Sort an array" if i % 2 else f"sort array {i}", str(i)) for i in range(12)]
+    assert label_next(model, asked, 7, out) == 7
+    texts = [json.loads(line)["text"] for line in out.read_text().splitlines()]
+    assert len(set(texts)) == 7
+    with pytest.raises(InputError, match=r"at least 8 different queries .* got 7"):
+        label_next(model, asked, 8, out, overwrite=True)
 
 
 def test_passages_that_a_query_brought_stay_in_its_line(run: Run, tmp_path: Path) -> None:
