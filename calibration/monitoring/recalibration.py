@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Bools, Floats, GroupNames, check_y_p, log_odds, refuse_masked
+from calibration.arrays import (
+    Bools,
+    Floats,
+    GroupNames,
+    check_y_p,
+    log_odds,
+    refuse_masked,
+    sigmoid,
+)
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
@@ -103,9 +111,10 @@ def fit_recalibration(
     scores, number = log_odds(before), np.asarray(groups)
     update = fit_update(scores, right, number)
     after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
-    lowest = float(before[update.predict(scores) >= target].min(initial=np.inf))  # accepted
+    apart = sigmoid(scores)  # near 0 and 1 equal log odds: the update accepts these together
+    lowest = float(apart[update.predict(scores) >= target].min(initial=np.inf))  # accepted
     certificate = certify(
-        right[rows], before[rows], groups=number[rows], target=target, floor=lowest, about=about
+        right[rows], apart[rows], groups=number[rows], target=target, floor=lowest, about=about
     )
     table = comparison(
         {"before": before, "after": after},

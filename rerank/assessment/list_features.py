@@ -89,13 +89,13 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
 def _stage_features(scores: Floats) -> dict[str, Floats]:
     """`STAGE` of the passages, (n,) each.
 
-    `standing` is (score - mean of the list) / standard deviation of the list.
+    `standing` is (score - mean of the list) / standard deviation of the list; 0 if all are equal.
     """
     values = fill_missing(scores)
-    spread = float(values.std()) if len(values) else 0.0
+    differ = len(values) > 0 and np.ptp(values) > 0  # the mean of equal scores may be rounded
     return {
         "score": values,
-        "standing": (values - values.mean()) / spread if spread > 0 else np.zeros(len(values)),
+        "standing": (values - values.mean()) / values.std() if differ else np.zeros(len(values)),
         "lead": lead(values),
         "log_rank": np.log(stage_ranks(scores)),
         "absent": np.isnan(scores).astype(np.float64),

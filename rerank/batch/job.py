@@ -35,7 +35,7 @@ class RescoreSummary:
 
     answered: int
     rejected: int
-    side: Path
+    side: Path  # the file of rejected rows, as in `rescore --json`
     resumed: int
 
 

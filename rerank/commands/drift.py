@@ -65,6 +65,8 @@ def _run(o: argparse.Namespace) -> bool:
         raise InputError("expected QUERIES, or a journal's URL with --journal")
     if o.newest and o.journal is None:
         raise InputError("--newest: only with --journal")
+    if o.split and (o.queries is None or not o.queries.is_dir()):
+        raise InputError("--split: only with a BEIR folder")
     model = load_model(o)
     if o.journal is not None:
         from rerank.jobs.journal import journal_queries

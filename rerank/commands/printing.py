@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calibration.arrays import plain
+from rerank.config import two_digits
 
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
@@ -40,12 +41,18 @@ def print_json(**fields: Any) -> None:
     print(json.dumps(plain(fields), default=str))
 
 
-def print_passages(passages: Iterable[RankedPassage], characters: int) -> None:
-    """Print a line per passage: relevance, id, and the first `characters` of its text."""
+def print_passages(
+    passages: Iterable[RankedPassage], characters: int, thresholds: Sequence[float]
+) -> None:
+    """Print a line per passage: relevance, id, and the first `characters` of its text.
+
+    The thresholds are those of the confidence, which is the relevance of the first one.
+    """
     for rank, passage in enumerate(passages, start=1):
         text = " ".join(passage.text.split())
         shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
-        print(printable(f"  {rank}. {passage.relevance:.2f}  {passage.doc_id}  {shown}"))
+        relevance = two_digits(passage.relevance, thresholds)
+        print(printable(f"  {rank}. {relevance}  {passage.doc_id}  {shown}"))
 
 
 def run_fields(run: TrackedRun | None) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _print(result: AdaptiveResult, threshold: float) -> None:
     confidence = two_digits(result.confidence, [threshold])
     why = STOPPED[result.stop_reason]
     print(f"{passages}, confidence {confidence}{told}, stopped by {result.stop_reason}: {why}")
-    print_passages(result.passages, CUT)
+    print_passages(result.passages, CUT, [threshold])
 
 
 COMMAND = Command(

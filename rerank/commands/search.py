@@ -61,11 +61,12 @@ def _print_assessment(assessment: Assessment, thresholds: Thresholds) -> None:
     if assessment.certified:
         advice += ", certified"
     t = thresholds
-    confidence = two_digits(assessment.confidence, (t.low, t.medium, t.high))
+    levels = (t.low, t.medium, t.high)
+    confidence = two_digits(assessment.confidence, levels)
     sufficiency = two_digits(assessment.sufficiency, (t.partial, t.sufficient))
     print(f"  confidence {confidence}  {assessment.level}, {advice}; ", end="")
     print(f"sufficiency {sufficiency}  {assessment.verdict}")
-    print_passages(assessment.first(SHOWN), CUT)
+    print_passages(assessment.first(SHOWN), CUT, levels)
     for reason in assessment.reasons:
         print(f"     {reason}")
 

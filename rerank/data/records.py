@@ -112,7 +112,7 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
     if key in row and not isinstance(value, (str, bytes)):
-        came = "one of more than 64 bits" if type(value) is int else json_type(value)
+        came = "a whole number of more than 64 bits" if type(value) is int else json_type(value)
         came = repr(value) if isinstance(value, float) else came
         raise InputError(f"{key!r} should be text or a whole number, got {came}")
     text = read_text(row, key, max_length=LONGEST_ID)

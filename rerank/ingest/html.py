@@ -32,7 +32,6 @@ REVISED = (
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
     'meta[name="revised" i], meta[name="revision" i], meta[name="date" i]'
 )
-MARKS = ("", "#", "¶")  # of a link to the heading that it is in
 PILCROW = re.compile(r"\s*¶\s*$")
 
 
@@ -51,11 +50,11 @@ def read_markup(markup: str) -> Document:
     for node in tree.css(NO_TEXT):
         if node.tag not in ("html", "body"):
             node.decompose()
-    for node in tree.css("aside"):
+    for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
         if _is_navigation(node):
             node.decompose()
     for node in tree.css("a.anchor"):
-        if one_line(node.text()) in MARKS:
+        if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
     highest = tree.css("h1")
     if len(highest) == 1:

@@ -6,18 +6,20 @@ import re
 from dataclasses import replace
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 
 from rerank.ingest.document import Document, date_in
 from rerank.ingest.encoding import decoded
 from rerank.ingest.html import read_markup
 
 FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-KEY = re.compile(r"""["'\w][\w "'./@-]*:(?:[ \t]|$)""")
-YAML = re.compile(rf"{KEY.pattern}|-(?:[ \t]|$)|[ \t#\]}}]|$")  # how each line begins
+KEY = re.compile(r"[^\s#-].*?:(?:[ \t]|$)")
+YAML = re.compile(rf"{KEY.pattern}|[-?](?:[ \t]|$)|[ \t#\]}}]|$")  # how each line begins
 FIELD = re.compile(r"^(\w[\w -]*?)[ \t]*:[ \t]*(?![|>][\d+-]*[ \t]*$)(\S.*?)[ \t]*$", re.MULTILINE)
 REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "modified", "date")
 
 DEEPEST = 100  # text below is left out; a list in a list is 2 deeper; at 400 Python's stack ends
+DEEPEST_INLINE = 20  # the usual one: images in images take time that doubles with the depth
 
 
 def read(data: bytes) -> Document:
@@ -30,6 +32,7 @@ def read(data: bytes) -> Document:
     fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}
     body = text[front.end() :] if front else text
     parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
+    parser.core.ruler.before("inline", "inline_depth", _limit_inline)
     found = read_markup(parser.render(body))
     revised = next((fields[name] for name in REVISED if name in fields), "")
     return replace(
@@ -37,3 +40,7 @@ def read(data: bytes) -> Document:
         title=fields.get("title") or found.title,
         revised=date_in(revised) or found.revised,
     )
+
+
+def _limit_inline(state: StateCore) -> None:
+    state.md.options["maxNesting"] = DEEPEST_INLINE

@@ -206,7 +206,7 @@ def _check_segments(planned: Plan, segment_by: str) -> None:
 
 
 def _check_targets(thresholds: Thresholds) -> None:
-    """Refuse targets 0 and 1: 0 needs no proof, no sample proves 1."""
+    """Refuse targets 0 and 1: a share of 0 always holds, and no sample shows 1."""
     for name in ("medium", "sufficient"):
         if not 0 < getattr(thresholds, name) < 1:
             raise InputError(

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
+    bindparam,
     case,
     delete,
     null,
@@ -25,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
 from rerank.errors import InputError
 from rerank.journal.database import (
@@ -45,6 +47,9 @@ NO_PASSAGES = "[]"  # passages of an entry whose texts are past retention
 DAY = 86_400.0
 INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 Row = Mapping[str, Any]
+
+
+HASHED = "#"  # begins the hash of an id that came with a question, in an entry without texts
 
 
 class JournalStore:
@@ -121,12 +126,8 @@ class JournalStore:
         as_text("comment", comment, max_length=LONGEST_COMMENT, empty=True)
         comment = comment.replace("\0", " ")
         c = JOURNAL.c
-        newest = (
-            select(c.entry_id).where(c.answer_id == answer_id).order_by(c.entry_id.desc()).limit(1)
-        )
-        judged = update(JOURNAL).where(c.entry_id == newest.scalar_subquery())
-        if right:
-            judged = judged.where(or_(c.top_doc_id.is_not(None), c.answer_hash.is_not(None)))
+        columns = (c.entry_id, c.top_doc_id, c.answer_hash)
+        newest = select(*columns).where(c.answer_id == answer_id).order_by(c.entry_id.desc())
         same = and_(c.right.is_not(None), c.right == bool(right))
         values: dict[Any, Any] = {
             c.right: bool(right),
@@ -136,14 +137,16 @@ class JournalStore:
         if comment:
             values[c.comment] = case((c.question.is_not(None), comment), else_=null())
         with self._write() as connection:
-            done = connection.execute(judged.values(values)).rowcount > 0
-            found = done or connection.execute(newest).first() is not None
-        if found and not done:
-            raise InputError(
-                f"the answer {answer_id!a:.80} cannot be right: no passage was found, and no text "
-                "was written; it can be wrong, or stay without feedback"
-            )
-        return done
+            entry = connection.execute(newest.limit(1)).first()
+            if entry is None:
+                return False
+            if right and entry.top_doc_id is None and entry.answer_hash is None:
+                raise InputError(
+                    f"the answer {answer_id!a:.80} cannot be right: no passage was found, and no "
+                    "text was written; it can be wrong, or stay without feedback"
+                )
+            connection.execute(update(JOURNAL).where(c.entry_id == entry.entry_id).values(values))
+        return True
 
     def prune(self, *, days: float = 0, rows: int = 0) -> int:
         """Remove entries older than `days`, then the oldest beyond `rows`; 0 is no limit.
@@ -170,15 +173,24 @@ class JournalStore:
         c = JOURNAL.c
         texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))
         own = c.mode != "search"  # their documents came with the question, and are texts too
-        names = (c.top_doc_id, c.top_document)
-        texts |= {name: case((own, null()), else_=name) for name in names}
+        own_id = and_(own, c.top_doc_id.not_like(f"{HASHED}%"))
+        texts[c.top_document] = case((own, null()), else_=c.top_document)
         has_text = or_(
             c.asked.is_not(None),
             c.passages != NO_PASSAGES,
-            and_(own, or_(*(name.is_not(None) for name in names))),
+            and_(own, c.top_document.is_not(None)),
+            own_id,
         )
         judged = and_(old, c.right.is_not(None), has_text)
+        named = select(c.entry_id, c.top_doc_id).where(judged, own_id)
         with self._write() as connection:
+            hashed = [
+                {"entry": entry_id, "id": HASHED + query_hash(doc_id)}
+                for entry_id, doc_id in connection.execute(named)
+            ]
+            if hashed:  # labels are told apart by it
+                of_entry = update(JOURNAL).where(c.entry_id == bindparam("entry"))
+                connection.execute(of_entry.values(top_doc_id=bindparam("id")), hashed)
             connection.execute(
                 update(JOURNAL).where(judged).values({**texts, c.passages: NO_PASSAGES})
             )

@@ -82,6 +82,6 @@ def recalibration_page(
 
 
 def _bounds(recalibrations: Mapping[Mode, Recalibration]) -> list[str]:
-    """What the lower bounds are of, if the labels of a mode are in groups."""
+    """The sentence on lower bounds, if labels of a mode share a group."""
     in_groups = [len(set(one.groups)) < len(one.groups) for one in recalibrations.values()]
     return [BOUNDS] if any(in_groups) else []

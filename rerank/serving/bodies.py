@@ -56,6 +56,6 @@ def _check_parameters(given: Iterable[str], known: list[str]) -> None:
     for name in given:
         if name not in known:
             cut = name[:SHOWN]
-            all_known = f"they are {', '.join(known)}" if known else "this route has none"
+            all_known = f"this route has {', '.join(known) or 'none'}"
             told = nearest(cut.lower(), known) or f"; {all_known}"
             raise Refusal(422, f"unknown parameter {cut!a} in the address{told}", reason="input")

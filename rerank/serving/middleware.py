@@ -30,7 +30,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times max_body: limit of all bodies that are being read, together
 DRAINED = 16  # times max_body: how much is read and dropped, so that the client gets the refusal
 Answer = TypeVar("Answer")
-_ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # never a file name or a path
+_ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # ids are never used as file names
 
 
 class RequestLog:
@@ -313,7 +313,7 @@ def _is_json(content_type: bytes) -> bool:
     kind["content-type"] = content_type.decode("latin-1")
     try:
         charset = str(kind.get_param("charset", "utf-8")).lower()
-    except (ValueError, TypeError):  # numbers of its parts that are too long, or mixed with none
+    except (ValueError, TypeError):  # malformed continuations of a parameter
         return False
     return kind.get_content_type() == "application/json" and charset in ("utf-8", "utf8")
 

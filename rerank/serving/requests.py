@@ -170,10 +170,11 @@ class DocumentsRequest(QueryRequest):
     def to_query(self, settings: Settings) -> Query:
         """The query with its documents as passages, whose ids are their positions, from 0."""
         query, max_documents = super().to_query(settings), settings.max_documents
-        if self.rank_fields is not None and set(self.rank_fields) != {"text", "title"}:
+        read = {"text", *("title" for d in self.documents if as_document(d).title)}
+        if self.rank_fields and not read <= set(self.rank_fields) <= {"text", "title"}:
             raise InputError(
-                "rank_fields: text and title are read, no other field and not one of them alone; "
-                'expected ["text", "title"], or leave it out'
+                "rank_fields: the text and the title of a document are read, if it has one, and no "
+                'other field; expected ["text", "title"], or leave it out'
             )
         if len(self.documents) > max_documents:
             raise InputError(

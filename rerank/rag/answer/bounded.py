@@ -177,8 +177,8 @@ def usable_context(
 def _with_text(assessment: Assessment) -> Assessment:
     """The assessment of the first passages that have text: the same one, if all of them have.
 
-    A passage without text takes what it adds to the sufficiency with it. The rest is a lower bound
-    of P(one of the first with text is right).
+    The sufficiency of these is the relevance of the first one, and what each of the others adds to
+    the sufficiency of all: a lower bound of P(one of them is right).
     """
     sufficiency = np.array(assessment.sufficiency_at)
     passages = assessment.ranking.passages[: len(sufficiency)]
@@ -187,6 +187,7 @@ def _with_text(assessment: Assessment) -> Assessment:
         return assessment
     gains = np.zeros(len(sufficiency))
     gains[: len(rows)] = np.diff(sufficiency, prepend=0.0)[rows]
+    gains[:1] = assessment.relevance[rows[:1]] if len(rows) else 0.0
     return replace(
         assessment,
         ranking=assessment.ranking.take(rows),
@@ -243,8 +244,8 @@ def _answer_of(
 def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
     """The better one of at most two drafts, of which the second one is `strict`.
 
-    It is made if the first one has less coverage. If it fails, the first one counts, unless nothing
-    of that has support.
+    The second draft is made if the first one has less coverage. If it fails, the first one counts,
+    unless no sentence of the first one has support.
 
     Raises:
         EndpointError: a draft failed, and there is no other one to use.

@@ -224,3 +224,15 @@ def test_labels_that_certify_are_marked_one_by_one(certifying: Any, sentence: st
     with pytest.raises(ValueError, match=sentence):
         fit_recalibration(p, y, groups, certifying=certifying)
     assert fit_recalibration(p, y, groups, certifying=[True] * 20).certificate.queries == 20
+
+
+def test_confidences_that_an_update_cannot_tell_apart_are_certified_together() -> None:
+    """Log odds end at a probability of 1e-6: above it the update gives all the same confidence."""
+    sure, low = 1 - np.geomspace(1e-12, 3e-7, 400), np.linspace(0.01, 0.6, 300)
+    p = np.r_[sure, low]
+    rows = np.arange(700)
+    y = np.where(rows < 280, rows % 20 > 0, (rows < 400) & (rows % 2 > 0))  # the surest are better
+    found = fit_recalibration(p, y, rows)
+    assert found.certificate.threshold is not None
+    accepted = found.update.predict(log_odds(p)) >= found.certificate.threshold
+    assert found.certificate.accepted == accepted.sum() == 400

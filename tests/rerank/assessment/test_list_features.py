@@ -10,7 +10,14 @@ from scipy.stats import rankdata
 
 from calibration.maps import LogisticMap
 from rerank.assessment.features import features_of
-from rerank.assessment.list_features import LAST, STAGE, TEXT, fill_missing, stage_ranks
+from rerank.assessment.list_features import (
+    LAST,
+    STAGE,
+    TEXT,
+    _stage_features,
+    fill_missing,
+    stage_ranks,
+)
 from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.ranking import rank, scored_features
 from rerank.assessment.ranking_features import meaning, ranking_features
@@ -63,6 +70,14 @@ def test_of_passages_by_hand() -> None:
     first = [f"bm25.{name}" for name in STAGE]
     last = [f"reranker.{name}" for name in LAST]
     assert list(found) == ["logit", "logit_lead", "unscored", *first, *last, "fused_log_rank"]
+
+
+@pytest.mark.parametrize(("n", "value"), [(3, 0.1), (6, 0.1), (3, 0.7), (10, 1 / 3)])
+def test_equal_scores_stand_nowhere(n: int, value: float) -> None:
+    """Their mean is rounded, so that each of them is a little beside it."""
+    scores = np.full(n, value)
+    assert abs(scores - scores.mean()).max() > 0
+    assert not _stage_features(scores)["standing"].any()
 
 
 def test_of_a_ranking_by_hand() -> None:

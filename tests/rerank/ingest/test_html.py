@@ -73,12 +73,13 @@ def test_an_aside_is_text_unless_it_is_navigation() -> None:
     links = "<ul><li><a href='/a'>Other pages</a></li></ul>"
     page = (
         f"<main><h1>Pump</h1><aside class='warning'>Cut the <a href='/p'>power</a>.</aside>"
+        "<aside class='admonition note'><a href='/k'>Turn the key with care</a></aside>"
         f"<p>Open it.</p><aside><b>See</b>{links}</aside></main>"
         f"<aside><h2>Here</h2>Its parts, in order<nav>{links}</nav></aside>"
     )
     for markup in (page, page.replace("main>", "div>")):
         texts = [block.text for block in read(markup.encode()).blocks]
-        assert texts == ["Cut the power.", "Open it."]
+        assert texts == ["Cut the power.", "Turn the key with care", "Open it."]
 
 
 def test_deeply_nested_tags_are_read() -> None:
@@ -122,7 +123,9 @@ def test_a_heading_loses_its_link_and_not_its_last_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    "link", ["<a class=anchor href='#x'>{}</a>", "<a class=anchor href='#x'>¶</a>{}"]
+    "link",
+    ["<a class=anchor href='#x'>{}</a>"]
+    + [f"<a class=anchor href='#x'>{mark}</a>{{}}" for mark in ("¶", "§", "\U0001f517")],
 )
 def test_a_heading_inside_its_link_is_read(link: str) -> None:
     """Only a link that shows nothing but a mark is left out."""

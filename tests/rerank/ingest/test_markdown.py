@@ -56,6 +56,7 @@ def test_markdown_is_read_under_its_headings() -> None:
         ("- Cut the power first.", True),
         ("\nTwo dangers: heat and pressure.\n\nCut the power first.\n", True),
         ("title: A\ntags:\n- b\n-\n  c\n\n# note\n'x.y/z': [\n]\nlast mod: 2024", False),
+        ("og:title: A\nprice (EUR): 3\nC++: yes\n<<: *d\n? a", False),
         ("", False),
     ],
 )

@@ -15,6 +15,7 @@ from assessments import make_assessment
 from journals import make_entry, sqlite_url
 from sqlalchemy import insert, select
 
+from rerank.data.canonical import query_hash
 from rerank.data.records import read_query
 from rerank.errors import InputError, JournalError
 from rerank.journal.database import (
@@ -168,7 +169,10 @@ def test_what_is_old_or_too_much_is_removed(
 
 
 def test_a_document_that_a_caller_brought_is_a_text(store: JournalStore) -> None:
-    """Of judged entries past retention name and id go, also where only one of them is left."""
+    """Past retention its name is deleted and its id hashed, also if only one of them is left.
+
+    Labels of different passages stay apart, and the judgement can still be changed.
+    """
     old = make_entry().time - 2 * DAY
     named = {"time": old, "top_doc_id": "manual.pdf", "top_document": "Manual"}
     store.add([make_entry("searched", entry_id="1", **named)])
@@ -182,7 +186,11 @@ def test_a_document_that_a_caller_brought_is_a_text(store: JournalStore) -> None
     assert store.prune(days=1) == 0
     rows = store.rows(ALL)
     assert [row["top_document"] for row in rows] == ["Manual", None, None, None]
-    assert [row["top_doc_id"] for row in rows] == ["manual.pdf", None, None, None]
+    hashed = "#" + query_hash("manual.pdf")
+    assert [row["top_doc_id"] for row in rows] == ["manual.pdf", hashed, hashed, hashed]
+    assert store.prune(days=1) == 0
+    assert store.rows(ALL) == rows
+    assert store.judge("brought", True)
     assert all(row["question"] is row["asked"] is None for row in rows)
 
 

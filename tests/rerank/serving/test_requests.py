@@ -175,9 +175,9 @@ def test_scores_by_stage_need_no_document() -> None:
         ({"documents": ["a"] * 4}, "4 documents, at most 3"),
         ({"documents": ["a", {"text": "x" * 18, "title": "y"}]}, "'documents.1' has 21 characters"),
         ({"documents": ["a", "  "]}, "'documents.1' is empty"),
-        ({"rank_fields": ["text", "title", "body"]}, "text and title are read, no other field"),
-        ({"rank_fields": ["text"]}, "and not one of them alone"),
-        ({"rank_fields": []}, "or leave it out"),
+        ({"rank_fields": ["text", "title", "body"]}, "are read, if it has one, and no other field"),
+        ({"rank_fields": ["title"]}, "or leave it out"),
+        ({"documents": [{"text": "a", "title": "b"}], "rank_fields": ["text"]}, "the title"),
     ],
 )
 def test_limits(asked: dict[str, Any], words: str) -> None:
@@ -192,8 +192,9 @@ def test_a_query_holds_what_was_sent() -> None:
     asked = {"query": "q", "metadata": {"language": "fr"}, "documents": ["a", {"text": "b"}]}
     query = RerankRequest.model_validate(asked).to_query(Settings())
     assert (query.text, query.metadata, query.mode) == ("q", {"language": "fr"}, "rerank")
-    both = {**asked, "rank_fields": ["title", "text"]}
-    assert RerankRequest.model_validate(both).to_query(Settings()).passages == query.passages
+    for read in (["title", "text"], ["text"], []):
+        same = {**asked, "rank_fields": read}
+        assert RerankRequest.model_validate(same).to_query(Settings()).passages == query.passages
     assert [(p.doc_id, p.title, p.text) for p in query.passages or ()] == [
         ("0", "", "a"),
         ("1", "", "b"),

@@ -89,7 +89,7 @@ def test_no_source_has_no_confidence(lexicon: Lexicon) -> None:
 
 
 def test_a_passage_without_text_is_no_source() -> None:
-    """It is not handed on, and its share of the sufficiency does not count."""
+    """The first one counts with its relevance, the next one with what it adds to all above it."""
     scored = make_assessment(
         sufficiency=[0.5, 0.75, 0.875], relevance=[0.5, 0.4, 0.3], texts=["", "A text.", "Another."]
     )
@@ -99,7 +99,7 @@ def test_a_passage_without_text_is_no_source() -> None:
     scored = replace(scored, ranking=replace(scored.ranking, candidates=bare))
     usable, verdict = usable_context(scored, AnswerConfig())
     assert [passage.doc_id for passage in usable] == ["d1", "d2"]
-    assert verdict.confidence == 0.375
+    assert verdict.confidence == pytest.approx(0.4 + 0.125)
     nothing = replace(bare, passages=(Passage("d0", "", ""),) * 3)
     without = replace(scored, ranking=replace(scored.ranking, candidates=nothing))
     assert usable_context(without, AnswerConfig())[0] == []
