@@ -93,15 +93,19 @@ def _out_of_fold_logits(
     fold: Ints,
     penalties: Sequence[Penalty],
     reference: LogisticMap | None,
-) -> Floats:
-    """Return (penalties, n) logits of rows x (n, d), each from a fit without the row's fold."""
-    logits = np.empty((len(penalties), len(x)))
+) -> tuple[Floats, Floats]:
+    """Return logits (penalties, n) of rows x (n, d), each by a map fitted without the row's fold.
+
+    And the mean logit (penalties, n) that each row's map gives the rows it was fitted on.
+    """
+    logits, levels = np.empty((2, len(penalties), len(x)))
     with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
         for held in held_out(fold):
             for i, penalty in enumerate(penalties):
                 fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, reference)
                 logits[i, held] = fitted.logit(x[held])
-    return logits
+                levels[i, held] = fitted.logit(x[~held]).mean()
+    return logits, levels
 
 
 def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequence[Penalty]:
@@ -146,6 +150,11 @@ def fit_first_stage(
     needs `VERY_STRONG` evidence: most changes of sign are chance, and a weight of the wrong sign
     gives the user a wrong reason. A C that is a number keeps the signs.
 
+    Without a reference, the out-of-fold logits are those of maps moved to one level, the mean logit
+    of the map that is returned. A fold with few right rows is left to a map of many, which has a
+    high intercept: with few labels the intercepts, which run against the labels, would hide what
+    the features say.
+
     Raises:
         ValueError: as `fit_logistic`; folds < 2.
     """
@@ -163,11 +172,13 @@ def fit_first_stage(
         flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0].C)
         first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
         return first, penalties[0], np.full(len(x), first.intercept)
-    logits = _out_of_fold_logits(x, labels, number, fold, penalties, reference)
+    logits, levels = _out_of_fold_logits(x, labels, number, fold, penalties, reference)
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number) if reference is None else _choose_step(losses, number)
     first = _fit_first(x, labels, number, penalties[best], reference)
-    return first, penalties[best], logits[best]
+    if reference is not None:
+        return first, penalties[best], logits[best]
+    return first, penalties[best], logits[best] - levels[best] + first.logit(x).mean()
 
 
 def fit_two_stage(

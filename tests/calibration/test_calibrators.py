@@ -408,3 +408,14 @@ def test_options_are_checked(options: dict, sentence: str) -> None:
     X, y, _ = world(20)
     with pytest.raises(ValueError, match=sentence):
         TwoStageCalibrator(**options).fit(X, y)
+
+
+def test_few_labels_teach_something_where_features_tell() -> None:
+    """The intercepts of the folds' maps run against the held-out labels: they are put aside."""
+    rng, constant = np.random.default_rng(7), 0
+    for _ in range(12):
+        signal = rng.normal(size=(40, 1))
+        x = 0.8 * signal + 0.6 * rng.normal(size=(40, 20))
+        y = (rng.random(40) < expit(signal[:, 0])).astype(np.int64)
+        constant += np.ptp(fit_two_stage(x, y)[0].predict(x)) == 0
+    assert constant <= 2
