@@ -28,14 +28,16 @@ LARGEST_SHARE = 0.5
 def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     """Yield the usable groupings of these queries, the largest first; the last is always usable.
 
-    They are `metadata.group`, if any query has it; else the documents of the passages that are
-    right or asked about, then those passages, then `LabelledSet.question_group`. A document is the
+    They are `metadata.group`, if every query has it; else the documents of the passages that are
+    right or asked about, then those passages, then `LabelledSet.question_group`. Queries of one
+    `metadata.group` are in one group of each of these. A document is the
     `metadata.document` of a passage, else its title, else the passage itself; if none of them has a
     document or a title, the groups are called by passage. Everything that one query is about is
     joined, and so are units that hold nearly the same passages. Queries about no passage are
     grouped by their words.
     """
-    if any(metadata_name(labelled.queries[i].metadata, "group") for i in ids):
+    given = {i: metadata_name(labelled.queries[i].metadata, "group") for i in ids}
+    if ids and all(given.values()):
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
     about = {i: _about(labelled, i) for i in ids}
@@ -47,7 +49,7 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
         ("document" if named else "passage", NEW_DOCUMENTS, _document),
         ("passage", THESE_DOCUMENTS, _own_key),
     ):
-        of = _components(labelled, about, duplicates, key)
+        of = _components(labelled, about, duplicates, key, given)
         if usable_groups(of.values(), len(ids)):
             yield Grouping(name, promise, of)
     yield Grouping("question", THESE_DOCUMENTS, {})
@@ -127,11 +129,18 @@ def _components(
     about: dict[str, list[str]],
     duplicates: Sequence[tuple[str, str]],
     key: Callable[[Passage], str],
+    given: Mapping[str, str],
 ) -> dict[str, str]:
-    """Query id -> the first key, in order, of all that are connected to what the query is about."""
+    """Query id -> the first key, in order, of all that are connected to what the query is about.
+
+    Queries of one `given` group are connected too; "" is none.
+    """
     corpus = labelled.corpus
-    keys = {i: [key(corpus[d]) for d in doc_ids] for i, doc_ids in about.items() if doc_ids}
-    return connected_groups(keys, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
+    keys = {i: [key(corpus[d]) for d in doc_ids] for i, doc_ids in about.items()}
+    for i, name in given.items():
+        keys[i] += [f"group:{name}"] if name else []
+    known = {i: of_query for i, of_query in keys.items() if of_query}
+    return connected_groups(known, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
 
 
 def connected_groups(

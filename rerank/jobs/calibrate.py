@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 
 NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it
 
+REPORT_NOT_AT_RANDOM = (
+    "warning: the measured queries were drawn by their confidence: no random sample. The figures "
+    "are of these alone; `rerank evaluate` estimates those of all, if the queries have weights"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRun:
@@ -183,6 +188,8 @@ def calibrate(
             bar.update()
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
+    if not drawn_at_random(planned.report.items):
+        notes = (REPORT_NOT_AT_RANDOM, *notes)
     return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
 
 

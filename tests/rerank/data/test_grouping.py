@@ -121,6 +121,21 @@ def test_a_named_group_comes_first() -> None:
     assert grouped(named, list(queries)).group("q1-0-0") == "group:q1"
 
 
+def test_a_group_that_some_queries_have_joins_their_documents() -> None:
+    """The documents are still the groups of all, whether a query has a given group or not."""
+    labelled = library(12, 2)
+    together = {i: {"group": "rephrased"} for i in ("q1-0-0", "q2-0-0", "alone")}
+    queries = {**labelled.queries, "alone": Query("question alone", "alone")}
+    queries = {i: Query(q.text, i, together.get(i, {})) for i, q in queries.items()}
+    some = LabelledSet(labelled.corpus, queries, labelled.qrels, {"train": tuple(queries)})
+    assert names(some) == ["document", "passage", "question"]
+    found = grouped(some, list(queries))
+    assert found.group("q3-0-0") == found.group("q3-1-0") != found.group("q4-0-0")
+    assert {found.group(i) for i in ("q1-0-0", "q1-1-0", "q2-1-0", "alone")} == {
+        found.group("q2-0-0")
+    }
+
+
 def test_a_group_of_most_queries_is_none() -> None:
     """Where one document has more than half of the queries its passages are the groups."""
     labelled = library(11, 12)

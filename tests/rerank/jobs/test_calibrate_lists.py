@@ -28,7 +28,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
 from rerank.jobs.answer_file import answer_file
-from rerank.jobs.calibrate import CalibrationRun, calibrate
+from rerank.jobs.calibrate import REPORT_NOT_AT_RANDOM, CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.types import Passage, Query
@@ -92,6 +92,19 @@ def test_the_confidence_is_true_of_other_lists(
     assert right[confidence >= 0.7].mean() > 0.7
     for answer in found:
         check_coherent(answer)
+
+
+def test_a_report_on_lists_that_were_drawn_by_confidence_is_told(
+    labelled: LabelledSet, outcome: CalibrationRun, tmp_path: Path
+) -> None:
+    """Their accuracy is not that of all lists; those that are fitted on are a random sample."""
+    queries = dict(labelled.queries)
+    for i in labelled.splits["test"]:
+        queries[i] = replace(queries[i], metadata={"weight": 2.0})
+    weighted = replace(labelled, queries=queries)
+    told = calibrate(weighted, tmp_path / "model", CONFIG, work=tmp_path / "work").notes
+    assert REPORT_NOT_AT_RANDOM in told
+    assert REPORT_NOT_AT_RANDOM not in outcome.notes
 
 
 def test_the_order_is_better_than_each_stage_alone(
