@@ -92,10 +92,11 @@ def _stage_features(scores: Floats) -> dict[str, Floats]:
     `standing` is (score - mean of the list) / standard deviation of the list; 0 if all are equal.
     """
     values = fill_missing(scores)
-    differ = len(values) > 0 and np.ptp(values) > 0  # the mean of equal scores may be rounded
+    # the mean of equal scores may be rounded, and the spread of tiny ones may be 0
+    spread = float(values.std()) if len(values) and np.ptp(values) > 0 else 0.0
     return {
         "score": values,
-        "standing": (values - values.mean()) / values.std() if differ else np.zeros(len(values)),
+        "standing": (values - values.mean()) / spread if spread > 0 else np.zeros(len(values)),
         "lead": lead(values),
         "log_rank": np.log(stage_ranks(scores)),
         "absent": np.isnan(scores).astype(np.float64),

@@ -86,7 +86,7 @@ def test_a_passage_that_is_not_there_is_refused(reader: httpx.Client) -> None:
         ({"row": -1, "doc_id": "a"}, "the parameter `row` should be 0 or more, got -1"),
         ({"row": 0}, "the parameter `doc_id` is missing"),
         ({"row": 0, "doc_id": "a", "rows": 1}, "unknown parameter 'rows'"),
-        ({"row": 0, "doc_id": "a", "x": 1}, "in the address; they are row, doc_id"),
+        ({"row": 0, "doc_id": "a", "x": 1}, "in the address; this route has row, doc_id"),
         ({"row": "x", "doc_id": "a"}, "the parameter `row` should be a whole number, got text"),
     ):
         assert_refused(reader.get("/v1/document", params=wrong), 422, sentence)
