@@ -36,8 +36,7 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     joined, and so are units that hold nearly the same passages. Queries about no passage are
     grouped by their words.
     """
-    given = {i: metadata_name(labelled.queries[i].metadata, "group") for i in ids}
-    if ids and all(given.values()):
+    if ids and all(map(labelled.named_group, ids)):
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
     about = {i: _about(labelled, i) for i in ids}
@@ -49,7 +48,7 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
         ("document" if named else "passage", NEW_DOCUMENTS, _document),
         ("passage", THESE_DOCUMENTS, _own_key),
     ):
-        of = _components(labelled, about, duplicates, key, given)
+        of = _components(labelled, about, duplicates, key)
         if usable_groups(of.values(), len(ids)):
             yield Grouping(name, promise, of)
     yield Grouping("question", THESE_DOCUMENTS, {})
@@ -129,18 +128,19 @@ def _components(
     about: dict[str, list[str]],
     duplicates: Sequence[tuple[str, str]],
     key: Callable[[Passage], str],
-    given: Mapping[str, str],
 ) -> dict[str, str]:
     """Query id -> the first key, in order, of all that are connected to what the query is about.
 
-    Queries of one `given` group are connected too; "" is none.
+    Queries of one `metadata.group` are connected too.
     """
     corpus = labelled.corpus
-    keys = {i: [key(corpus[d]) for d in doc_ids] for i, doc_ids in about.items()}
-    for i, name in given.items():
-        keys[i] += [f"group:{name}"] if name else []
-    known = {i: of_query for i, of_query in keys.items() if of_query}
-    return connected_groups(known, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
+    keys: dict[str, list[str]] = {}
+    for i, doc_ids in about.items():
+        named = labelled.named_group(i)
+        of_query = [key(corpus[d]) for d in doc_ids] + ([named] if named else [])
+        if of_query:
+            keys[i] = of_query
+    return connected_groups(keys, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
 
 
 def connected_groups(

@@ -133,7 +133,7 @@ class LabelledSet:
         as if it answered; else the words of the query. Given splits are kept as they are, except
         for what `duplicate_keys` marks.
         """
-        named = self._named_group(query_id)
+        named = self.named_group(query_id)
         if named is not None:
             return named
         about = asked_about(self.queries[query_id])
@@ -148,7 +148,7 @@ class LabelledSet:
 
     def duplicate_keys(self, query_id: str) -> frozenset[str]:
         """Keys of a repeated query, whatever its labels: its words and its given group."""
-        named = self._named_group(query_id)
+        named = self.named_group(query_id)
         return frozenset({self._words(query_id), *([] if named is None else [named])})
 
     def without_repeats(self, ids: Iterable[str], of: Iterable[str]) -> list[str]:
@@ -156,7 +156,8 @@ class LabelledSet:
         keys = frozenset[str]().union(*map(self.duplicate_keys, of))
         return [i for i in ids if self.duplicate_keys(i).isdisjoint(keys)]
 
-    def _named_group(self, query_id: str) -> str | None:
+    def named_group(self, query_id: str) -> str | None:
+        """The label of the query's `metadata.group`; None if it has none."""
         name = metadata_name(self.queries[query_id].metadata, "group")
         return f"group:{name}" if name else None
 

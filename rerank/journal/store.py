@@ -47,8 +47,6 @@ NO_PASSAGES = "[]"  # passages of an entry whose texts are past retention
 DAY = 86_400.0
 INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 Row = Mapping[str, Any]
-
-
 HASHED = "#"  # begins the hash of an id that came with a question, in an entry without texts
 
 
