@@ -102,32 +102,43 @@ def allocate(proportions: Floats, sizes: Ints, count: int) -> Ints:
     return labels
 
 
-def weighted_mean(y: ArrayLike, weights: ArrayLike, groups: Groups = None) -> Estimate:
+def weighted_mean(
+    y: ArrayLike, weights: ArrayLike, groups: Groups = None, *, among: ArrayLike | None = None
+) -> Estimate:
     """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,).
 
-    This is Hajek's estimate: sum of w y / sum of w. Rows of equal weight form a stratum. The
-    variance is the sum over strata, each with half a hit and half a miss added. The interval is
-    exact for the number of single rows with that variance (Korn and Graubard 1998), which the
-    design effect of groups (n,) divides; None: all rows are independent. It is NaN if every stratum
-    has one label.
+    This is Hajek's estimate: sum of w y / sum of w, over the drawn rows where `among` (n,) is True;
+    None: over all. Rows of equal weight form a stratum. The variance is the sum over strata of that
+    of a ratio (Cochran 1977, 5A.14), each stratum with half a hit and half a miss added. The
+    interval is exact for the number of single rows with that variance (Korn and Graubard 1998),
+    which the design effect of groups (n,) divides; None: all rows are independent. It is NaN if
+    every stratum has one label. A stratum that has none among the drawn rows is taken to have none
+    at all: so the strata should be known to lie within `among` or outside.
 
     Raises:
-        ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0.
+        ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0; no row `among`.
     """
     labels, _ = check_y_p(y, np.zeros(np.size(y)))
-    w = as_floats(weights)
+    w, kept = as_floats(weights), np.ones(len(labels), dtype=np.bool_)
     if w.shape != labels.shape or not (np.isfinite(w) & (w > 0)).all():
         raise ValueError("expected a weight above 0 for every label")
+    if among is not None:
+        kept = np.asarray(among, dtype=np.bool_)
+    if kept.shape != labels.shape or not kept.any():
+        raise ValueError("expected `among` to be True for at least one of the labels")
     _, stratum = np.unique(np.round(w, 9), return_inverse=True)
-    n, hits = np.bincount(stratum), np.bincount(stratum, labels)
-    share = np.bincount(stratum, w) / w.sum()
-    mean, rate = float((w * labels).sum() / w.sum()), (hits + 0.5) / (n + 1)
-    if len(labels) == len(n):
+    drawn, n = np.bincount(stratum), np.bincount(stratum, kept)
+    total = w[kept].sum()
+    mean = float((w * labels)[kept].sum() / total)
+    if n.max() <= 1:
         return Estimate(mean, *UNKNOWN)
-    variance = float((share**2 * rate * (1 - rate) / n).sum())
-    middle = float((share * rate).sum())
+    rate = (np.bincount(stratum, labels * kept) + 0.5) / (n + 1)
+    middle = float((np.bincount(stratum, w * kept) / total * rate).sum())
+    square = n / drawn * (rate * (1 - middle) ** 2 + (1 - rate) * middle**2)
+    spread = square - (n / drawn * (rate - middle)) ** 2  # variance of a row's y - middle, or 0
+    variance = float(((np.bincount(stratum, w) / total) ** 2 * spread / drawn).sum())
     effective = middle * (1 - middle) / variance
-    effective /= design_effect(w * (labels - mean), groups)
+    effective /= design_effect(w * kept * (labels - mean), groups)
     return Estimate(mean, *binomial_interval(mean * effective, effective))
 
 

@@ -9,6 +9,7 @@ from rerank.errors import InputError
 from rerank.types import Query
 
 WEIGHT = "weight"  # metadata of a query
+DRAWN_BY = "drawn_by"  # metadata beside it: the version of the model whose confidences decided
 CHOSEN = "chosen"  # metadata of a query: true if it was drawn by its confidence, without a weight
 LARGEST = 1e9
 
@@ -16,6 +17,11 @@ LARGEST = 1e9
 def drawn_at_random(queries: Iterable[Query]) -> bool:
     """Whether no query has a weight or was chosen: only then labels of them may certify."""
     return not any(WEIGHT in q.metadata or q.metadata.get(CHOSEN) is True for q in queries)
+
+
+def drawn_by(queries: Iterable[Query], version: str) -> bool:
+    """Whether the model of this version drew all of the queries by its confidences."""
+    return all(q.metadata.get(DRAWN_BY) == version for q in queries)
 
 
 def check_weight(query: Query) -> None:

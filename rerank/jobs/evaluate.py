@@ -12,7 +12,7 @@ from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import drawn_at_random, weights_of
+from rerank.data.weights import drawn_at_random, drawn_by, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
@@ -43,8 +43,8 @@ def evaluate(
     If that is not the model's corpus, it is indexed under `work`. Queries that its models were
     trained on are left out. The queries are grouped by `grouped_as`. `notes` of the
     result say what makes the figures too good. If queries have weights (`rerank.jobs.label_next`),
-    `weighted` is the estimate for all queries that they were drawn from; all else is of these
-    alone.
+    `weighted` is the estimate for all queries that they were drawn from, with an interval if this
+    model drew them; all else is of these alone.
 
     Raises:
         InputError: no such split, no query left in it, or only some of them have a weight; or
@@ -92,5 +92,6 @@ def evaluate(
         np.array([weights[i] for i in evaluation.query_ids]),
         evaluation.labelled.groups.tolist(),
         evaluation.table[OURS].threshold,
+        own_sample=drawn_by(queries.items, model.version),
     )
     return replace(evaluation, weighted=weighted)

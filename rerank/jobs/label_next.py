@@ -11,7 +11,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.canonical import to_json
 from rerank.data.feedback import question_key
 from rerank.data.records import query_row
-from rerank.data.weights import WEIGHT
+from rerank.data.weights import DRAWN_BY, WEIGHT
 from rerank.errors import FolderError, InputError
 from rerank.labelling.drawing import Drawn, draw, fresh_queries
 from rerank.storage.files import write_file
@@ -61,6 +61,7 @@ def label_next(
 
 def _row(sampled: Drawn) -> dict[str, Any]:
     top, row = sampled.answer.top, query_row(sampled.query)
-    row["metadata"] = {**row.get("metadata", {}), WEIGHT: sampled.weight}
+    drawn = {WEIGHT: sampled.weight, DRAWN_BY: sampled.drawn_by}
+    row["metadata"] = {**row.get("metadata", {}), **drawn}
     shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
     return {**row, "confidence": sampled.answer.confidence, "top": shown}

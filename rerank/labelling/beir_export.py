@@ -15,7 +15,7 @@ from typing import Any
 from rerank.data.beir import LabelledFiles, write_labels
 from rerank.data.grouping import groupings
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet
-from rerank.data.weights import CHOSEN, WEIGHT
+from rerank.data.weights import CHOSEN, DRAWN_BY, WEIGHT
 from rerank.labelling.state import Question, chosen_without_weights, differ, weights
 from rerank.types import Passage, Query
 
@@ -27,8 +27,9 @@ RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0
 def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledFiles:
     """The queries that a person is done with, and their qrels, in one split, without a corpus.
 
-    `metadata.weight` is set if the questions are a sample with different weights, `metadata.chosen`
-    if they were drawn by confidence and are no sample, because some are proposed.
+    `metadata.weight` and `metadata.drawn_by` are set if the questions are a sample with different
+    weights, `metadata.chosen` if they were drawn by confidence and are no sample, because some are
+    proposed.
     """
     weight = weights(questions)
     weighted, chosen = differ(weight), chosen_without_weights(questions)
@@ -39,7 +40,8 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
             continue
         right = right_of(question, partly_right=partly_right)
         metadata: dict[str, Any] = dict(question.metadata)
-        metadata |= {WEIGHT: stands_for} if weighted else {CHOSEN: True} if chosen else {}
+        sampled = {WEIGHT: stands_for, DRAWN_BY: question.drawn_by}
+        metadata |= sampled if weighted else {CHOSEN: True} if chosen else {}
         lists = {
             JUDGED_WRONG: [d for d, grade in question.grades.items() if grade == "wrong"],
             PARTLY: [d for d, grade in question.grades.items() if grade == "partly"],

@@ -18,11 +18,12 @@ How = Quantity | Literal["even"]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A query to label, the model's assessment, and how many queries it stands for."""
+    """A query to label, the model's assessment and version, and how many queries it stands for."""
 
     query: Query
     answer: Assessment
     weight: float
+    drawn_by: str
 
 
 def fresh_queries(
@@ -60,6 +61,6 @@ def draw(
         )
         rows, weights = sample.rows, sample.weights
     return [
-        Drawn(queries[row], answers[row], weight)
+        Drawn(queries[row], answers[row], weight, model.version)
         for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
     ]

@@ -323,6 +323,7 @@ def _draw_event(one: Drawn, number: int, *, pool: int) -> dict[str, Any]:
         "text": query.text,
         "metadata": dict(query.metadata),
         "weight": one.weight,
+        "drawn_by": one.drawn_by,
         "pool": pool,
         "proposed": proposed,
         **_answer_fields(one.answer.confidence, top.doc_id if top else None),

@@ -1,10 +1,10 @@
 """The state of a file of judgements: questions in order, and who judged what. Pure; no model.
 
 Events are `draw` (a question, its weight, how many questions it was drawn from, which earlier draws
-were from the same file, and the model's answer), and those of a person by name: `accept` (a
-proposed question, with its text), `judge` (one grade for some passages), `skip`, and `undo`, which
-takes back that person's latest event, if it can be. `gone` names passages of a question that the
-corpus does not have any more: their judgements do not count.
+were from the same file, and the model's version and answer), and those of a person by name:
+`accept` (a proposed question, with its text), `judge` (one grade for some passages), `skip`, and
+`undo`, which takes back that person's latest event, if it can be. `gone` names passages of a
+question that the corpus does not have any more: their judgements do not count.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Question:
     proposed: bool = False  # and not accepted by anybody yet
     pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
     continues: tuple[int, ...] | None = None  # earlier draws from the same file; None: not known
+    drawn_by: str = ""  # version of the model whose confidences decided; "": not known
     people: dict[str, Person] = field(default_factory=dict)
 
     def person(self, name: str) -> Person:
@@ -102,6 +103,7 @@ def _add(event: Event, found: dict[str, Question]) -> None:
         drawn = Question(**{key: event[key] for key in DRAWN})
         if "pool" in event:  # earlier versions did not write it
             drawn.pool, drawn.continues = event["pool"], tuple(event["continues"])
+        drawn.drawn_by = event.get("drawn_by", "")  # nor this
         found[query_id] = drawn
         return
     question = found[query_id]

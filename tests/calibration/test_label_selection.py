@@ -54,13 +54,25 @@ def test_the_estimate_is_unbiased_and_narrower_than_at_random() -> None:
     for seed in range(300):
         drawn = choose_rows(p, 80, random_state=seed)
         kept = accepted[drawn.rows]
-        found = weighted_mean(y[drawn.rows][kept], drawn.weights[kept])
+        found = weighted_mean(y[drawn.rows], drawn.weights, among=kept)
         ours.append(found.mean)
         covered += found.low <= truth <= found.high
         plain = np.random.default_rng(seed).choice(len(p), 80, replace=False)
         theirs.append(y[plain][accepted[plain]].mean())
     assert np.mean(ours) == pytest.approx(truth, abs=0.01)
     assert np.std(ours) < 0.8 * np.std(theirs)
+    assert covered >= 279  # 93%
+
+
+def test_the_interval_counts_that_a_stratum_is_partly_among() -> None:
+    """By another confidence than the one that drew, strata lie across the threshold."""
+    covered, trials = 0, 300
+    for seed in range(trials):
+        p, y = world(seed=seed)
+        other = p + np.random.default_rng([seed, 1]).normal(0, 0.3, len(p)) >= 0.7
+        drawn = choose_rows(p, 200, quantity="map", random_state=seed)
+        found = weighted_mean(y[drawn.rows], drawn.weights, among=other[drawn.rows])
+        covered += found.low <= y[other].mean() <= found.high
     assert covered >= 279  # 93%
 
 
@@ -95,4 +107,6 @@ def test_what_cannot_be_drawn_or_weighed_is_refused() -> None:
             choose_rows([0.1, 0.5, 0.9], **arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a weight above 0"):
         weighted_mean([0, 1], [1, 0])
+    with pytest.raises(ValueError, match="True for at least one of the labels"):
+        weighted_mean([0, 1], [1, 1], among=[False, False])
     assert np.isnan(weighted_mean([1, 1], [1, 2]).low)

@@ -26,7 +26,7 @@ def sample(rng: Generator, *, off: float) -> tuple[float, float, float]:
     truth = float(y[accepted].mean())
     drawn = choose_rows(p, LABELS, random_state=int(rng.integers(2**31)))
     kept = accepted[drawn.rows]
-    found = weighted_mean(y[drawn.rows][kept], drawn.weights[kept])
+    found = weighted_mean(y[drawn.rows], drawn.weights, among=kept)
     plain = rng.choice(QUERIES, LABELS, replace=False)
     other = float(y[plain][accepted[plain]].mean())
     return found.mean - truth, float(found.low <= truth <= found.high), other - truth

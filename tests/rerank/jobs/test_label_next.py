@@ -37,6 +37,7 @@ def test_a_line_is_a_query_to_label_and_then_a_label(
     fresh = set(small.splits["test"])
     assert {row["_id"] for row in rows} <= fresh
     assert sum(row["metadata"]["weight"] for row in rows) == pytest.approx(len(fresh))
+    assert {row["metadata"]["drawn_by"] for row in rows} == {model.version}
     for row in rows[:2]:
         answer = model.search(row["text"])
         assert answer.top is not None
@@ -69,9 +70,10 @@ def test_weights_are_those_of_all_queries_or_of_none() -> None:
 def test_the_weights_say_what_all_queries_would(run: Run, small: LabelledSet) -> None:
     """In the headline, and in what to do next; the table is of the measured queries."""
     ids = small.splits["test"]
-    heavy = {i: replace(small.queries[i], metadata={"weight": 2.0}) for i in ids}
-    weighted = replace(small, queries={**small.queries, **heavy})
     model = CalibratedReranker.load(run.folder)
+    drawn = {"weight": 2.0, "drawn_by": model.version}
+    heavy = {i: replace(small.queries[i], metadata=drawn) for i in ids}
+    weighted = replace(small, queries={**small.queries, **heavy})
     measured = evaluate(model, weighted, "test", work=run.work)
     assert any("no random sample" in note for note in measured.notes)
     assert measured.weighted is not None
@@ -81,6 +83,21 @@ def test_the_weights_say_what_all_queries_would(run: Run, small: LabelledSet) ->
     assert after_evaluation(replace(measured, weighted=poor)).startswith("rerank recalibrate")
     good = replace(measured.weighted, right=Estimate(0.9, 0.8, 0.95))
     assert after_evaluation(replace(measured, weighted=good)).startswith("rerank rescore")
+
+
+def test_a_sample_of_another_model_has_no_interval(run: Run, small: LabelledSet) -> None:
+    """This model may accept queries of a part of which nothing was drawn."""
+    ids = small.splits["test"]
+    model = CalibratedReranker.load(run.folder)
+    for drawn_by, has_interval in ((model.version, True), ("another", False), (None, False)):
+        metadata = {"weight": 2.0} | ({"drawn_by": drawn_by} if drawn_by else {})
+        drawn = {i: replace(small.queries[i], metadata=metadata) for i in ids}
+        sample = replace(small, queries={**small.queries, **drawn})
+        weighted = evaluate(model, sample, "test", work=run.work).weighted
+        assert weighted is not None
+        assert weighted.right is not None
+        assert np.isfinite(weighted.right.low) == has_interval
+        assert ("not drawn by this model" in weighted.sentence) == (not has_interval)
 
 
 def test_right_ones_that_stand_for_three() -> None:
