@@ -25,7 +25,7 @@ from rerank.assessment.predictions import Predictions, found_any, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
-from rerank.data.grouping import was_seen
+from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen
 from rerank.errors import InputError
 from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.rankings import as_from_caller
@@ -150,6 +150,8 @@ def _recalibrated_mode(
     predicted = predict(scored, old, pipeline.config)
     index = pipeline.index
     groups, about = group_labels(labels, map(index.passage, range(len(index))))
+    if fitted_on and about == NEW_DOCUMENTS:  # it is not known on which documents the model was
+        about = THESE_DOCUMENTS
     if len(set(groups)) < MIN_GROUPS_TO_FIT:
         raise TooFewGroupsError(
             f"expected labels of at least {MIN_GROUPS_TO_FIT} groups, because a correction is "

@@ -30,7 +30,7 @@ from rerank.data.feedback import (
     hit_labels,
     read_feedback,
 )
-from rerank.data.grouping import grouped
+from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
@@ -370,6 +370,15 @@ def test_labels_of_lists_move_and_certify_that_mode_alone(
     assert after.confidence.update is not None
     assert (after.certificate.queries, after.certificate.refused) == (len(lists), "")
     assert new.manifest["recalibrated"]["mode"] == "rerank"
+
+
+def test_documents_may_be_those_fitted_on(run: Run, small: LabelledSet, tmp_path: Path) -> None:
+    """So labels grouped by document promise nothing of new documents."""
+    labels = [replace(f, query=Query(f.query.text)) for f in feedback_of(small, "test")]
+    assert group_labels(labels, small.corpus.values())[1] == NEW_DOCUMENTS
+    recalibrate(CalibratedReranker.load(run.folder), labels, tmp_path / "moved")
+    certificate = CalibratedReranker.load(tmp_path / "moved").maps["search"].certificate
+    assert certificate.about == THESE_DOCUMENTS
 
 
 def test_labels_are_grouped_as_calibrate_groups(small: LabelledSet) -> None:
