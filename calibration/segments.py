@@ -80,8 +80,9 @@ def fit_segments(
     """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
     An update is `fit_update`: slope and intercept, shrunk towards no change, so ten rows of a
-    segment move it little and a thousand as far as the data say. Rows of one group (n,) may be
-    dependent. p should come from a map that had not seen the rows and does not know the segments.
+    segment move it little and a thousand as far as the data say. A row whose segment is "" has
+    none: there is no update for it. Rows of one group (n,) may be dependent. p should come from a
+    map that had not seen the rows and does not know the segments.
 
     Raises:
         ValueError: as `fit_update`; not one segment per row.
@@ -96,7 +97,7 @@ def fit_segments(
             segment: fit_update(
                 scores[names == segment], labels[names == segment], number[names == segment]
             )
-            for segment in sorted(set(names.tolist()))
+            for segment in sorted(set(names.tolist()) - {""})
         }
     )
 

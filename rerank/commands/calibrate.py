@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import read_dataset, rescorable
@@ -102,6 +103,11 @@ def _run(o: argparse.Namespace) -> None:
     print_run(outcome.run, outcome.notes)
 
 
+def _promotable(counts: Mapping[str, Any]) -> bool:
+    """Whether queries of a random sample are left that the model was not fitted on."""
+    return counts["report_split"] == "test" and counts.get("reported_at_random", True)
+
+
 def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> str:
     """The command to run next."""
     from rerank.assessment.fitted_maps import read_maps
@@ -111,7 +117,7 @@ def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> 
     maps, counts = read_maps(folder), folder.manifest["queries"]
     command = after_calibration(
         maps.main.certificate,
-        promotable=tracked and counts["report_split"] == "test",
+        promotable=tracked and _promotable(counts),
         mode=maps.main_mode,
         unused=unused(counts, of=folder.manifest["dataset"]["queries"]) if o.max_queries else 0,
     )

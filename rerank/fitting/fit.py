@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
+from calibration.metrics.scores import row_losses
 from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import MINIMUM_ROWS, choose, enough_rows
@@ -216,6 +217,7 @@ def _fit_confidence(
     """Choose the calibrator, if it is `auto`, and fit it on features (n, d); then the segments."""
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
+        from calibration.score_fitting import base_rate
 
     right, groups = hits(ordered)[:, 0], ordered.groups
     automatic = config.calibrator == "auto"
@@ -251,6 +253,13 @@ def _fit_confidence(
                 f"independent labels, and by which of them are right these are worth "
                 f"{n_effective:.0f}."
             )
+    of_base_rate = row_losses(right, np.full(len(right), base_rate(right))).mean()
+    if choice.losses[choice.name] >= of_base_rate:
+        reason += (
+            f" It is no better than the same confidence for all queries, whose log loss is "
+            f"{of_base_rate:.4f}: these labels do not show yet that the features tell right from "
+            "wrong."
+        )
     segments, corrected = _fit_segments(out_of_fold[choice.name], ordered, right, config)
     return _Confidence(fitted, segments, corrected, choice.name, reason)
 

@@ -15,11 +15,16 @@ from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, was_seen
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled
+from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError
 from rerank.types import Query
 
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
 MIN_GROUPS_TO_FIT = MIN_ROWS  # for the drift alarm; cross-fitting in folds needs three
+REPORT_NOT_AT_RANDOM = (
+    "the measured queries were drawn by their confidence: no random sample. The figures "
+    "are of these alone; `rerank evaluate` estimates those of all, if the queries have weights"
+)
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
 
 
@@ -59,6 +64,16 @@ class Plan:
             "a fit that has seen it. Name a split `test` to measure on that instead."
         )
 
+    @property
+    def reported_at_random(self) -> bool:
+        """Whether the queries reported on are a random sample, as far as their metadata say."""
+        return drawn_at_random(self.report.items)
+
+    @property
+    def warning(self) -> str:
+        """What the figures are of, if the queries reported on are no random sample; else ""."""
+        return "" if self.reported_at_random else REPORT_NOT_AT_RANDOM
+
     def counts(self) -> dict[str, int | str | bool]:
         """The plan in numbers."""
         return {
@@ -69,6 +84,7 @@ class Plan:
             "left_out_asked_twice": self.asked_twice,
             "beside_training": self.beside_training,
             "reported_of_fitted_groups": self.reported_of_fitted_groups,
+            "reported_at_random": self.reported_at_random,
         }
 
 

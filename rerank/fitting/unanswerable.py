@@ -46,6 +46,20 @@ def copies_wanted(answered: Sequence[bool], share: float) -> int:
     return min(max(0, round(wanted)), answerable)
 
 
+def missed_share(grades: Sequence[Grades], share: float) -> str:
+    """A note if copies of the labelled queries cannot reach the `share`; otherwise ""."""
+    answered = [bool(right) for right in grades]
+    copies = copies_wanted(answered, share)
+    reached = (len(answered) - sum(answered) + copies) / (len(answered) + copies)
+    if has_enough_unanswerable(grades) or reached > share - 0.01:
+        return ""
+    return (
+        f"{reached:.0%} of the queries fitted on have no answer, not the {share:.0%} of "
+        "`expected_unanswerable` (--expected-unanswerable), because each answerable one gives one "
+        "copy at most; label queries that nothing answers"
+    )
+
+
 def described_mixture(about: str, labelled: Labelled[Any]) -> str:
     """What a certificate is `about`, with the share of unanswerable queries if there are copies."""
     if not copies_in(labelled).any():

@@ -31,6 +31,7 @@ from rerank.fitting.refused_certificates import (
     TRAINED_ON_DOCUMENTS,
     refuse_certificates,
 )
+from rerank.fitting.unanswerable import missed_share
 from rerank.inference.exported_models import (
     NETWORKS,
     check_exportable,
@@ -54,11 +55,6 @@ if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
 NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it
-
-REPORT_NOT_AT_RANDOM = (
-    "warning: the measured queries were drawn by their confidence: no random sample. The figures "
-    "are of these alone; `rerank evaluate` estimates those of all, if the queries have weights"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +184,9 @@ def calibrate(
             bar.update()
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
-    if not drawn_at_random(planned.report.items):
-        notes = (REPORT_NOT_AT_RANDOM, *notes)
-    return CalibrationRun(out, contents.report, run, made=True, notes=(*source.notes, *notes))
+    warnings = (planned.warning, missed_share(planned.fit.grades, config.expected_unanswerable))
+    notes = (*source.notes, *(f"warning: {text}" for text in warnings if text), *notes)
+    return CalibrationRun(out, contents.report, run, made=True, notes=notes)
 
 
 def _check_calibrator(name: str) -> None:

@@ -46,6 +46,21 @@ POOLED_OVER_IT = (
 )
 
 
+OF_OUR_STAGES = (  # fields of `Config` without effect on lists, which come with their scores
+    "encoder",
+    "encoder_max_length",
+    "encoder_windows",
+    "reranker",
+    "max_length",
+    "long_passages",
+    "precision",
+    "dense",
+    "pool",
+    "candidates",
+    "rerank_depth",
+)
+
+
 class CandidateSource(ABC):
     """What finds and scores the candidates of a calibration, and what the model records of it."""
 
@@ -154,6 +169,13 @@ class GivenLists(CandidateSource):
                 "what the stages would bring instead is not known. Add lists of questions that "
                 "nothing answers"
             )
+        default = Config()
+        for name in OF_OUR_STAGES:
+            if getattr(config, name) != getattr(default, name):
+                raise InputError(
+                    f"`{name}` (--{name.replace('_', '-')}) has no effect on lists, which come "
+                    "with their scores: leave it out"
+                )
         super().__init__(labelled, config)
         self.pipeline = ListPipeline(kind, config, self.metadata)
         names = features_of(kind, self.metadata).names()

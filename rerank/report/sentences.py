@@ -31,6 +31,8 @@ def split_sentences(report: Report) -> list[str]:
         )
     if planned.asked_twice:
         sentences.append(f"Left out: {planned.asked_twice} queries that repeat a measured query.")
+    if planned.warning:
+        sentences.append(f"Warning: {planned.warning}.")
     return sentences
 
 

@@ -57,6 +57,13 @@ def test_copies_move_a_segment_no_further() -> None:
         assert again.updates[segment].intercept == pytest.approx(update.intercept, abs=0.03)
 
 
+def test_rows_without_a_segment_get_no_update() -> None:
+    """They belong together no more than any others do."""
+    p, y, segments = world({"easy": 200, "hard": 200}, seed=3)
+    fitted = fit_segments(p, y, ["" if segment == "hard" else segment for segment in segments])
+    assert list(fitted.updates) == ["easy"]
+
+
 def test_an_unseen_segment_keeps_its_probability(fitted: Segments) -> None:
     """Nothing was learned of it, so nothing is added; what came in is not written to."""
     old, _, _ = world({"easy": 50}, seed=2)

@@ -26,6 +26,7 @@ from rerank.fitting.unanswerable import (
     copies_in,
     copies_wanted,
     described_mixture,
+    missed_share,
 )
 from rerank.types import Candidates, Passage, Query, Scored
 
@@ -60,6 +61,14 @@ def test_copies_bring_the_share_that_is_expected() -> None:
     assert copies_wanted([True] * 80 + [False] * 19, 0.1) == 0
     assert copies_wanted([True] * 80, 0.9) == 80
     assert copies_wanted([True] * 80, 0.0) == copies_wanted([False] * 9, 0.5) == 0
+
+
+def test_a_share_that_copies_cannot_reach_is_told() -> None:
+    """There is one copy of each answerable query at most."""
+    answered: list[dict[str, float]] = [{"d": 1.0}] * 40
+    assert missed_share(answered, 0.8).startswith("50% of the queries fitted on have no answer")
+    assert missed_share(answered, 0.5) == missed_share(answered, 0.0) == ""
+    assert missed_share([*answered, *[{}] * ENOUGH_UNANSWERABLE], 0.8) == ""  # no copies are made
 
 
 class _Unsearched:

@@ -27,8 +27,9 @@ from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
+from rerank.fitting.plan import REPORT_NOT_AT_RANDOM
 from rerank.jobs.answer_file import answer_file
-from rerank.jobs.calibrate import REPORT_NOT_AT_RANDOM, CalibrationRun, calibrate
+from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.types import Passage, Query
@@ -102,9 +103,38 @@ def test_a_report_on_lists_that_were_drawn_by_confidence_is_told(
     for i in labelled.splits["test"]:
         queries[i] = replace(queries[i], metadata={"weight": 2.0})
     weighted = replace(labelled, queries=queries)
-    told = calibrate(weighted, tmp_path / "model", CONFIG, work=tmp_path / "work").notes
-    assert REPORT_NOT_AT_RANDOM in told
-    assert REPORT_NOT_AT_RANDOM not in outcome.notes
+    told = calibrate(weighted, tmp_path / "model", CONFIG, work=tmp_path / "work")
+    assert f"warning: {REPORT_NOT_AT_RANDOM}" in told.notes
+    assert f"Warning: {REPORT_NOT_AT_RANDOM}" in " ".join(told.report.split())
+    assert not any(REPORT_NOT_AT_RANDOM in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("encoder", "other"), ("precision", "fp32"), ("rerank_depth", 20)]
+)
+def test_options_of_our_own_stages_are_refused(
+    labelled: LabelledSet, tmp_path: Path, option: str, value: object
+) -> None:
+    """They would change nothing, and look as if they had."""
+    config = replace(CONFIG, **{option: value})
+    flag = option.replace("_", "-")
+    with pytest.raises(InputError, match=rf"`{option}` \(--{flag}\) has no effect on lists"):
+        calibrate(labelled, tmp_path / "model", config, work=tmp_path / "work")
+
+
+def test_labels_of_empty_lists_do_not_move_the_confidence(
+    model: CalibratedReranker, place: Path, tmp_path: Path
+) -> None:
+    """Their confidence is 0 in any case; the fit leaves them out, too."""
+    rows = [{**row, "split": "test"} for row in FRESH[:60]]
+    empty = [{"_id": f"e{i}", "query": f"nothing {i}", "passages": []} for i in range(40)]
+    with_empty = [*rows, *({**row, "relevant": [], "split": "test"} for row in empty)]
+    maps = []
+    for name, lines in (("without", rows), ("with", with_empty)):
+        given = LabelledSet.read(write_lines(tmp_path / f"{name}.jsonl", lines))
+        made = rerank.recalibrate(model, given, tmp_path / name, split="test", work=place / "work")
+        maps.append(CalibratedReranker.load(made.folder).maps["lists"])
+    assert maps[0].confidence.update == maps[1].confidence.update
 
 
 def test_the_order_is_better_than_each_stage_alone(
