@@ -105,7 +105,7 @@ def _run(o: argparse.Namespace) -> None:
 
 def _promotable(counts: Mapping[str, Any]) -> bool:
     """Whether queries of a random sample are left that the model was not fitted on."""
-    return counts["report_split"] == "test" and counts.get("reported_at_random", True)
+    return bool(counts["report_split"] == "test" and counts.get("reported_at_random", True))
 
 
 def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> str:

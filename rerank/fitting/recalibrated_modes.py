@@ -147,8 +147,8 @@ def _recalibrated_mode(
         scored = _search_as_from_callers(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
-    found = [i for i, s in enumerate(scored) if len(s.candidates)]  # without: confidence 0
-    labels, scored = [labels[i] for i in found], [scored[i] for i in found]
+    filled = [i for i, s in enumerate(scored) if len(s.candidates)]  # else: confidence 0
+    labels, scored = [labels[i] for i in filled], [scored[i] for i in filled]
     if not _has_least_labels(labels):
         return None
     predicted = predict(scored, old, pipeline.config)

@@ -20,6 +20,7 @@ from server import serving
 import rerank
 from calibration import metrics
 from rerank.assessment.fitted_maps import MapsByMode
+from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Config
@@ -27,7 +28,9 @@ from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
-from rerank.fitting.plan import REPORT_NOT_AT_RANDOM
+from rerank.fitting.fit import fit
+from rerank.fitting.plan import REPORT_NOT_AT_RANDOM, plan
+from rerank.fitting.rankings import list_rankings
 from rerank.jobs.answer_file import answer_file
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
@@ -120,6 +123,23 @@ def test_options_of_our_own_stages_are_refused(
     flag = option.replace("_", "-")
     with pytest.raises(InputError, match=rf"`{option}` \(--{flag}\) has no effect on lists"):
         calibrate(labelled, tmp_path / "model", config, work=tmp_path / "work")
+
+
+def test_labels_that_show_nothing_are_told(labelled: LabelledSet, tmp_path: Path) -> None:
+    """Where what is right has nothing to do with the scores; not where it has."""
+    rows = known_lists(100)
+    rng = np.random.default_rng(0)
+    for row in rows:
+        right = [p["right"] for p in row["passages"]]
+        for passage, other in zip(row["passages"], rng.permutation(right).tolist(), strict=True):
+            passage["right"] = other
+    noise = LabelledSet.read(write_lines(tmp_path / "noise.jsonl", rows))
+    for given, told in ((noise, True), (labelled, False)):
+        planned = plan(given, trained_hashes=frozenset(), max_queries=None, seed=0)
+        assert given.lists is not None
+        rankings = list_rankings(ListPipeline(given.lists, CONFIG), planned)
+        reason = fit(rankings, CONFIG).reason
+        assert ("no better than the same confidence for all queries" in reason) == told
 
 
 def test_labels_of_empty_lists_do_not_move_the_confidence(
