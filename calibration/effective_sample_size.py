@@ -59,7 +59,7 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
     """Return the effective number of the rows of X (n, d), at most n.
 
     It is that of the column whose rows depend most on each other within groups (n,). A column's
-    design effect is the mean over three indicators: at most its first, second and third quartile.
+    design effect is the mean over indicators: at most, and below, each of its three quartiles.
     It is capped at `kish`, the case of identical rows in a group, and is that of `kish` if all rows
     are identical. n >= 1.
     """
@@ -69,7 +69,8 @@ def effective_rows(X: ArrayLike, groups: Groups) -> float:
         return float(len(x))
     effects = []
     for column in x.T:
-        below = column[:, None] <= np.quantile(column, [0.25, 0.5, 0.75])
+        quartiles = np.quantile(column, [0.25, 0.5, 0.75])
+        below = np.hstack([column[:, None] <= quartiles, column[:, None] < quartiles])
         shares = [indicator - indicator.mean() for indicator in below.T if 0 < indicator.mean() < 1]
         if shares:
             effects.append(float(np.mean([design_effect(share, number) for share in shares])))

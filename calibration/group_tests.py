@@ -121,20 +121,25 @@ def mean_upper_bound(values: ArrayLike, groups: Groups = None) -> float:
 
 
 def times_needed(
-    labels: Floats, number: Ints, target: float, chance: float, *, reach: int
+    labels: Floats, truth: Floats, number: Ints, target: float, chance: float, *, reach: int
 ) -> float | None:
     """Return how many times as many groups like these would refute the target, or None for never.
 
     The power is four in five, at the best k, which is `reach` at most, by a normal approximation of
     `group_tails`. K times as many groups win K sum(S), which must exceed sqrt(K sum(S^2) z^2 +
     L^2): z is the upper normal point of `chance` plus that of one in five, and L is the loss of the
-    worst-case group if its weight is as rare as `chance`. At least 1.
+    worst-case group if its weight is as rare as `chance`. Both sums are those expected of labels
+    that are right with the probabilities `truth` (n,), the second times the design effect of the
+    labels: of many sums of drawn labels, the best would be the luckiest. At least 1.
     """
     from scipy.special import ndtri
 
     gain = labels - target
     after_row = _within(gain, number)
-    won, spread = np.cumsum(gain), np.cumsum(after_row**2 - (after_row - gain) ** 2)
+    won = np.cumsum(truth - target)
+    spread = np.cumsum(truth * (1 - truth) + (truth - target) ** 2)
+    summed = (after_row**2 - (after_row - gain) ** 2)[:reach].sum()
+    spread *= max(1.0, summed / (gain[:reach] ** 2).sum())
     worst = target * _largest(number) * np.log(1 / chance)
     good = (won > 0) & (np.arange(len(won)) < reach)
     if not good.any():

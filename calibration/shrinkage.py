@@ -68,17 +68,17 @@ def fit_shrunk(
     design = np.column_stack([z, np.ones(len(z)), x])
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([SLOPE_SPREAD**-2, OF_ANOTHER_SET**-2, *steps])
-    weights, precision = _shrunk(design, labels, precision, groups)
+    row_weight = 1 / design_effect(labels - sigmoid(z), groups)
+    weights, precision = _shrunk(design, labels, precision, row_weight)
     slope, intercept = weights[:2]
     coef = slope * np.array(reference.coef) + weights[2:]
     if keep_signs and (coef * reference.coef < 0).any():
-        row_weight = _row_weight(z, labels, groups)
         coef, slope, intercept = _sign_constrained(
             reference, x, labels, weights, precision, row_weight
         )
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
-    effective = len(z) * _row_weight(z, labels, groups)
-    low, high = _feature_range(reference, as_features(X, len(reference.coef)), effective)
+    own = as_features(X, len(reference.coef))
+    low, high = _feature_range(reference, own, len(z) * row_weight)
     return LogisticMap(
         tuple(coef),
         float(slope * reference.intercept + intercept + coef @ middle),
@@ -155,7 +155,8 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
     As `fit_shrunk`, without steps, and with the standard deviations `SLOPE_SPREAD` and
     `INTERCEPT_SPREAD`: in simulations, these cost 0.006 nats if nothing has moved, and gain more if
     something has. A slope below `MIN_SLOPE` is raised to it: labels must not reverse the order of
-    the scores.
+    the scores. The design effect is that of the old map's errors around their mean: the mean is
+    what the update corrects, so it does not make the rows of a group dependent.
 
     Raises:
         ValueError: as `fit_platt`; groups that are not one per row.
@@ -164,7 +165,8 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
     labels = as_labels(y, len(s))
     design = np.column_stack([s, np.ones(len(s))])
     precision = np.array([SLOPE_SPREAD**-2, INTERCEPT_SPREAD**-2])
-    (slope, intercept), precision = _shrunk(design, labels, precision, groups)
+    row_weight = _update_weight(s, labels, groups)
+    (slope, intercept), precision = _shrunk(design, labels, precision, row_weight)
     if slope < MIN_SLOPE:  # then the intercept is refitted for the raised slope
         slope = MIN_SLOPE
         intercept = maximum_likelihood(
@@ -173,7 +175,7 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
             np.zeros(1),
             precision=precision[1:],
             offset=slope * s,
-            row_weight=_row_weight(s, labels, groups),
+            row_weight=row_weight,
         )[0]
     return LogisticMap((float(slope),), float(intercept), (0.0,), (1.0,))
 
@@ -190,21 +192,24 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
     """
     update = fit_update(scores, y, groups)
     s = as_scores(scores)
-    n = len(s) * _row_weight(s, as_labels(y, len(s)), groups) + OLD_EFFECTIVE_N
+    n = len(s) * _update_weight(s, as_labels(y, len(s)), groups) + OLD_EFFECTIVE_N
     slope, intercept = update.coef[0], update.intercept
     low, high = ((sign * np.log(n + 1) - intercept) / slope for sign in (-1, 1))
     return LogisticMap((slope,), intercept, (0.0,), (1.0,), (float(low),), (float(high),))
 
 
-def _row_weight(z: Floats, labels: Ints, groups: Groups) -> float:
+def _update_weight(scores: Floats, labels: Ints, groups: Groups) -> float:
     """The weight of each row in the likelihood: effective number of rows / number of rows."""
-    return 1 / design_effect(labels - sigmoid(z), groups)
+    errors = labels - sigmoid(scores)
+    return 1 / design_effect(errors - errors.mean(), groups)
 
 
 def _shrunk(
-    design: Floats, labels: Ints, precision: Floats, groups: Groups
+    design: Floats, labels: Ints, precision: Floats, row_weight: float
 ) -> tuple[Floats, Floats]:
     """The MAP weights (d,) of the design (n, d), and the precision (d,) of their prior.
+
+    Each row has the weight `row_weight` in the likelihood.
 
     The first column is the old map's logit, with prior mean 1; the second is 1; the other weights
     have prior mean 0. If the labels are strong evidence that the first two moved more than the
@@ -213,7 +218,6 @@ def _shrunk(
     target = labels.astype(np.float64)
     unchanged = np.zeros(design.shape[1])
     unchanged[0] = 1.0
-    row_weight = _row_weight(design[:, 0], labels, groups)
     wider = precision.copy()
     wider[:2] /= WIDER**2
     narrow, wide = (

@@ -308,17 +308,19 @@ def _labels_needed(
         reach = n  # of more labels, some may reach the floor
     if n_groups == n:
         return _rows_needed(labels, values, reach, target, level)
-    return _rows_needed_in_groups(labels, number, reach, target, level)
+    return _rows_needed_in_groups(labels, values, number, reach, target, level)
 
 
 def _rows_needed_in_groups(
-    labels: Floats, number: Ints, reach: int, target: float, level: float
+    labels: Floats, values: Floats, number: Ints, reach: int, target: float, level: float
 ) -> int | None:
     """Return how many queries, in more groups like these, a promise would need, or None.
 
-    Only the first `reach` rows may be accepted.
+    As `_rows_needed`, it assumes that accuracy is a sigmoid of the confidence.
     """
-    times = times_needed(labels, number, target, (1 - level) * FORESEEN, reach=reach)
+    chance = (1 - level) * FORESEEN
+    truth = _accuracy(values, labels)
+    times = times_needed(labels, truth, number, target, chance, reach=reach)
     if times is None or times > MAX_TIMES:
         return None
     return max(len(labels) + 1, int(np.ceil(times * len(labels))))
@@ -332,10 +334,7 @@ def _rows_needed(
     It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. Only the first
     `reach` rows may be accepted. None if `MAX_TIMES` times as many rows would not do.
     """
-    from calibration.score_fitting import fit_platt
-
-    scores, n = log_odds(values), len(values)
-    truth = np.sort(fit_platt(scores, labels).predict(scores))[::-1]
+    n, truth = len(values), np.sort(_accuracy(values, labels))[::-1]
 
     def enough(queries: int) -> bool:
         """Whether so many queries would be certified often enough."""
@@ -351,6 +350,14 @@ def _rows_needed(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _accuracy(values: Floats, labels: Floats) -> Floats:
+    """Return the accuracy (n,) at confidences (n,), as a sigmoid fitted on the labels (n,)."""
+    from calibration.score_fitting import fit_platt
+
+    scores = log_odds(values)
+    return fit_platt(scores, labels).predict(scores)
 
 
 def _checked(hits: float, n: float, level: float) -> tuple[float, float, float]:

@@ -57,12 +57,18 @@ class Estimate(NamedTuple):
 
 
 def student_interval(
-    values: ArrayLike, groups: Groups = None, *, least_groups: int = MIN_GROUPS
+    values: ArrayLike,
+    groups: Groups = None,
+    *,
+    least_groups: int = MIN_GROUPS,
+    unseen: float = 0.0,
 ) -> Estimate:
     """Return the mean of values (n,) with Student's interval, by group (n,).
 
-    The standard error is the cluster-robust one. The interval is NaN with fewer than `least_groups`
-    groups, 2 at least; without values all is NaN.
+    The standard error is the cluster-robust one, with the variance of one more row whose value is
+    `unseen`: rows that all agree do not show that no other row disagrees (Agresti and Min 2005).
+    The interval is NaN with fewer than `least_groups` groups, 2 at least; without values all is
+    NaN.
     """
     v = as_floats(values)
     if not len(v):
@@ -70,7 +76,8 @@ def student_interval(
     number, mean = group_codes(groups, len(v)), float(v.mean())
     if int(number.max()) + 1 < least_groups:
         return Estimate(mean, *UNKNOWN)
-    room = student_point(LEVEL, effective_groups(number)) * grouped_standard_error(v, number)
+    error = float(np.hypot(grouped_standard_error(v, number), unseen / len(v)))
+    room = student_point(LEVEL, effective_groups(number)) * error
     return Estimate(mean, mean - room, mean + room)
 
 
@@ -78,8 +85,8 @@ def mean_interval(values: ArrayLike, groups: Groups = None) -> Interval:
     """Return (low, high), in [0, 1], of the mean of values (n,) in [0, 1], by group (n,).
 
     This is Student's interval of the log odds of the mean, which is wider on the side of the tail.
-    If all groups have the same mean, the sample shows no spread. It only shows that groups with
-    another mean are rare: fewer than 1 - 0.025^(1 / groups), whose values may all be 0, or all 1.
+    A sample shows only that groups unlike all of its own are rare: fewer than 1 - 0.025^(1 /
+    groups), whose values may all be 0, or all 1. The interval is no narrower than these allow.
     (NaN, NaN) with fewer than `MIN_GROUPS` groups, or none.
     """
     v = as_floats(values)
@@ -90,13 +97,14 @@ def mean_interval(values: ArrayLike, groups: Groups = None) -> Interval:
     if n_groups < MIN_GROUPS:
         return UNKNOWN
     known = effective_groups(number)
+    unseen = 1 - ((1 - LEVEL) / 2) ** (1 / known)
+    least, most = (1 - unseen) * mean, (1 - unseen) * mean + unseen
     error = grouped_standard_error(v, number)
     if error < 1e-12:
-        unseen = 1 - ((1 - LEVEL) / 2) ** (1 / known)
-        return (1 - unseen) * mean, (1 - unseen) * mean + unseen
+        return least, most
     room = student_point(LEVEL, known) * error / (mean * (1 - mean))
     low, high = sigmoid(float(logit(mean)) + np.array([-room, room])).tolist()
-    return low, high
+    return min(low, least), max(high, most)
 
 
 def auroc_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interval:

@@ -20,14 +20,19 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
     Full dependence means that one uniform number u decides all labels of a group (n,): a label is 1
     if u < p. The product of two residuals y - p of one group is then min(p, q) - p q on average.
     The result is the sum of these products over all pairs, divided by its value at full dependence.
-    One standard error, by group, is added: if the result is too low, dependence looks like
-    miscalibration. It is 0 if no group has two rows, and 1 if all p are 0 or 1.
+    The residuals are taken around their mean, so that a p which is too high everywhere does not
+    look like dependence. One standard error, by group, is added: if the result is too low,
+    dependence looks like miscalibration. It is 0 if no group has two rows, and 1 if all p are 0 or
+    1, or if there is one group.
     """
     labels, values = check_y_p(y, p)
     number = group_codes(groups, len(labels))
     sizes, residuals = np.bincount(number), labels - values
     if sizes.max() < 2:
         return 0.0
+    if len(sizes) < 2:
+        return 1.0
+    residuals = (residuals - residuals.mean()) * np.sqrt(len(sizes) / (len(sizes) - 1))
     together = np.bincount(number, residuals) ** 2 - np.bincount(number, residuals**2)
     order = np.lexsort((values, number))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -133,8 +133,9 @@ def smece_interval(
 
     low: g' is at most g plus the smoothed noise. So low is the estimate minus the noise at its own
     bandwidth, or 0 if that is negative. The noise is the upper 2.5% point of the error of the
-    residuals with a random sign per group (`draws` times). So an smECE that chance alone explains
-    has a low of 0.
+    residuals with a random sign per group (`draws` times), or of those of exactly calibrated labels
+    (`sample_null_labels`), if that is higher: of a rare event the sample may hold none. So an smECE
+    that chance alone explains has a low of 0.
 
     high: |smoothed error| is a sum of residuals, each times a number in [-1, 1]; with the right
     numbers it is g, with any others less. So g'(s) is below g(s) by more than z standard errors of
@@ -155,8 +156,11 @@ def smece_interval(
     waves = mesh.waves(residuals)[None]
     (sigma,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s), 1)
     signs = rng.integers(0, 2, size=(draws, n_groups)) * 2.0 - 1
-    noise = mesh.error(np.stack([mesh.waves(sign[number] * residuals) for sign in signs]), sigma)
-    low = float(mesh.error(waves, sigma)[0] - np.quantile(noise, (1 + LEVEL) / 2))
+    flipped = np.stack([mesh.waves(sign[number] * residuals) for sign in signs])
+    drawn = sample_null_labels(values, draws, rng, groups=number, y=labels)
+    exact = np.stack([mesh.waves(values - each) for each in drawn])
+    noise = max(np.quantile(mesh.error(each, sigma), (1 + LEVEL) / 2) for each in (flipped, exact))
+    low = float(mesh.error(waves, sigma)[0] - noise)
 
     cuts = [-1.0, *np.quantile(values, np.arange(1, CUTS) / CUTS)]
     squares = max(

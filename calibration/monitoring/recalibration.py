@@ -125,7 +125,8 @@ def fit_recalibration(
     )
     first = np.sort(np.unique(number, return_index=True)[1])
     monitor = CalibrationMonitor.start().update(right[first], before[first])
-    gain = student_interval(row_losses(right, before) - row_losses(right, after), number)
+    saved = row_losses(right, before) - row_losses(right, after)
+    gain = student_interval(saved, number, unseen=1.0)  # nat
     return Recalibration(
         update=update,
         certificate=_carry_threshold(certificate, update),
@@ -133,7 +134,7 @@ def fit_recalibration(
         monitor=monitor,
         gain=gain.mean,
         gain_interval=gain.interval,
-        effective=effective_n(right - before, number),
+        effective=effective_n(right - before - (right - before).mean(), number),
         groups=number,
         right=right,
         before=before,

@@ -138,8 +138,8 @@ def by_features(
             penalties.append(penalty)
         p = np.concatenate(predicted)
         losses = row_losses(y, p)
-        saved = student_interval(base - losses, groups)
-        gain = student_interval(previous - losses, groups)
+        saved = student_interval(base - losses, groups, unseen=1.0)  # nat
+        gain = student_interval(previous - losses, groups, unseen=1.0)
         measured.append(
             Step(
                 name=name,

@@ -269,7 +269,9 @@ def _orders(
     qualities = {name: order_quality(runs, labelled.grades) for name, runs in orders.items()}
     figures = {}
     for name, quality in qualities.items():
-        gain, low, high = student_interval(quality.ndcg10 - qualities["fused"].ndcg10, groups)
+        gain, low, high = student_interval(
+            quality.ndcg10 - qualities["fused"].ndcg10, groups, unseen=1.0
+        )
         figures[name] = {
             "hit1": float(quality.hit1.mean()),
             "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,

@@ -130,6 +130,17 @@ def test_the_design_effect_is_that_of_the_sums() -> None:
     assert design_effect(np.zeros(6), np.repeat(np.arange(3), 2)) == pytest.approx(2)
 
 
+def test_the_best_of_many_prefixes_is_not_the_luckiest() -> None:
+    """A signal, groups of ten, 29% of the rows above the target: 700 to 1,000 labels are needed."""
+    rng = np.random.default_rng(0)
+    needed = []
+    for _ in range(30):
+        p = expit(1.2 * rng.normal(size=150))
+        y, groups = rng.random(150) < p, np.repeat(np.arange(15), 10)
+        needed.append(certify(y, p, groups=groups, floor=0.7).labels_needed or np.inf)
+    assert 450 < np.median(needed) < 1200  # by sums of the labels: about 350
+
+
 def test_as_many_groups_as_were_asked_for_do() -> None:
     """Of twenty documents that are 84% right a promise needs more, and with as many as it says it
     is given in most draws; of groups that are wrong it never would be.

@@ -99,10 +99,9 @@ def test_a_weight_turns_around_only_on_very_strong_evidence(n: int, turned: bool
 def test_an_update_is_the_case_without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fit_update` of a map's logits is `fit_shrunk` to that map where no step may be taken."""
     x, y = rows(60)
-    groups = np.arange(60) // 2
-    update = fit_update(OLD.logit(x), y, groups)
+    update = fit_update(OLD.logit(x), y)
     monkeypatch.setattr("calibration.shrinkage.OF_ANOTHER_SET", INTERCEPT_SPREAD)
-    reference = fit_shrunk(OLD, x, y, groups, C=1e-9)
+    reference = fit_shrunk(OLD, x, y, C=1e-9)
     np.testing.assert_allclose(update.logit(OLD.logit(x)), reference.logit(x), atol=1e-5)
 
 

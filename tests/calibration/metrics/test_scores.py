@@ -9,10 +9,12 @@ import pytest
 from scipy.special import expit
 from scipy.stats import foldnorm as folded_normal
 from scipy.stats import norm
+from scipy.stats import t as student
 from sklearn import metrics as theirs
 from sklearn.isotonic import IsotonicRegression
 
 from calibration import metrics
+from calibration.metrics.intervals import student_interval
 from calibration.metrics.null_labels import dependence
 
 Y = np.array([1, 0, 1, 1, 0, 0, 1, 0])
@@ -112,6 +114,15 @@ def test_the_floor_knows_groups() -> None:
     loose = metrics.smece_floor(p, groups=group, y=alone)[1]
     assert loose == pytest.approx(metrics.smece_floor(p)[1], rel=0.3)
     assert metrics.smece_floor(p, groups=group)[1] > 1.5 * loose
+
+
+def test_a_confidence_that_is_too_high_does_not_look_dependent() -> None:
+    """Independent labels in groups of thirty, of which a fifth fewer are right than it says."""
+    rng = np.random.default_rng(0)
+    p, groups = rng.uniform(0.4, 0.95, 600), np.repeat(np.arange(20), 30)
+    y = rng.random(600) < p - 0.2
+    assert dependence(y, p, groups) < 0.1  # not around the mean: .38
+    assert dependence(y, p, np.zeros(600)) == 1  # of one group nothing is known
 
 
 def test_dependence_by_hand() -> None:
@@ -273,6 +284,14 @@ def test_the_interval_of_a_mean_is_the_textbooks() -> None:
     assert (low, high) == pytest.approx((middle - 1.96 * error, middle + 1.96 * error), rel=0.05)
 
 
+def test_rows_that_all_agree_do_not_show_that_none_differs() -> None:
+    """Two orders that are equally good for twelve queries may differ for others."""
+    assert student_interval(np.zeros(12)) == (0, 0, 0)
+    found = student_interval(np.zeros(12), unseen=1.0)
+    room = student.ppf(0.975, 11) / 12
+    assert found == pytest.approx((0, -room, room))
+
+
 def test_groups_count_and_not_rows() -> None:
     """Every row ten times over in one group: as wide as without the copies, not narrower."""
     y, p = sample(0, 200)
@@ -341,6 +360,19 @@ def test_scores_that_are_all_alike_leave_room() -> None:
     assert (low, high) == pytest.approx((0.01 * (1 - unseen), 0.01 * (1 - unseen) + unseen))
 
 
+@pytest.mark.parametrize("n", [20, 50])
+def test_a_rare_event_that_no_row_shows_is_in_the_intervals(n: int) -> None:
+    """Exactly calibrated confidences of 2%, and most samples hold no hit."""
+    held = np.zeros(2)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        p = expit(rng.normal(-4.5, 1, n))
+        y = rng.random(n) < p
+        low, high = metrics.brier_interval(y, p)
+        held += low <= 0.0168 <= high, metrics.smece_interval(y, p, draws=100)[0] == 0
+    assert (held >= 54).all()
+
+
 @pytest.mark.parametrize(("slope", "n"), [(1.0, 200), (0.9, 200), (0.9, 1000), (0.6, 1000)])
 def test_the_interval_of_smece_holds_it(slope: float, n: int) -> None:
     """A confidence sigmoid(z) whose truth is sigmoid(slope z): exact, or a little too sure.
@@ -366,9 +398,9 @@ def test_the_interval_of_smece_narrows() -> None:
     low, high = metrics.smece_interval(y, p, draws=50)
     assert metrics.smece(y, p) == pytest.approx(0.15, abs=0.015)
     assert (low, high) == pytest.approx((0.15, 0.15), abs=0.02)
-    few = metrics.smece_interval(y[:100], p[:100], draws=50)
+    few = metrics.smece_interval(y[:100], p[:100])
     copies = metrics.smece_interval(
-        np.repeat(y[:100], 9), np.repeat(p[:100], 9), np.repeat(np.arange(100), 9), draws=50
+        np.repeat(y[:100], 9), np.repeat(p[:100], 9), np.repeat(np.arange(100), 9)
     )
     assert copies == pytest.approx(few, abs=3e-3)
 

@@ -118,6 +118,9 @@ def test_the_rows_of_a_group_are_worth_what_they_tell() -> None:
     assert effective_rows(x, np.arange(500) // 5) > 250
     assert effective_rows(np.repeat(x, 5, axis=0), np.arange(2500) // 5) == pytest.approx(500)
     assert effective_rows(x, None) == 500
+    mostly = np.repeat(np.arange(100) % 7 > 0, 5)[:, None].astype(float)  # its upper end: 86%
+    for column in (mostly, -mostly):
+        assert effective_rows(column, np.arange(500) // 5) == pytest.approx(100)
     same = np.ones((500, 2))
     assert effective_rows(same, np.zeros(500)) == 1
     assert effective_rows(same, np.arange(500) // 5) == 100

@@ -150,6 +150,20 @@ def test_copies_of_labels_teach_nothing_new() -> None:
     assert alone.sentences()[0].startswith("60 labels: ")
 
 
+def test_a_large_error_does_not_make_independent_labels_dependent() -> None:
+    """The old confidence is far too low; its errors have one sign, in groups or not."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(-0.85, 1, 150)
+    y = (rng.random(150) < expit(z + 2.2)).astype(int)
+    grouped, alone = (
+        fit_recalibration(expit(z), y, groups)
+        for groups in (np.repeat(np.arange(15), 10), np.arange(150))
+    )
+    assert grouped.effective > 75  # not around the mean: about 26
+    means = [found.update.predict(z).mean() for found in (grouped, alone)]
+    assert means[0] == pytest.approx(means[1], abs=0.03)
+
+
 def test_where_nothing_moved_copies_cost_no_more_than_single_labels() -> None:
     """Fifty questions five times over, of a confidence that was true: the log loss on new questions
     rises by no more than the prior's own 0.01 in the mean.
@@ -196,10 +210,11 @@ def test_an_update_that_is_measurably_worse_is_advised_against() -> None:
 
 
 def test_the_interval_of_the_gain_is_students_by_group() -> None:
-    """As SciPy computes it for single labels; copies of labels do not make it narrower."""
+    """As SciPy computes it for single labels, with one more of 1 nat; copies do not narrow it."""
     found = learned(-1.0, 200)
     gains = row_losses(found.right, found.before) - row_losses(found.right, found.after)
-    expected = stats.t.interval(0.95, 199, loc=gains.mean(), scale=stats.sem(gains))
+    error = np.hypot(stats.sem(gains), 1 / 200)
+    expected = stats.t.interval(0.95, 199, loc=gains.mean(), scale=error)
     assert found.gain_interval == pytest.approx(expected, abs=1e-12)
     copied = fit_recalibration(
         np.repeat(found.before, 3), np.repeat(found.right, 3), np.repeat(np.arange(200), 3)
