@@ -31,7 +31,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.evaluation import measure as measuring
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.rankings import PlannedRankings, search_rankings
+from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
@@ -160,19 +160,19 @@ def pipeline(index: Index, work: Path) -> Pipeline:
 
 
 @pytest.fixture(scope="session")
-def searched(run: Run, pipeline: Pipeline) -> PlannedRankings:
+def searched(run: Run, pipeline: Pipeline) -> ScoredPlan:
     """The queries of the run, scored as the run scored them."""
-    return search_rankings(pipeline, run.plan)
+    return score_search(pipeline, run.plan)
 
 
 @pytest.fixture(scope="session")
-def to_fit(searched: PlannedRankings) -> Labelled[Scored]:
+def to_fit(searched: ScoredPlan) -> Labelled[Scored]:
     """What the run was fitted on."""
     return searched.to_fit
 
 
 @pytest.fixture(scope="session")
-def to_report(searched: PlannedRankings) -> Labelled[Scored]:
+def to_report(searched: ScoredPlan) -> Labelled[Scored]:
     """What the run reported on."""
     return searched.to_report
 
@@ -185,7 +185,7 @@ def maps(run: Run) -> FittedMaps:
 
 
 @pytest.fixture(scope="session")
-def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
+def rankings(searched: ScoredPlan, maps: FittedMaps) -> dict[str, Ranking]:
     """The ranking of every query of the run by its maps, by query id."""
     scored = [*searched.to_fit.items, *searched.to_report.items]
     seen = [limit_scored(s, maps.policy.cutoff) for s in scored]
@@ -193,7 +193,7 @@ def rankings(searched: PlannedRankings, maps: FittedMaps) -> dict[str, Ranking]:
 
 
 @pytest.fixture(scope="session")
-def fitted(searched: PlannedRankings, config: Config) -> Fitted:
+def fitted(searched: ScoredPlan, config: Config) -> Fitted:
     """What fitting on the same candidates gives."""
     return fit(searched, config, to_keep=True)
 

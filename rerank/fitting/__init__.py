@@ -1,1 +1,1 @@
-"""From labelled rankings to maps: which queries to fit on, their rankings, and the fit itself."""
+"""From labelled queries to maps: which to fit on, their scored candidates, and the fit itself."""

@@ -26,7 +26,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passages import choose_cutoff
-from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Mode, Scored
 
 
@@ -37,23 +37,21 @@ class FittedFold(NamedTuple):
     fitted: Fitted
 
 
-def fit_folds(
-    ranked: Mapping[Mode, PlannedRankings], config: Config
-) -> dict[Mode, list[FittedFold]]:
+def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, list[FittedFold]]:
     """For each mode and fold: the queries that the fold measures, and the fit on all others.
 
     Folds are whole groups, and each query is measured once. The cutoff of a fold is chosen by the
     queries outside of it, in the first mode. Lists with scores have no cutoff.
     """
-    main = next(iter(ranked.values()))
+    main = next(iter(scored.values()))
     fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
-    folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in ranked}
+    folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in scored}
     for held in held_out(fold_of):
         cutoff = main.policy.cutoff
         if not main.list_kind:
             cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
-        for mode, rankings in ranked.items():
-            policy = replace(rankings.policy, cutoff=cutoff)
-            fitted = fit(replace(rankings.where(~held), policy=policy), config)
-            folds[mode].append(FittedFold(rankings.to_fit.where(held), fitted))
+        for mode, scored_plan in scored.items():
+            policy = replace(scored_plan.policy, cutoff=cutoff)
+            fitted = fit(replace(scored_plan.where(~held), policy=policy), config)
+            folds[mode].append(FittedFold(scored_plan.to_fit.where(held), fitted))
     return folds

@@ -34,8 +34,8 @@ from rerank.evaluation.ablation import Examples
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
-from rerank.fitting.rankings import PlannedRankings
 from rerank.fitting.refused_certificates import require_both_kinds
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in
 from rerank.types import Bools, Floats, Ranking
 
@@ -100,24 +100,24 @@ def sketch_of_filled(
     return sketch(features[filled], names, groups[filled])
 
 
-def fit(rankings: PlannedRankings, config: Config, *, to_keep: bool = False) -> Fitted:
+def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fitted:
     """Fit score, confidence and hazards on the candidates to fit on, cross-fitted by query group.
 
     A query's features are computed on an order by a score map that has not seen its group, and the
     certificate rests on confidences of such maps. The maps that are kept are refitted on
     everything. A query without passages has confidence 0 by definition: the certificate counts it,
     and the confidence is fitted on the others. The candidates had no cutoff, which the baseline
-    needs; `rankings.policy` says how many of them the model will score. The certificates of the
+    needs; `scored_plan.policy` says how many of them the model will score. The certificates of the
     first passages are made only for a model `to_keep`.
     """
     with optional():
         from calibration.score_fitting import fit_temperature
 
-    scored, about = rankings.to_fit, rankings.about
-    reference = _reference_maps(rankings.pooled)
-    limited = limit_labelled(scored, rankings.policy.cutoff)
+    scored, about = scored_plan.to_fit, scored_plan.about
+    reference = _reference_maps(scored_plan.pooled)
+    limited = limit_labelled(scored, scored_plan.policy.cutoff)
     ordered = cross_fit_rankings(limited, config, reference.score)
-    features = ranking_features(ordered.items, features_of(rankings.list_kind).ranking)
+    features = ranking_features(ordered.items, features_of(scored_plan.list_kind).ranking)
     right, filled = hits(ordered)[:, 0], found_any(ordered.items)
     rows = rows_to_fit(right, filled, scored.groups)
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
@@ -142,7 +142,7 @@ def fit(rankings: PlannedRankings, config: Config, *, to_keep: bool = False) -> 
     best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
-            policy=rankings.policy,
+            policy=scored_plan.policy,
             score=fit_score(limited, reference.score),
             confidence=confidence.fitted,
             hazard=hazard,
@@ -151,12 +151,12 @@ def fit(rankings: PlannedRankings, config: Config, *, to_keep: bool = False) -> 
             segments=confidence.segments,
             context_certificate=context_certificate,
             stopping_threshold=stopping_threshold,
-            list_kind=rankings.list_kind,
-            metadata=rankings.metadata,
+            list_kind=scored_plan.list_kind,
+            metadata=scored_plan.metadata,
             feature_range=range_of(features[rows]),
         ),
         calibrator=confidence.calibrator,
-        reason=f"{confidence.reason} {SHRUNK if rankings.pooled else NOT_SHRUNK}",
+        reason=f"{confidence.reason} {SHRUNK if scored_plan.pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
         effective=effective_n((right - out_of_fold)[rows], scored.groups[rows]),
         reference=reference.confidence,

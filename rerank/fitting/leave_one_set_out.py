@@ -1,6 +1,6 @@
 """How good pooled maps are on a set that they were not fitted on, for few labels and for many.
 
-Takes planned rankings of many sets and gives plain figures; for comparison, also of a fit without
+Takes scored plans of many sets and gives plain figures; for comparison, also of a fit without
 pooled maps. Which passages are scored is decided anew for each number of labels, as it would be for
 a user who has only these: by the first-stage map of the other sets, or one shrunk towards it.
 """
@@ -25,19 +25,19 @@ from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.passages import limit_labelled
-from rerank.fitting.rankings import PlannedRankings, score_planned
+from rerank.fitting.scored_plan import ScoredPlan, score_planned
 from rerank.types import Candidates, Scored
 
 LABELS = (0, 25, 50, 100)
 MIN_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
-FitPooled = Callable[[Mapping[str, PlannedRankings], Config], FittedMaps]
+FitPooled = Callable[[Mapping[str, ScoredPlan], Config], FittedMaps]
 Figures = dict[str, float]
 
 
 def leave_one_set_out(
-    sets: Mapping[str, PlannedRankings],
+    sets: Mapping[str, ScoredPlan],
     pipelines: Mapping[str, Pipeline],
     config: Config,
     *,
@@ -151,7 +151,7 @@ def _fit_and_score(
 
 
 def _parts(
-    planned: PlannedRankings, labels: Sequence[int], seed: int
+    planned: ScoredPlan, labels: Sequence[int], seed: int
 ) -> Iterable[tuple[str, Labelled[Candidates], Labelled[Candidates]]]:
     """The number of labels, the labels, and the queries to measure on: no group is in both."""
     to_fit = planned.to_fit.with_items([s.candidates for s in planned.to_fit.items])

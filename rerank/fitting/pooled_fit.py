@@ -20,8 +20,8 @@ from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.passages import fit_prior_map, limit_labelled
-from rerank.fitting.rankings import PlannedRankings
 from rerank.fitting.refused_certificates import refuse_certificates
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Scored
 
 MIN_SETS = 4
@@ -32,7 +32,7 @@ NO_LABELS = (
 )
 
 
-def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> FittedMaps:
+def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMaps:
     """Maps of one mode, fitted on the fit rankings of many sets, which have equal weight.
 
     Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
@@ -51,7 +51,7 @@ def fit_pooled_maps(sets: Mapping[str, PlannedRankings], config: Config) -> Fitt
     prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
     folds = min(config.folds, len(sets))
     pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
-    maps = fit(PlannedRankings(scored, scored, ReadPolicy(prior)), pooled_config).maps
+    maps = fit(ScoredPlan(scored, scored, ReadPolicy(prior)), pooled_config).maps
     policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
     return replace(refuse_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
 

@@ -24,13 +24,13 @@ from rerank.fitting.cross_fitted import FittedFold, fit_folds
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import check_both_outcomes, check_corpus
 from rerank.fitting.plan import Plan, plan
-from rerank.fitting.rankings import PlannedRankings
 from rerank.fitting.refused_certificates import (
     NO_LISTS,
     NOT_AT_RANDOM,
     TRAINED_ON_DOCUMENTS,
     refuse_certificates,
 )
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import missed_share
 from rerank.inference.exported_models import (
     NETWORKS,
@@ -144,15 +144,15 @@ def calibrate(
             labelled, trained_hashes=source.trained_on, max_queries=max_queries, seed=config.seed
         )
         _check_segments(planned, config.segment_by)
-        ranked = source.rank(planned)
-        main = next(iter(ranked))
+        scored = source.score(planned)
+        main = next(iter(scored))
         with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-            fits = _fit_modes(planned, ranked, config)
+            fits = _fit_modes(planned, scored, config)
             check_both_outcomes(fits[main].right[~fits[main].copies], labelled.name)
             bar.update()
-            folds = {mode: [FittedFold(ranked[mode].to_report, fits[mode])] for mode in ranked}
+            folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}
             if planned.cross_fitted:
-                folds = fit_folds(ranked, config)
+                folds = fit_folds(scored, config)
             bar.update()
             evaluations = _measure_modes(folds, source.baselines, config)
             bar.update()
@@ -219,18 +219,18 @@ def _check_targets(thresholds: Thresholds) -> None:
 
 
 def _fit_modes(
-    planned: Plan, ranked: Mapping[Mode, PlannedRankings], config: Config
+    planned: Plan, scored: Mapping[Mode, ScoredPlan], config: Config
 ) -> dict[Mode, Fitted]:
     """The fit of each mode; only the main mode, the first, can certify something."""
-    main = next(iter(ranked))
+    main = next(iter(scored))
     reasons = {
         TRAINED_ON_DOCUMENTS: planned.beside_training,
         NOT_AT_RANDOM: not drawn_at_random(planned.fit.items),
     }
     of_main = " ".join(reason for reason, holds in reasons.items() if holds)
     fits: dict[Mode, Fitted] = {}
-    for mode, rankings in ranked.items():
-        fits[mode] = fit(rankings, config, to_keep=mode == main)
+    for mode, scored_plan in scored.items():
+        fits[mode] = fit(scored_plan, config, to_keep=mode == main)
         if refusal := of_main if mode == main else NO_LISTS:
             fits[mode] = replace(fits[mode], maps=refuse_certificates(fits[mode].maps, refusal))
     return fits

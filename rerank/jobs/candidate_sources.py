@@ -22,12 +22,12 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS, Heuristic
 from rerank.fitting.plan import Plan
-from rerank.fitting.rankings import (
-    PlannedRankings,
-    list_rankings,
-    rerank_rankings,
-    retriever_rankings,
-    search_rankings,
+from rerank.fitting.scored_plan import (
+    ScoredPlan,
+    score_lists,
+    score_rerank,
+    score_retriever,
+    score_search,
 )
 from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
@@ -69,7 +69,7 @@ class CandidateSource(ABC):
     baselines: Mapping[str, Heuristic] = OF_LOGITS
     models: ModelPair | None = None
     notes: tuple[str, ...] = ()  # what the user should know about the source
-    index_folder: Path | None = None  # of our own index, once it is opened to rank
+    index_folder: Path | None = None  # of our own index, once it is opened to score
 
     def __init__(self, labelled: LabelledSet, config: Config) -> None:
         self.labelled = labelled
@@ -77,8 +77,8 @@ class CandidateSource(ABC):
         self.metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
 
     @abstractmethod
-    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
-        """The rankings of the plan's queries that each mode is fitted on; the main one first."""
+    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
+        """The plan's queries with scored candidates, for each mode; the main one first."""
 
     @property
     def trained_on(self) -> frozenset[str]:
@@ -112,8 +112,8 @@ class OwnStages(CandidateSource):
             "inputs": {**features_of(None, self.metadata).names(), "index": LAYOUT},
         }
 
-    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
-        """The rankings of a search, and of lists as callers would bring them."""
+    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
+        """The candidates of a search, and those that callers would bring."""
         pipeline = open_pipeline(
             self.labelled,
             self.config,
@@ -123,8 +123,8 @@ class OwnStages(CandidateSource):
             metadata=self.metadata,
         )
         pooled = self.pooled.maps if self.pooled else {}
-        search = search_rankings(pipeline, planned, pooled.get("search"))
-        rerank = rerank_rankings(pipeline, search, pooled.get("rerank"))
+        search = score_search(pipeline, planned, pooled.get("search"))
+        rerank = score_rerank(pipeline, search, pooled.get("rerank"))
         self.index_folder = pipeline.index.folder
         return {"search": search, "rerank": rerank}
 
@@ -153,10 +153,10 @@ class OtherSystem(CandidateSource):
             "inputs": {"stages": list(kind.stages), **features_of(kind, self.metadata).names()},
         }
 
-    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
-        """The rankings of the system's searches."""
+    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
+        """The candidates of the system's searches."""
         check_vectors(self.pipeline, self.labelled)
-        return {"search": retriever_rankings(self.pipeline, planned)}
+        return {"search": score_retriever(self.pipeline, planned)}
 
 
 class GivenLists(CandidateSource):
@@ -184,9 +184,9 @@ class GivenLists(CandidateSource):
             "inputs": {"stages": list(kind.stages), "texts": kind.texts, **names},
         }
 
-    def rank(self, planned: Plan) -> Mapping[Mode, PlannedRankings]:
+    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
         """The lists as they are."""
-        return {LISTS: list_rankings(self.pipeline, planned)}
+        return {LISTS: score_lists(self.pipeline, planned)}
 
 
 def open_candidate_source(

@@ -1,6 +1,6 @@
 """Fit pooled maps on many labelled sets and write them to one file, shipped beside the weights.
 
-Ranks each set, fits on all of them, and measures on each set how well the maps of the others do.
+Scores each set, fits on all of them, and measures on each set how well the maps of the others do.
 Splits called test are not used. Copies of queries with their answers taken out teach the maps
 doubt, even if a user's own labels have no unanswerable query.
 """
@@ -25,7 +25,7 @@ from rerank.errors import InputError
 from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.pooled_fit import MIN_SETS, fit_pooled_maps
-from rerank.fitting.rankings import PlannedRankings, rerank_rankings, search_rankings
+from rerank.fitting.scored_plan import ScoredPlan, score_rerank, score_search
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
 from rerank.progress import progress
@@ -38,11 +38,11 @@ UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few 
 
 
 @dataclass(frozen=True, slots=True)
-class RankedSet:
-    """One labelled set, ranked in both modes, and the pipeline that ranked it."""
+class ScoredSet:
+    """One labelled set, scored in both modes, and the pipeline that scored it."""
 
     described: Mapping[str, Any]
-    rankings: Mapping[Mode, PlannedRankings]
+    plans: Mapping[Mode, ScoredPlan]
     pipeline: Pipeline
 
 
@@ -54,7 +54,7 @@ def pool_sets(
     work: str | Path = "work",
     max_queries: int = MAX_QUERIES,
 ) -> PooledMaps:
-    """Rank the labelled sets, and write the maps pooled over them to the file `out`.
+    """Score the labelled sets, and write the maps pooled over them to the file `out`.
 
     Raises:
         InputError: fewer than five sets, two of one name, or one that cannot be read or is too
@@ -75,26 +75,24 @@ def pool_sets(
         labelled.refuse_lists()
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     workspace = Workspace(Path(work))
-    ranked = [
-        _ranked(original, licence_of(folder), config, workspace, max_queries)
+    scored = [
+        _scored(original, licence_of(folder), config, workspace, max_queries)
         for folder, original in sets.items()
     ]
-    return write_pooled(ranked, out, config)
+    return write_pooled(scored, out, config)
 
 
-def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -> PooledMaps:
-    """Fit on ranked sets, measure, and write the file `out`."""
+def write_pooled(scored: Sequence[ScoredSet], out: str | Path, config: Config) -> PooledMaps:
+    """Fit on scored sets, measure, and write the file `out`."""
     by_mode = {
-        mode: {
-            labelled_set.described["name"]: labelled_set.rankings[mode] for labelled_set in ranked
-        }
+        mode: {labelled_set.described["name"]: labelled_set.plans[mode] for labelled_set in scored}
         for mode in MODES
     }
     maps = {mode: fit_pooled_maps(sets, config) for mode, sets in by_mode.items()}
-    with progress(len(ranked), "leaving one set out", unit="set") as bar:
+    with progress(len(scored), "leaving one set out", unit="set") as bar:
         figures = leave_one_set_out(
             by_mode["search"],
-            {labelled_set.described["name"]: labelled_set.pipeline for labelled_set in ranked},
+            {labelled_set.described["name"]: labelled_set.pipeline for labelled_set in scored},
             config,
             fit_pooled=fit_pooled_maps,
             done=bar.update,
@@ -102,7 +100,7 @@ def write_pooled(ranked: Sequence[RankedSet], out: str | Path, config: Config) -
     pooled = PooledMaps(
         maps,
         scored_by(resolve(config.encoder), resolve(config.reranker), config),
-        [labelled_set.described for labelled_set in ranked],
+        [labelled_set.described for labelled_set in scored],
         {"sets": plain(figures), "mean": plain(summary(figures))},
     )
     write_file(Path(out), json.dumps(pooled.to_dict(), indent=1) + "\n")
@@ -117,9 +115,9 @@ def _check_out(out: Path) -> None:
         raise InputError(f"{out} cannot be written: there is no folder {out.parent}")
 
 
-def _ranked(
+def _scored(
     original: LabelledSet, licence: str, config: Config, work: Workspace, max_queries: int
-) -> RankedSet:
+) -> ScoredSet:
     ids = tuple(i for split, ids in original.splits.items() if split != "test" for i in ids)
     labelled = replace(original, splits={"train": ids})
     planned = plan(
@@ -129,12 +127,12 @@ def _ranked(
         seed=config.seed,
     )
     pipeline = open_pipeline(original, config, work)
-    search = search_rankings(pipeline, planned)
-    rankings: dict[Mode, PlannedRankings] = {
+    search = score_search(pipeline, planned)
+    plans: dict[Mode, ScoredPlan] = {
         "search": search,
-        "rerank": rerank_rankings(pipeline, search),
+        "rerank": score_rerank(pipeline, search),
     }
-    return RankedSet(set_entry(original, planned, licence), rankings, pipeline)
+    return ScoredSet(set_entry(original, planned, licence), plans, pipeline)
 
 
 def set_entry(labelled: LabelledSet, planned: Plan, licence: str) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from rerank.assessment.model_folder import RETRIEVER
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.measure import OURS
 from rerank.fitting.context_certificates import LOST
-from rerank.fitting.rankings import LENGTHS
 from rerank.fitting.refused_certificates import NO_LISTS
+from rerank.fitting.scored_plan import LENGTHS
 from rerank.fitting.unanswerable import copies_in
 from rerank.report.headline import headline
 from rerank.report.report import Report

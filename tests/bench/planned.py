@@ -1,4 +1,4 @@
-"""Labelled sets ranked as `rerank calibrate` ranks them: what the benchmarks of quality share."""
+"""Labelled sets scored as `rerank calibrate` scores them: what the benchmarks of quality share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.fitting.plan import plan
-from rerank.fitting.rankings import PlannedRankings, search_rankings
+from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
 from rerank.storage.files import write_file
@@ -29,7 +29,7 @@ class Planned:
 
     labelled: LabelledSet
     pipeline: Pipeline
-    scored: PlannedRankings
+    scored: ScoredPlan
 
     @property
     def config(self) -> Config:
@@ -66,7 +66,7 @@ def measure_sets(
             print(error, file=sys.stderr)
             continue
         pipeline = open_pipeline(labelled, config, Workspace(o.work))
-        rows |= measure(Planned(labelled, pipeline, search_rankings(pipeline, drawn)))
+        rows |= measure(Planned(labelled, pipeline, score_search(pipeline, drawn)))
         print(table(rows), flush=True)
     if o.manifest and len(rows) < len(o.sets):
         raise SystemExit(f"{o.manifest} is left as it is: some of the sets were passed over")

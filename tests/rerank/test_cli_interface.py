@@ -71,9 +71,9 @@ def test_an_interrupted_calibration_says_that_it_resumes(
 import os, signal
 from rerank.cli import main
 from rerank.commands.command import Command
-import rerank.fitting.rankings as rankings
+import rerank.fitting.scored_plan as scored_plan
 signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells start us with it ignored
-rankings.fit_prior = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+scored_plan.fit_prior = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 raise SystemExit(main({arguments!r}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

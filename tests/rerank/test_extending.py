@@ -23,7 +23,7 @@ from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
 from rerank.data.words import words
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.rankings import PlannedRankings, search_rankings
+from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
 from rerank.types import FirstStage, Floats, Passage, Ranking
@@ -41,7 +41,7 @@ def _restored() -> Iterator[None]:
 
 
 def test_a_feature_of_a_ranking(
-    searched: PlannedRankings, fitted: Fitted, run: Any, config: Config
+    searched: ScoredPlan, fitted: Fitted, run: Any, config: Config
 ) -> None:
     """It is fitted on with the others, and a model folder without it is refused by name."""
 
@@ -72,7 +72,7 @@ def test_a_feature_of_a_passage(pipeline: Pipeline, run: Any, config: Config) ->
         return np.array([float("exampl" in p.places) for p in view.passages])
 
     assert list(PASSAGE_FEATURES)[-1] == "has_example"
-    searched = search_rankings(pipeline, run.plan)
+    searched = score_search(pipeline, run.plan)
     maps = fit(searched, config).maps
     assert len(maps.score.coef) == len(PASSAGE_FEATURES)
     assert maps.score.coef[-1] != 0
@@ -150,7 +150,7 @@ def test_a_retriever(index: Index, run: Any, config: Config) -> None:
     pipeline = IndexPipeline(
         retriever, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
     )
-    searched = search_rankings(pipeline, run.plan)
+    searched = score_search(pipeline, run.plan)
     maps = fit(searched, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)
     (answer,) = to_assessments(predict(scored, maps, config), maps, config, ["search"])

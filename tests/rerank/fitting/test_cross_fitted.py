@@ -12,24 +12,24 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import fit
 from rerank.fitting.plan import plan
-from rerank.fitting.rankings import PlannedRankings, list_rankings
+from rerank.fitting.scored_plan import ScoredPlan, score_lists
 from rerank.types import ListKind
 
 CONFIG = Config()
 
 
 @pytest.fixture(scope="module")
-def four_groups(tmp_path_factory: pytest.TempPathFactory) -> PlannedRankings:
+def four_groups(tmp_path_factory: pytest.TempPathFactory) -> ScoredPlan:
     """The fewest groups that a plan allows."""
     rows = known_lists(60)
     for k, row in enumerate(rows):
         row["metadata"] = {"group": f"g{k % 4}"}
     labelled = LabelledSet.read(write_lines(tmp_path_factory.mktemp("lists") / "l.jsonl", rows))
     planned = plan(labelled, trained_hashes=frozenset(), max_queries=None, seed=0)
-    return list_rankings(ListPipeline(ListKind(STAGES, texts=False), CONFIG), planned)
+    return score_lists(ListPipeline(ListKind(STAGES, texts=False), CONFIG), planned)
 
 
-def test_four_groups_can_be_fitted_on_and_measured_in_folds(four_groups: PlannedRankings) -> None:
+def test_four_groups_can_be_fitted_on_and_measured_in_folds(four_groups: ScoredPlan) -> None:
     """Each fold is measured by a fit on the other three groups; the model has a sketch."""
     lists = four_groups
     parts = fit_folds({"lists": lists}, CONFIG)["lists"]

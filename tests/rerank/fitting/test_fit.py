@@ -26,7 +26,7 @@ from rerank.fitting import context_certificates, passages
 from rerank.fitting import fit as fitting
 from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_of_filled
 from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
-from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Floats, Ranking, Scored
 
 
@@ -43,7 +43,7 @@ def predicted(fitted: Fitted, scored: Labelled[Scored], config: Config) -> Predi
 
 
 def test_the_alarm_compares_only_queries_for_which_passages_were_found(
-    searched: PlannedRankings, with_empty: Labelled[Scored], config: Config
+    searched: ScoredPlan, with_empty: Labelled[Scored], config: Config
 ) -> None:
     """A query that brought back nothing has no features: it is in no window, nor in the sketch."""
     fitted = fit(replace(searched, to_fit=with_empty), config)
@@ -90,7 +90,7 @@ class Captured(Exception):  # noqa: N818 - not an error
 
 
 def ordered_for_features(
-    monkeypatch: pytest.MonkeyPatch, rankings: PlannedRankings, config: Config
+    monkeypatch: pytest.MonkeyPatch, rankings: ScoredPlan, config: Config
 ) -> list[Ranking]:
     """The rankings from which `fit` would compute its features."""
     seen: list[Ranking] = []
@@ -106,7 +106,7 @@ def ordered_for_features(
 
 
 def test_features_come_from_a_map_that_never_saw_the_group(
-    searched: PlannedRankings, monkeypatch: pytest.MonkeyPatch, config: Config
+    searched: ScoredPlan, monkeypatch: pytest.MonkeyPatch, config: Config
 ) -> None:
     """Other labels for a group leave that group's own features as they were, and move others'."""
     to_fit = searched.to_fit
@@ -129,7 +129,7 @@ def test_features_come_from_a_map_that_never_saw_the_group(
 
 
 def test_the_same_seed_gives_the_same_numbers(
-    fitted: Fitted, searched: PlannedRankings, config: Config
+    fitted: Fitted, searched: ScoredPlan, config: Config
 ) -> None:
     """Fitting twice gives the same maps to the last bit."""
     again = fit(searched, config, to_keep=True)
@@ -138,7 +138,7 @@ def test_the_same_seed_gives_the_same_numbers(
 
 def test_the_order_of_queries_does_not_matter(
     fitted: Fitted,
-    searched: PlannedRankings,
+    searched: ScoredPlan,
     to_fit: Labelled[Scored],
     to_report: Labelled[Scored],
     config: Config,
@@ -174,7 +174,7 @@ def test_mean_confidence_is_the_share_of_right_ones(
 
 @pytest.mark.parametrize("every_query", ["right", "wrong"])
 def test_labels_of_one_class_still_fit(
-    searched: PlannedRankings, to_fit: Labelled[Scored], config: Config, every_query: str
+    searched: ScoredPlan, to_fit: Labelled[Scored], config: Config, every_query: str
 ) -> None:
     """Where every query is right, or none, confidences are finite and on the right side."""
     right = every_query == "right"
@@ -189,7 +189,7 @@ def test_labels_of_one_class_still_fit(
 
 
 def test_a_query_without_passages_has_no_confidence(
-    searched: PlannedRankings, with_empty: Labelled[Scored], config: Config
+    searched: ScoredPlan, with_empty: Labelled[Scored], config: Config
 ) -> None:
     """It does not break fitting, and its features, all 0, widen no range of the map."""
     fitted = fit(replace(searched, to_fit=with_empty), config)
@@ -204,7 +204,7 @@ def test_a_query_without_passages_has_no_confidence(
 
 
 def test_only_what_is_accepted_is_certified(
-    searched: PlannedRankings, config: Config, monkeypatch: pytest.MonkeyPatch
+    searched: ScoredPlan, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both certificates begin at their targets, whatever else the labels would certify."""
     floors = []
@@ -229,7 +229,7 @@ def test_where_all_that_is_found_is_right_the_empty_ones_teach() -> None:
 
 
 def test_the_named_calibrator_is_taken(
-    fitted: Fitted, searched: PlannedRankings, config: Config
+    fitted: Fitted, searched: ScoredPlan, config: Config
 ) -> None:
     """`calibrator` overrules the choice; `auto` takes no isotonic map below a thousand queries."""
     assert fitted.calibrator == "logistic"
@@ -242,7 +242,7 @@ def test_the_named_calibrator_is_taken(
 
 
 def test_segments_of_the_queries_get_corrections_of_their_own(
-    fitted: Fitted, searched: PlannedRankings, to_fit: Labelled[Scored], config: Config
+    fitted: Fitted, searched: ScoredPlan, to_fit: Labelled[Scored], config: Config
 ) -> None:
     """What the metadata says under `segment_by` moves a confidence up or down, and sorts none anew.
 
@@ -273,7 +273,7 @@ def _of_segments(scored: Labelled[Scored], names: Sequence[str]) -> Labelled[Sco
 
 
 def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
-    searched: PlannedRankings,
+    searched: ScoredPlan,
     to_fit: Labelled[Scored],
     fitted: Fitted,
     config: Config,
@@ -300,7 +300,7 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
 
 
 def test_only_a_model_to_keep_promises_something_of_the_context(
-    fitted: Fitted, searched: PlannedRankings, config: Config
+    fitted: Fitted, searched: ScoredPlan, config: Config
 ) -> None:
     """A fold measures with the same maps, and makes none of the promises that nobody reads."""
     maps = fit(searched, config).maps

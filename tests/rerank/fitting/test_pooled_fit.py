@@ -23,24 +23,24 @@ from rerank.fitting.leave_one_set_out import (
     summary,
 )
 from rerank.fitting.pooled_fit import balance_sets, fit_pooled_maps
-from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Mode
 
 
 @pytest.fixture(scope="module")
-def sets(searched: PlannedRankings) -> dict[str, PlannedRankings]:
+def sets(searched: ScoredPlan) -> dict[str, ScoredPlan]:
     """The queries to fit on as if they were of five sets."""
     place = np.unique(searched.to_fit.groups, return_inverse=True)[1] % 5
     return {f"set {k}": searched.where(place == k) for k in range(5)}
 
 
 @pytest.fixture(scope="module")
-def pooled(sets: dict[str, PlannedRankings], config: Config) -> FittedMaps:
+def pooled(sets: dict[str, ScoredPlan], config: Config) -> FittedMaps:
     """The maps of four of them."""
     return fit_pooled_maps({name: sets[name] for name in list(sets)[:4]}, config)
 
 
-def test_every_set_gives_as_many_queries(sets: dict[str, PlannedRankings]) -> None:
+def test_every_set_gives_as_many_queries(sets: dict[str, ScoredPlan]) -> None:
     """A smaller set's queries come again; a set is one group, which cross-fitting leaves out."""
     together = balance_sets({name: planned.to_fit for name, planned in sets.items()})
     names, counts = np.unique(together.groups, return_counts=True)
@@ -49,7 +49,7 @@ def test_every_set_gives_as_many_queries(sets: dict[str, PlannedRankings]) -> No
 
 
 def test_pooled_maps_promise_nothing_and_decide_nothing(
-    pooled: FittedMaps, searched: PlannedRankings, config: Config
+    pooled: FittedMaps, searched: ScoredPlan, config: Config
 ) -> None:
     """No level above LOW, nothing accepted or certified, and the reason names the way out."""
     assert not pooled.calibrated
@@ -64,7 +64,7 @@ def test_pooled_maps_promise_nothing_and_decide_nothing(
 
 
 def test_labels_are_fitted_around_the_pooled_maps(
-    pooled: FittedMaps, sets: dict[str, PlannedRankings], config: Config
+    pooled: FittedMaps, sets: dict[str, ScoredPlan], config: Config
 ) -> None:
     """A few labels of another set move the maps, within their range, and claim no certainty."""
     own = sets["set 4"]
@@ -88,21 +88,21 @@ def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) 
         PooledMaps.from_dict(other)
 
 
-def test_too_few_sets_are_refused(sets: dict[str, PlannedRankings], config: Config) -> None:
+def test_too_few_sets_are_refused(sets: dict[str, ScoredPlan], config: Config) -> None:
     with pytest.raises(InputError, match="at least 4 labelled sets"):
         fit_pooled_maps({"set 0": sets["set 0"]}, config)
 
 
 def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
-    sets: dict[str, PlannedRankings],
-    searched: PlannedRankings,
+    sets: dict[str, ScoredPlan],
+    searched: ScoredPlan,
     pipeline: Pipeline,
     config: Config,
 ) -> None:
     """The maps are of the other sets; a set too small to be measured on says nothing."""
     seen: list[list[str]] = []
 
-    def noting(others: dict[str, PlannedRankings], asked: Config) -> FittedMaps:
+    def noting(others: dict[str, ScoredPlan], asked: Config) -> FittedMaps:
         seen.append(sorted(others))
         return fit_pooled_maps(others, asked)
 

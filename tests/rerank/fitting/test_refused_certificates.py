@@ -11,8 +11,8 @@ import pytest
 from calibration.thresholds import Certificate, certify
 from rerank.config import Config
 from rerank.fitting.fit import fit
-from rerank.fitting.rankings import PlannedRankings
 from rerank.fitting.refused_certificates import require_both_kinds
+from rerank.fitting.scored_plan import ScoredPlan
 
 GIVEN = certify(np.ones(100), np.linspace(1, 0, 100))
 
@@ -35,7 +35,7 @@ def test_a_reason_and_a_threshold_exclude_each_other() -> None:
 
 
 def test_fitting_on_answered_questions_promises_nothing(
-    searched: PlannedRankings, config: Config
+    searched: ScoredPlan, config: Config
 ) -> None:
     """The confidence is fitted, and the certificate says that these labels cannot carry it."""
     answered = searched.where(np.array([bool(grades) for grades in searched.to_fit.grades]))

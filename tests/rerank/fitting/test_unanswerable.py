@@ -15,10 +15,10 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.data.labelled_set import Grouping
 from rerank.data.labels import Labelled
-from rerank.fitting import rankings
+from rerank.fitting import scored_plan
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import Plan
-from rerank.fitting.rankings import PlannedRankings, search_rankings
+from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.fitting.unanswerable import (
     ENOUGH_UNANSWERABLE,
     add_copies,
@@ -98,12 +98,12 @@ def test_the_report_is_of_the_mixture_of_the_fit(
 
     seen: list[int] = []
     monkeypatch.setattr(
-        rankings,
+        scored_plan,
         "score_planned",
         lambda _, to_fit, to_report, **__: seen.extend(map(len, (to_fit, to_report))),
     )
     plan = Plan(part(fitted_on), part(2), "test", 0, 0, False, 0, Grouping("question", "new", {}))
-    search_rankings(cast(Pipeline, _Unsearched(config)), plan)
+    score_search(cast(Pipeline, _Unsearched(config)), plan)
     assert [count > 40 for count in seen] == [copied, copied]
 
 
@@ -167,7 +167,7 @@ def test_the_promise_names_the_mixture(mixed: Labelled[Candidates]) -> None:
 
 
 def test_copies_are_no_questions_that_were_asked(
-    fitted: Fitted, searched: PlannedRankings, config: Config
+    fitted: Fitted, searched: ScoredPlan, config: Config
 ) -> None:
     """The drift alarm compares with the questions of people: copies are not in its sketch."""
 

@@ -33,7 +33,7 @@ from rerank.errors import FolderError, InputError
 from rerank.evaluation.baselines import HEURISTICS
 from rerank.evaluation.measure import OURS, Part, measure
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.rankings import PlannedRankings
+from rerank.fitting.scored_plan import ScoredPlan
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
 from rerank.tracking.records import FOLDER, INNER
@@ -230,7 +230,7 @@ def scaled(learned: LogisticMap, X: Floats) -> Floats:
 
 
 def test_the_isotonic_map_predicts_as_scikit_learn(
-    searched: PlannedRankings, to_report: Labelled[Scored], config: Config
+    searched: ScoredPlan, to_report: Labelled[Scored], config: Config
 ) -> None:
     """Through JSON it equals IsotonicRegression fitted on its knots, but for its slight tilt."""
     fitted = fit(searched, replace(config, calibrator="isotonic"))

@@ -18,12 +18,12 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.rankings import (
+from rerank.fitting.scored_plan import (
     LENGTHS,
-    PlannedRankings,
+    ScoredPlan,
     as_from_caller,
     list_length,
-    rerank_rankings,
+    score_rerank,
 )
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.score_cache import ScoreCache
@@ -181,11 +181,11 @@ def test_the_index_and_the_caller_bring_the_same_passage_alike(
 
 
 @pytest.fixture(scope="module")
-def provided(pipeline: Pipeline, searched: PlannedRankings) -> PlannedRankings:
-    return rerank_rankings(pipeline, searched)
+def provided(pipeline: Pipeline, searched: ScoredPlan) -> ScoredPlan:
+    return score_rerank(pipeline, searched)
 
 
-def test_the_maps_are_fitted_on_lists_of_many_lengths(provided: PlannedRankings, run: Run) -> None:
+def test_the_maps_are_fitted_on_lists_of_many_lengths(provided: ScoredPlan, run: Run) -> None:
     """As their queries' hashes say, as far as there are candidates; the same queries as before."""
     lengths = [len(s) for s in provided.to_fit.items]
     assert set(lengths) == {5, 10}  # 10 candidates in the tests' configuration
@@ -201,9 +201,7 @@ def test_the_length_of_a_list_is_the_querys_own() -> None:
     assert list_length(Query("a")) == list_length(Query("b", "a"))
 
 
-def test_each_mode_has_maps_of_its_own(
-    model: CalibratedReranker, provided: PlannedRankings
-) -> None:
+def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, provided: ScoredPlan) -> None:
     """They are kept with the model, and were fitted on such lists."""
     assert model.maps["rerank"].confidence != model.maps["search"].confidence
     assert model.maps["rerank"].policy == provided.policy

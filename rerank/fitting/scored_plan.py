@@ -28,7 +28,7 @@ LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a quer
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRankings:
+class ScoredPlan:
     """Scored candidates to fit on and to report on, and what a fit must know besides.
 
     policy: which of them the model is to score. about: the questions that a certificate is about.
@@ -45,17 +45,17 @@ class PlannedRankings:
     list_kind: ListKind | None = None
     metadata: tuple[MetadataFeature, ...] = ()
 
-    def where(self, chosen: Bools) -> PlannedRankings:
+    def where(self, chosen: Bools) -> ScoredPlan:
         """The same to fit on those queries only at which `chosen` (n,) is True."""
         return replace(self, to_fit=self.to_fit.where(chosen))
 
 
-def search_rankings(
+def score_search(
     pipeline: Pipeline,
     planned: Plan,
     pooled: FittedMaps | None = None,
     cutoff: float | None = None,
-) -> PlannedRankings:
+) -> ScoredPlan:
     """The plan's queries, searched in the index, with unanswerable copies if the fit has too few.
 
     The report has copies only if the fit has some, so that both are the same mixture. Maps fitted
@@ -76,15 +76,15 @@ def search_rankings(
     return score_planned(pipeline, to_fit, to_report, about=about, pooled=pooled, cutoff=cutoff)
 
 
-def retriever_rankings(pipeline: RetrieverPipeline, planned: Plan) -> PlannedRankings:
+def score_retriever(pipeline: RetrieverPipeline, planned: Plan) -> ScoredPlan:
     """The plan's queries, searched in another search system; all of its best candidates are scored.
 
     There are no pooled maps: only these labels show how the system's scores behave.
     """
-    return replace(search_rankings(pipeline, planned, cutoff=0.0), list_kind=pipeline.kind)
+    return replace(score_search(pipeline, planned, cutoff=0.0), list_kind=pipeline.kind)
 
 
-def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
+def score_lists(pipeline: ListPipeline, planned: Plan) -> ScoredPlan:
     """The plan's queries with the lists that came with them, which are scored already."""
     policy = unused_policy(pipeline)
 
@@ -92,7 +92,7 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
         return queries.with_items(pipeline.run(queries.items, policy))
 
     to_fit = read(planned.fit)
-    return PlannedRankings(
+    return ScoredPlan(
         to_fit,
         to_fit if planned.cross_fitted else read(planned.report),
         policy,
@@ -102,9 +102,9 @@ def list_rankings(pipeline: ListPipeline, planned: Plan) -> PlannedRankings:
     )
 
 
-def rerank_rankings(
-    pipeline: IndexPipeline, searched: PlannedRankings, pooled: FittedMaps | None = None
-) -> PlannedRankings:
+def score_rerank(
+    pipeline: IndexPipeline, searched: ScoredPlan, pooled: FittedMaps | None = None
+) -> ScoredPlan:
     """The same queries, as if their callers had provided the likeliest 5, 10, 20 or 50 passages.
 
     Most of these were scored as candidates of the index; with a score cache they are not scored
@@ -142,7 +142,7 @@ def score_planned(
     about: str = ABOUT,
     pooled: FittedMaps | None = None,
     cutoff: float | None = None,
-) -> PlannedRankings:
+) -> ScoredPlan:
     """The candidates, scored; without a `cutoff`, one is chosen on those to fit on.
 
     Only the labels of `to_fit` decide which passages are scored. If the report is on the queries
@@ -163,7 +163,7 @@ def score_planned(
         scored_to_report = scored(to_report, prior, "report")
     if cutoff is None:
         cutoff = choose_cutoff(scored_to_fit, pipeline.config, pooled)
-    return PlannedRankings(
+    return ScoredPlan(
         scored_to_fit,
         scored_to_report,
         ReadPolicy(prior_map, cutoff),
