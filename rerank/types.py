@@ -8,7 +8,7 @@ files, models or statistics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -26,6 +26,11 @@ Mode = Literal["search", "rerank", "lists"]
 MODES: tuple[Mode, ...] = ("search", "rerank")  # of a model that scores passages itself
 LARGEST_SCORE = 1e100  # limit for another system's scores: their differences and sums stay finite
 LISTS: Mode = "lists"  # the only mode of a model that takes the scores of another system
+
+
+def main_mode(modes: Container[Mode]) -> Mode:
+    """The mode of a model with these modes that its report, sketch and certificate are about."""
+    return LISTS if LISTS in modes else "search"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rerank.assessment.model_folder import CALIBRATORS, ModelFolder
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
 from rerank.errors import InputError
-from rerank.types import LISTS, MODES, Floats, ListKind, Mode, Query
+from rerank.types import LISTS, MODES, Floats, ListKind, Mode, Query, main_mode
 
 FeatureRange = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest values, (d,) each
 # keys of a mode's maps on disk; `another` is the hazard after a hit
@@ -231,7 +231,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
     @property
     def main_mode(self) -> Mode:
         """The mode that the report, the sketch and the certificate of a model are about."""
-        return LISTS if LISTS in self else "search"
+        return main_mode(self)
 
     @property
     def main(self) -> FittedMaps:

@@ -27,7 +27,7 @@ from rerank.data.labels import Labelled
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passages import choose_cutoff
 from rerank.fitting.scored_plan import ScoredPlan
-from rerank.types import Mode, Scored
+from rerank.types import Mode, Scored, main_mode
 
 
 class FittedFold(NamedTuple):
@@ -41,9 +41,9 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
     """For each mode and fold: the queries that the fold measures, and the fit on all others.
 
     Folds are whole groups, and each query is measured once. The cutoff of a fold is chosen by the
-    queries outside of it, in the first mode. Lists with scores have no cutoff.
+    queries outside of it, in the main mode. Lists with scores have no cutoff.
     """
-    main = next(iter(scored.values()))
+    main = scored[main_mode(scored)]
     fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
     folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in scored}
     for held in held_out(fold_of):

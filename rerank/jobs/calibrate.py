@@ -48,7 +48,7 @@ from rerank.report.sentences import report_text
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
-from rerank.types import Mode, metadata_name
+from rerank.types import Mode, main_mode, metadata_name
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def calibrate(
         )
         _check_segments(planned, config.segment_by)
         scored = source.score(planned)
-        main = next(iter(scored))
+        main = main_mode(scored)
         with progress(4, "fitting, measuring, drawing", unit="step") as bar:
             fits = _fit_modes(planned, scored, config)
             check_both_outcomes(fits[main].right[~fits[main].copies], labelled.name)
@@ -221,8 +221,8 @@ def _check_targets(thresholds: Thresholds) -> None:
 def _fit_modes(
     planned: Plan, scored: Mapping[Mode, ScoredPlan], config: Config
 ) -> dict[Mode, Fitted]:
-    """The fit of each mode; only the main mode, the first, can certify something."""
-    main = next(iter(scored))
+    """The fit of each mode; only the main mode can certify something."""
+    main = main_mode(scored)
     reasons = {
         TRAINED_ON_DOCUMENTS: planned.beside_training,
         NOT_AT_RANDOM: not drawn_at_random(planned.fit.items),
@@ -243,9 +243,9 @@ def _measure_modes(
 ) -> dict[Mode, Evaluation]:
     """The measurements of each mode, of every fold by the fit that has not seen it.
 
-    The main mode, the first, is compared with the baselines.
+    The main mode is compared with the baselines.
     """
-    main = next(iter(folds))
+    main = main_mode(folds)
     return {
         mode: measure(
             [

@@ -78,7 +78,7 @@ class CandidateSource(ABC):
 
     @abstractmethod
     def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
-        """The plan's queries with scored candidates, for each mode; the main one first."""
+        """The plan's queries with scored candidates, for each mode."""
 
     @property
     def trained_on(self) -> frozenset[str]:
