@@ -14,12 +14,12 @@ from rerank.data.equal_passages import distinct, highest_of_equal
 from rerank.retrieval.caller_passages import rank_passages
 from rerank.retrieval.dense import Vectors, cosines
 from rerank.retrieval.fusion import fused_without
-from rerank.retrieval.retriever import Retriever
+from rerank.retrieval.searchable_index import SearchableIndex
 from rerank.types import Candidates, Floats, Passage, Query
 
 
 class IndexPipeline(Pipeline):
-    """A `Pipeline` over an index, or any `Retriever`.
+    """A `Pipeline` over our own index, or any other `SearchableIndex`.
 
     `models` are those that the configuration names, if the caller has opened them.
 
@@ -29,7 +29,7 @@ class IndexPipeline(Pipeline):
 
     def __init__(
         self,
-        index: Retriever,
+        index: SearchableIndex,
         config: Config,
         *,
         models: Models | None = None,

@@ -32,7 +32,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.excerpts import excerpts
-from rerank.retrieval.retriever import Retriever
+from rerank.retrieval.searchable_index import SearchableIndex
 from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Scored
 
 CHUNK = 64  # queries between two checkpoints
@@ -119,7 +119,7 @@ class Pipeline(ABC):
 
     def __init__(
         self,
-        index: Retriever,
+        index: SearchableIndex,
         config: Config,
         models: Models | None,
         metadata: tuple[MetadataFeature, ...] = (),

@@ -17,7 +17,7 @@ USUAL_IDF = 4.0  # of a query's word, as no corpus says how rare it is
 
 
 class NoIndex:
-    """The `Retriever` of a model that has nothing to search."""
+    """The `SearchableIndex` of a model that has nothing to search."""
 
     folder = Path()
 

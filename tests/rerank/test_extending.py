@@ -1,4 +1,4 @@
-"""What docs/extending.md says: features, calibrators, retrievers and metrics added from outside."""
+"""What docs/extending.md says: features, calibrators, indexes and metrics added from outside."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def test_a_calibrator(small: LabelledSet, run: Any, config: Config, tmp_path: Pa
     assert 0 < model.search("sort an array").confidence < 1
 
 
-# --- retrievers ---------------------------------------------------------------------------------
+# --- indexes ------------------------------------------------------------------------------------
 
 
 class SharedWords:
-    """A first stage in memory: how many words query and passage share, and their cosine."""
+    """An index in memory: how many words query and passage share, and their cosine."""
 
     folder = Path("nowhere")
     language = "english"
@@ -142,13 +142,13 @@ class SharedWords:
         """It serves any configuration."""
 
 
-def test_a_retriever(index: Index, run: Any, config: Config) -> None:
+def test_an_index_from_outside(index: Index, run: Any, config: Config) -> None:
     """The pipeline takes it, a model is fitted on what it finds, and queries are assessed."""
     passages = [index.passage(row) for row in range(len(index))]
     vectors = np.stack([index.vectors.of(row)[0] for row in range(len(index))])
-    retriever = SharedWords(passages, vectors)
+    outside = SharedWords(passages, vectors)
     pipeline = IndexPipeline(
-        retriever, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
+        outside, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
     )
     searched = score_search(pipeline, run.plan)
     maps = fit(searched, config).maps

@@ -1,4 +1,4 @@
-"""The methods that the pipeline needs of a first stage: any class that has them can be one."""
+"""The methods that the pipeline needs of an index: any class that has them can be one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rerank.retrieval.dense import Encoder, Vectors
 from rerank.types import FirstStage, Passage
 
 
-class Retriever(Lexicon, Protocol):
+class SearchableIndex(Lexicon, Protocol):
     """A corpus that can be searched by a query's words and by its vector."""
 
     folder: Path  # which is copied into a model folder
