@@ -37,6 +37,7 @@ from rerank.fitting.refused_certificates import (
     require_both_kinds,
 )
 from rerank.fitting.scored_plan import as_from_caller
+from rerank.retrieval.searchable_index import passages_of
 from rerank.types import Bools, Floats, Mode, Query, Scored, metadata_name
 
 MIN_QUESTIONS = 10
@@ -152,8 +153,7 @@ def _recalibrated_mode(
     if not _has_least_labels(labels):
         return None
     predicted = predict(scored, old, pipeline.config)
-    index = pipeline.index
-    groups, about = group_labels(labels, map(index.passage, range(len(index))))
+    groups, about = group_labels(labels, passages_of(pipeline.index))
     if fitted_on and about == NEW_DOCUMENTS:  # it is not known on which documents the model was
         about = THESE_DOCUMENTS
     if len(set(groups)) < MIN_GROUPS_TO_FIT:

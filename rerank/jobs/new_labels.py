@@ -24,6 +24,7 @@ from rerank.data.labelled_set import LabelledSet, grouped_query
 from rerank.data.weights import WEIGHT
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
+from rerank.retrieval.searchable_index import passages_of
 from rerank.types import LISTS, metadata_name
 from rerank.workspace import Workspace
 
@@ -65,8 +66,7 @@ def labels_and_pipeline(
     if group_by:
         feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]
     if searched:
-        index = model.pipeline.index
-        check_known_passages(feedback, map(index.passage, range(len(index))))
+        check_known_passages(feedback, passages_of(model.pipeline.index))
     return feedback, model.pipeline, {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -29,3 +30,8 @@ class SearchableIndex(Lexicon, Protocol):
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
         """Raise an InputError if it was made for another configuration or encoder."""
+
+
+def passages_of(index: SearchableIndex) -> Iterator[Passage]:
+    """All passages of an index, in the order of their rows."""
+    return map(index.passage, range(len(index)))
