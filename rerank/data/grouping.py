@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from calibration.metrics import MIN_GROUPS
 from rerank.data.canonical import group_hash, query_hash
-from rerank.data.labelled_set import Grouping, LabelledSet, asked_about
+from rerank.data.labelled_set import Grouping, LabelledSet, asked_about, given_group
 from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Passage, Query, metadata_name
 
@@ -90,7 +90,7 @@ def marks_of(queries: Iterable[Query]) -> frozenset[str]:
     known: set[str] = set()
     for query in queries:
         known.add(query_hash(query.text))
-        if group := metadata_name(query.metadata, "group"):
+        if group := given_group(query):
             known.add(group_hash(group))
     return frozenset(known)
 

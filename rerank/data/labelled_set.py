@@ -158,8 +158,8 @@ class LabelledSet:
 
     def named_group(self, query_id: str) -> str | None:
         """The label of the query's `metadata.group`; None if it has none."""
-        name = metadata_name(self.queries[query_id].metadata, "group")
-        return f"group:{name}" if name else None
+        name = given_group(self.queries[query_id])
+        return group_label(name) if name else None
 
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"
@@ -220,6 +220,16 @@ def grouped_query(query: Query, key: str) -> Query:
     if not metadata_name(query.metadata, key):
         return query
     return replace(query, metadata={**query.metadata, "group": query.metadata[key]})
+
+
+def given_group(query: Query) -> str:
+    """The `metadata.group` of the query; "" if it has none."""
+    return metadata_name(query.metadata, "group")
+
+
+def group_label(name: str) -> str:
+    """The label of a given group, as `LabelledSet.group` returns it."""
+    return f"group:{name}"
 
 
 def asked_about(query: Query) -> str:

@@ -26,6 +26,7 @@ from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen
+from rerank.data.labelled_set import given_group
 from rerank.errors import InputError
 from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.refused_certificates import (
@@ -38,7 +39,7 @@ from rerank.fitting.refused_certificates import (
 )
 from rerank.fitting.scored_plan import as_from_caller
 from rerank.retrieval.searchable_index import passages_of
-from rerank.types import Bools, Floats, Mode, Query, Scored, metadata_name
+from rerank.types import Bools, Floats, Mode, Query, Scored
 
 MIN_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
@@ -183,7 +184,7 @@ def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools
     known = np.array([was_seen(query, fitted_on) for query in queries])
     if not known.any():
         return ~known
-    named = np.array([bool(metadata_name(query.metadata, "group")) for query in queries])
+    named = np.array([bool(given_group(query)) for query in queries])
     of_new: Bools = named & ~known
     return of_new
 

@@ -9,6 +9,7 @@ from rerank.assessment.model import CalibratedReranker, as_queries
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
 from rerank.data.canonical import query_hash
+from rerank.data.labelled_set import given_group, group_label
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.types import Query, metadata_name
@@ -42,10 +43,10 @@ def detect_drift(
         to_compare, groups = list(queries.items), queries.groups.tolist()
     else:
         to_compare = as_queries(queries)
-        groups = [metadata_name(q.metadata, "group") or query_hash(q.text) for q in to_compare]
+        groups = [given_group(q) or query_hash(q.text) for q in to_compare]
     if model.group_by:
         named = [metadata_name(q.metadata, model.group_by) for q in to_compare]
-        groups = [f"group:{n}" if n else g for n, g in zip(named, groups, strict=True)]
+        groups = [group_label(n) if n else g for n, g in zip(named, groups, strict=True)]
     other = next((q for q in to_compare if model.mode_of(q) != model.maps.main_mode), None)
     if other is not None:
         raise InputError(

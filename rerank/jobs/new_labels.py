@@ -20,12 +20,12 @@ from rerank.data.feedback import (
     read_feedback,
     without_moved,
 )
-from rerank.data.labelled_set import LabelledSet, grouped_query
+from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
 from rerank.data.weights import WEIGHT
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
 from rerank.retrieval.searchable_index import passages_of
-from rerank.types import LISTS, metadata_name
+from rerank.types import LISTS
 from rerank.workspace import Workspace
 
 WEIGHTED = (
@@ -99,7 +99,7 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     seen = model.fitted_on
     if LISTS not in model.maps:
         seen |= trained_on(*model.pipeline.model_files)
-    groups = [{f.group, metadata_name(f.query.metadata, "group")} - {""} for f in feedback]
+    groups = [{f.group, given_group(f.query)} - {""} for f in feedback]
     rows = list(zip(feedback, groups, strict=True))
     known = {g for f, of_label in rows if query_hash(f.query.text) in seen for g in of_label}
     return [f for f, of_label in rows if known.isdisjoint(of_label)]

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rerank.data.canonical import query_hash
-from rerank.data.labelled_set import LabelledSet, asked_about
+from rerank.data.labelled_set import LabelledSet, asked_about, given_group
 from rerank.errors import InputError
-from rerank.types import metadata_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) ->
 
 def _group_of_texts(labelled: LabelledSet, query_id: str) -> str | frozenset[str]:
     """The group of a query; unless it has a name, by texts: the parts of a set count ids anew."""
-    named = metadata_name(labelled.queries[query_id].metadata, "group")
+    named = given_group(labelled.queries[query_id])
     if named:
         return named
     about = asked_about(labelled.queries[query_id])
