@@ -20,7 +20,7 @@ from rerank.assessment.pipeline import Models, Pipeline, Selection
 from rerank.config import Config
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.no_index import NoIndex
-from rerank.retrieval.systems.system import SearchSystem, fetch_candidates
+from rerank.retrieval.systems.system import SearchSystem, query_with_results
 from rerank.types import Bools, Candidates, Floats, ListKind, Passage, Query, Scored
 
 RERANKER = "reranker"  # the last stage
@@ -69,15 +69,16 @@ class RetrieverPipeline(Pipeline):
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the system returns, none of which the cross-encoder has scored."""
-        candidates = self._fetch(query, vector, self.config.pool, self.config.candidates, without)
-        unscored = np.full(len(candidates.passages or ()), np.nan)
-        scores = {**(candidates.scores or {}), RERANKER: unscored}
-        return self.list_pipeline.provided(replace(candidates, scores=scores))
+        pool, count = self.config.pool, self.config.candidates
+        with_results = self._with_results(query, vector, pool, count, without)
+        unscored = np.full(len(with_results.passages or ()), np.nan)
+        scores = {**(with_results.scores or {}), RERANKER: unscored}
+        return self.list_pipeline.provided(replace(with_results, scores=scores))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
         (vector,), stages = self.encode([text]), len(self.system.settings.stages)
-        return self._fetch(Query(text), vector, count, stages * count).passages or ()
+        return self._with_results(Query(text), vector, count, stages * count).passages or ()
 
     def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:
         """The likeliest candidates, to be scored; all of a list whose scores are known."""
@@ -99,7 +100,7 @@ class RetrieverPipeline(Pipeline):
         truncated = truncated | selection.partly
         return Scored(ranked.take(place[rows]), selection.prior_scores, logits, truncated)
 
-    def _fetch(
+    def _with_results(
         self,
         query: Query,
         vector: Vectors,
@@ -108,7 +109,7 @@ class RetrieverPipeline(Pipeline):
         without: Set[str] = frozenset(),
     ) -> Query:
         """The query with the passages that the system returns, and their scores."""
-        return fetch_candidates(
+        return query_with_results(
             self.system,
             query,
             vector,

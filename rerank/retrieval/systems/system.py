@@ -49,7 +49,7 @@ class SearchSystem(Protocol):
         """At most as many passages as ids, of these ids; see `passages_by_id`."""
 
 
-def fetch_candidates(
+def query_with_results(
     system: SearchSystem,
     query: Query,
     vector: Vectors,

@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import RetrieverSettings
-from rerank.retrieval.systems.system import Hit, fetch_candidates, hits_of, passage_of
+from rerank.retrieval.systems.system import Hit, hits_of, passage_of, query_with_results
 from rerank.types import Passage, Query
 
 SETTINGS = RetrieverSettings("lancedb", "u", "c", title="t", keyword=("text",), vector="v")
@@ -39,7 +39,7 @@ class TwoLists:
 def provided(**options: object) -> dict[str, dict[str, float | None]]:
     vector = np.ones(2, dtype=np.float32)
     given = {"pool": 3, "count": 10, "rrf_k": 60, **options}
-    query = fetch_candidates(TwoLists(), Query("q"), vector, **given)  # type: ignore[arg-type]
+    query = query_with_results(TwoLists(), Query("q"), vector, **given)  # type: ignore[arg-type]
     return {p.doc_id: query.scores_of(i) for i, p in enumerate(query.passages or ())}
 
 
