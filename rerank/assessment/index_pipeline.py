@@ -47,7 +47,7 @@ class IndexPipeline(Pipeline):
         """The passages of the query, else the candidates that the index gives."""
         if query.passages is None:
             return self.search(query, vectors[query.text])
-        return self._provided(query, vectors)
+        return self._caller_candidates(query, vectors)
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the index gives."""
@@ -66,7 +66,7 @@ class IndexPipeline(Pipeline):
             )
         return self.ranked_candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
-    def _provided(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
+    def _caller_candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages of the query, ranked by the same two stages.
 
         Logits that came with equal passages are the highest of theirs.

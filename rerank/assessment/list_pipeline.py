@@ -42,10 +42,10 @@ class ListPipeline(Pipeline):
         return []
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The passages that came with the query: see `provided`."""
-        return self.provided(query)
+        """The passages that came with the query: see `candidates_of_list`."""
+        return self.candidates_of_list(query)
 
-    def provided(self, query: Query) -> Candidates:
+    def candidates_of_list(self, query: Query) -> Candidates:
         """The passages of the query, best fused score first; ties are ordered by id.
 
         Equal passages count as one: each has the highest score that a stage gave one of them.

@@ -65,7 +65,7 @@ class RetrieverPipeline(Pipeline):
         """The list that came with the query and its scores, else what the system returns."""
         if query.passages is None:
             return self.search(query, vectors[query.text])
-        return self.list_pipeline.provided(query)
+        return self.list_pipeline.candidates_of_list(query)
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the system returns, none of which the cross-encoder has scored."""
@@ -73,7 +73,7 @@ class RetrieverPipeline(Pipeline):
         with_results = self._with_results(query, vector, pool, count, without)
         unscored = np.full(len(with_results.passages or ()), np.nan)
         scores = {**(with_results.scores or {}), RERANKER: unscored}
-        return self.list_pipeline.provided(replace(with_results, scores=scores))
+        return self.list_pipeline.candidates_of_list(replace(with_results, scores=scores))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
@@ -95,7 +95,7 @@ class RetrieverPipeline(Pipeline):
         last[rows[: len(logits)]] = logits
         query = candidates.query
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
-        ranked = self.list_pipeline.provided(query)
+        ranked = self.list_pipeline.candidates_of_list(query)
         place = np.argsort(ranked.first_stage.rows)
         truncated = truncated | selection.partly
         return Scored(ranked.take(place[rows]), selection.prior_scores, logits, truncated)

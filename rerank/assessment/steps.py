@@ -118,10 +118,10 @@ def expected_seconds(
     taken to be of average size.
     """
     config = pipeline.config
-    length, brought = config.encoder_max_length, () if pipeline.remote_search else query.passages
+    length, passages = config.encoder_max_length, () if pipeline.remote_search else query.passages
     sizes = [tokens_of(query.text, max_tokens=length)]
     sizes += [
-        tokens_of(p.full_text, max_tokens=config.encoder_windows * length) for p in brought or ()
+        tokens_of(p.full_text, max_tokens=config.encoder_windows * length) for p in passages or ()
     ]
     encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes)
     if query.passages is None:

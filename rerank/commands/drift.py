@@ -83,8 +83,8 @@ def _run(o: argparse.Namespace) -> bool:
             level=o.level,
         )
     else:
-        brought = model.maps.main_mode == LISTS
-        found = detect_drift(model, read_queries(o.queries, passages=brought), level=o.level)
+        with_lists = model.maps.main_mode == LISTS
+        found = detect_drift(model, read_queries(o.queries, passages=with_lists), level=o.level)
     if o.json:
         print(json.dumps(found.to_dict()))
     else:

@@ -205,8 +205,8 @@ def _search_as_from_callers(
     candidates = pipeline.retrieve(queries, label="finding candidates")
     prior_scores = [prior_score(c, maps["search"].policy.prior) for c in candidates]
     likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior_scores, strict=True)]
-    provided = as_from_caller(pipeline, likeliest_first)
-    return pipeline.score_by(provided, maps["rerank"].policy, label="scoring provided passages")
+    from_callers = as_from_caller(pipeline, likeliest_first)
+    return pipeline.score_by(from_callers, maps["rerank"].policy, label="scoring provided passages")
 
 
 def _those_of(labels: Sequence[Feedback], rows: Bools) -> list[Feedback]:

@@ -111,13 +111,13 @@ def score_rerank(
     again. The cutoff is the same.
     """
 
-    def provided(searched_for: Labelled[Scored]) -> Labelled[Candidates]:
+    def from_callers(searched_for: Labelled[Scored]) -> Labelled[Candidates]:
         found = [scored.candidates for scored in searched_for.items]
         return searched_for.with_items(as_from_caller(pipeline, found))
 
-    to_fit = to_report = provided(searched.to_fit)
+    to_fit = to_report = from_callers(searched.to_fit)
     if searched.to_report is not searched.to_fit:
-        to_report = provided(searched.to_report)
+        to_report = from_callers(searched.to_report)
     cutoff = searched.policy.cutoff
     return score_planned(
         pipeline, to_fit, to_report, about=searched.about, pooled=pooled, cutoff=cutoff

@@ -86,7 +86,7 @@ class CandidateSource(ABC):
         return trained_on(*(self.models or ()))
 
 
-class OwnStages(CandidateSource):
+class OurIndex(CandidateSource):
     """Our own index and models, over the corpus of the set."""
 
     baselines = HEURISTICS
@@ -129,7 +129,7 @@ class OwnStages(CandidateSource):
         return {"search": search, "rerank": rerank}
 
 
-class OtherSystem(CandidateSource):
+class SearchSystemSource(CandidateSource):
     """Another search system for the candidates, and our cross-encoder."""
 
     def __init__(
@@ -159,7 +159,7 @@ class OtherSystem(CandidateSource):
         return {"search": score_retriever(self.pipeline, planned)}
 
 
-class GivenLists(CandidateSource):
+class CallerLists(CandidateSource):
     """The stages of any other system, whose scores came with the lists."""
 
     def __init__(self, labelled: LabelledSet, config: Config, kind: ListKind) -> None:
@@ -198,7 +198,7 @@ def open_candidate_source(
     index: Path | None,
     retriever: str | Path | None,
 ) -> CandidateSource:
-    """The source of a set: its own lists, the search system of `retriever`, or our own stages.
+    """The source of a set: its own lists, the search system of `retriever`, or our own index.
 
     `models` are those of `config`; None for a set of lists. The other arguments are those of
     `rerank.calibrate`.
@@ -216,8 +216,8 @@ def open_candidate_source(
                 "lists come with their scores: they need no index (`index`, --index) and no "
                 "`retriever` (--retriever)"
             )
-        return GivenLists(labelled, config, labelled.lists)
+        return CallerLists(labelled, config, labelled.lists)
     assert models is not None, "only lists need no models"
     if retriever is None:
-        return OwnStages(labelled, config, models, workspace, index)
-    return OtherSystem(labelled, config, models, workspace, Path(retriever))
+        return OurIndex(labelled, config, models, workspace, index)
+    return SearchSystemSource(labelled, config, models, workspace, Path(retriever))

@@ -107,7 +107,7 @@ def report_page(report: Report, pictures: Mapping[str, Picture]) -> str:
         explained=report.explained,
         orders=evaluation.orders_cells(),
         events=evaluation.events_cells(),
-        brought=rerank_sentence(report),
+        caller_passages=rerank_sentence(report),
         queries=[*split_sentences(report), groups_sentence(report), scored_sentence(report)],
         calibrator=f"{fitted.calibrator}. {fitted.reason}",
         made_from=[(key, _as_text(value)) for key, value in flatten(report.made_from).items()],

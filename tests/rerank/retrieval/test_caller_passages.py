@@ -181,17 +181,17 @@ def test_the_index_and_the_caller_bring_the_same_passage_alike(
 
 
 @pytest.fixture(scope="module")
-def provided(pipeline: Pipeline, searched: ScoredPlan) -> ScoredPlan:
+def from_callers(pipeline: Pipeline, searched: ScoredPlan) -> ScoredPlan:
     return score_rerank(pipeline, searched)
 
 
-def test_the_maps_are_fitted_on_lists_of_many_lengths(provided: ScoredPlan, run: Run) -> None:
+def test_the_maps_are_fitted_on_lists_of_many_lengths(from_callers: ScoredPlan, run: Run) -> None:
     """As their queries' hashes say, as far as there are candidates; the same queries as before."""
-    lengths = [len(s) for s in provided.to_fit.items]
+    lengths = [len(s) for s in from_callers.to_fit.items]
     assert set(lengths) == {5, 10}  # 10 candidates in the tests' configuration
-    assert lengths == [min(list_length(s.query), 10) for s in provided.to_fit.items]
-    assert [s.query for s in provided.to_fit.items] == list(run.plan.fit.items)
-    assert all(len(s.logits) for s in (*provided.to_fit.items, *provided.to_report.items))
+    assert lengths == [min(list_length(s.query), 10) for s in from_callers.to_fit.items]
+    assert [s.query for s in from_callers.to_fit.items] == list(run.plan.fit.items)
+    assert all(len(s.logits) for s in (*from_callers.to_fit.items, *from_callers.to_report.items))
 
 
 def test_the_length_of_a_list_is_the_querys_own() -> None:
@@ -201,10 +201,10 @@ def test_the_length_of_a_list_is_the_querys_own() -> None:
     assert list_length(Query("a")) == list_length(Query("b", "a"))
 
 
-def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, provided: ScoredPlan) -> None:
+def test_each_mode_has_maps_of_its_own(model: CalibratedReranker, from_callers: ScoredPlan) -> None:
     """They are kept with the model, and were fitted on such lists."""
     assert model.maps["rerank"].confidence != model.maps["search"].confidence
-    assert model.maps["rerank"].policy == provided.policy
+    assert model.maps["rerank"].policy == from_callers.policy
 
 
 def test_a_query_without_candidates_stays_in_its_place(
