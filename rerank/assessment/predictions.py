@@ -42,7 +42,7 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
     confidence = maps.confidence.predict(features)
     if maps.segments.updates:
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
-    confidence = np.where(found_any(rankings), confidence, 0.0)
+    confidence = np.where(have_passages(rankings), confidence, 0.0)
     probabilities = [
         relevance_and_sufficiency(
             r, c, maps.hazard, maps.hazard_after_hit, maps.confidence.max_probability
@@ -53,7 +53,7 @@ def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predi
     return Predictions(rankings, features, confidence, list(relevance), np.array(sufficiency))
 
 
-def found_any(rankings: Sequence[Ranking]) -> Bools:
+def have_passages(rankings: Sequence[Ranking]) -> Bools:
     """Whether each ranking has a passage, (n,)."""
     return np.array([len(r) > 0 for r in rankings], dtype=np.bool_)
 

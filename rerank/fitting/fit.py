@@ -24,7 +24,7 @@ from calibration.selection import MINIMUM_ROWS, choose, enough_rows
 from calibration.thresholds import Certificate, certify
 from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps, range_of
-from rerank.assessment.predictions import found_any, segments_of
+from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
@@ -59,12 +59,12 @@ class Fitted:
     right: Labels = field(compare=False, repr=False)
     groups: NDArray[np.str_] = field(compare=False, repr=False)  # (n,)
     copies: Bools = field(compare=False, repr=False)  # (n,) unanswerable copies of other queries
-    filled: Bools = field(compare=False, repr=False)  # (n,) some passage was found
+    has_passages: Bools = field(compare=False, repr=False)  # (n,) some passage was found
     examples: Examples = field(compare=False, repr=False)  # those of `rows_to_fit`
 
     @property
     def sketch(self) -> Sketch:
-        """The distribution of the features, for the drift alarm: see `sketch_of_filled`.
+        """The distribution of the features, for the drift alarm: see `sketch_with_passages`.
 
         Copies are left out. The features are of orders by maps of the other folds: with two or
         three folds these differ from the map that is kept, and the alarm may be early.
@@ -73,11 +73,11 @@ class Fitted:
             ValueError: fewer than `MIN_ROWS` groups.
         """
         originals = ~self.copies
-        return sketch_of_filled(
+        return sketch_with_passages(
             self.features[originals],
             list(self.maps.features.ranking),
             self.groups[originals],
-            self.filled[originals],
+            self.has_passages[originals],
         )
 
     def scaled_logit(self, ranking: Ranking) -> float:
@@ -85,8 +85,8 @@ class Fitted:
         return float(self.temperature.predict([best_logit(ranking)])[0])
 
 
-def sketch_of_filled(
-    features: Floats, names: Sequence[str], groups: NDArray[Any], filled: Bools
+def sketch_with_passages(
+    features: Floats, names: Sequence[str], groups: NDArray[Any], has_passages: Bools
 ) -> Sketch:
     """The distribution of the features (n, d) of queries for which passages were found.
 
@@ -95,9 +95,9 @@ def sketch_of_filled(
     Raises:
         ValueError: fewer than `MIN_ROWS` groups in all.
     """
-    if len(set(groups[filled].tolist())) < MIN_ROWS:
-        filled = np.ones(len(features), dtype=np.bool_)
-    return sketch(features[filled], names, groups[filled])
+    if len(set(groups[has_passages].tolist())) < MIN_ROWS:
+        has_passages = np.ones(len(features), dtype=np.bool_)
+    return sketch(features[has_passages], names, groups[has_passages])
 
 
 def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fitted:
@@ -118,11 +118,11 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     limited = limit_labelled(scored, scored_plan.policy.cutoff)
     ordered = cross_fit_rankings(limited, config, reference.score)
     features = ranking_features(ordered.items, features_of(scored_plan.list_kind).ranking)
-    right, filled = hits(ordered)[:, 0], found_any(ordered.items)
-    rows = rows_to_fit(right, filled, scored.groups)
+    right, has_passages = hits(ordered)[:, 0], have_passages(ordered.items)
+    rows = rows_to_fit(right, has_passages, scored.groups)
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
     out_of_fold = np.zeros(len(right))
-    out_of_fold[rows] = np.where(filled[rows], confidence.out_of_fold, 0.0)
+    out_of_fold[rows] = np.where(has_passages[rows], confidence.out_of_fold, 0.0)
     target = config.thresholds.medium
     certificate = certify(
         right, out_of_fold, groups=ordered.groups, target=target, floor=target, about=about
@@ -164,19 +164,21 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         right=right,
         groups=scored.groups,
         copies=copies_in(scored),
-        filled=filled,
+        has_passages=has_passages,
         examples=Examples(features[rows], right[rows], scored.groups[rows]),
     )
 
 
-def rows_to_fit(right: Labels, filled: Bools, groups: NDArray[np.str_]) -> Bools:
-    """Which queries (n,) a confidence is fitted on: those with passages, `filled` (n,).
+def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) -> Bools:
+    """Which queries (n,) a confidence is fitted on: those with passages, `has_passages` (n,).
 
     All of them, if those with passages are all right (n,), all wrong, or of one group (n,): then
     nothing could be learned from them, or cross-fitted.
     """
-    several = len(set(right[filled].tolist())) == 2 and len(set(groups[filled].tolist())) > 1
-    return filled if several else np.ones(len(filled), dtype=np.bool_)
+    several = (
+        len(set(right[has_passages].tolist())) == 2 and len(set(groups[has_passages].tolist())) > 1
+    )
+    return has_passages if several else np.ones(len(has_passages), dtype=np.bool_)
 
 
 class _ReferenceMaps(NamedTuple):

@@ -139,14 +139,14 @@ def _fit_passages(
         from calibration.fitting import fit_logistic
         from calibration.shrinkage import fit_shrunk
 
-    filled = [i for i, rows in enumerate(features) if len(rows)]
-    if not filled:
+    with_passages = [i for i, rows in enumerate(features) if len(rows)]
+    if not with_passages:
         raise InputError(
             "no passage was found for any query; is the corpus the one of the queries?"
         )
     labels = passage_labels(labelled)
-    X = np.concatenate([features[i] for i in filled])
-    y = np.concatenate([labels[i] for i in filled])
+    X = np.concatenate([features[i] for i in with_passages])
+    y = np.concatenate([labels[i] for i in with_passages])
     if reference is None:
         return fit_logistic(X, y, C=SCORE_C)
     return fit_shrunk(_pad_features(reference, X), X, y, C=STEP_C)

@@ -21,7 +21,7 @@ from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.predictions import Predictions, found_any, predict
+from rerank.assessment.predictions import Predictions, have_passages, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
@@ -256,7 +256,7 @@ def _update(
         context_certificate=None,
         stopping_threshold=None,
         calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,
-        feature_range=_widened(old, predicted.features[found_any(predicted.rankings)]),
+        feature_range=_widened(old, predicted.features[have_passages(predicted.rankings)]),
     )
     return recalibration, new
 

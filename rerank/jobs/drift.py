@@ -54,10 +54,10 @@ def detect_drift(
             f"compared with them; {other.text!r:.80} is in {model.mode_of(other)} mode"
         )
     scored = used.run(to_compare, maps.policy, label="scoring candidates")
-    with_candidates = [i for i, s in enumerate(scored) if len(s)]
-    if not with_candidates:
+    with_passages = [i for i, s in enumerate(scored) if len(s)]
+    if not with_passages:
         raise InputError("no passage was found for any query, so there is nothing to compare")
-    predicted = predict([scored[i] for i in with_candidates], maps, used.config)
+    predicted = predict([scored[i] for i in with_passages], maps, used.config)
     return alarm(
-        model.sketch, predicted.features, level=level, groups=[groups[i] for i in with_candidates]
+        model.sketch, predicted.features, level=level, groups=[groups[i] for i in with_passages]
     )

@@ -18,11 +18,11 @@ from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.predictions import found_any
+from rerank.assessment.predictions import have_passages
 from rerank.data.feedback import Feedback
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
-from rerank.fitting.fit import sketch_of_filled
+from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.inference.exported_models import NETWORKS, exported_writer
@@ -199,9 +199,9 @@ def _sketch(
         return model.sketch.to_dict()
     if main is None:
         return {}
-    return sketch_of_filled(
+    return sketch_with_passages(
         main.predicted.features,
         list(main.maps.features.ranking),
         np.asarray(main.recalibration.groups),
-        found_any(main.predicted.rankings),
+        have_passages(main.predicted.rankings),
     ).to_dict()

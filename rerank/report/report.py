@@ -15,7 +15,7 @@ import numpy as np
 from calibration.arrays import log_odds, logit, plain
 from calibration.curves import Curves
 from calibration.maps import LogisticMap, TwoStageMap
-from rerank.assessment.predictions import found_any, segments_of
+from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
 from rerank.data.labels import Grades
@@ -145,8 +145,8 @@ def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
     """The measured rows worth a look: the most confident mistake, the least confident success."""
     ours = evaluation.confidences[OURS]
-    filled = found_any(evaluation.labelled.items)
-    wrong = np.flatnonzero((evaluation.right == 0) & filled)
+    has_passages = have_passages(evaluation.labelled.items)
+    wrong = np.flatnonzero((evaluation.right == 0) & has_passages)
     right = np.flatnonzero(evaluation.right == 1)
     if len(wrong):
         yield "surest_wrong", "The surest answer that was wrong", int(wrong[ours[wrong].argmax()])

@@ -62,12 +62,12 @@ def test_relevance_is_measured_rank_by_rank(evaluation: Evaluation) -> None:
     """At rank 1 it is the confidence, of the queries with passages; the table shows each rank."""
     told = evaluation.events_table()
     assert all(f"relevance: passage at rank {name}" in told for name in ("1", "2", "3", "4-10"))
-    filled = np.array([len(r) > 0 for r in evaluation.labelled.items])
-    error = (evaluation.confidences[OURS] - evaluation.right)[filled]
+    has_passages = np.array([len(r) > 0 for r in evaluation.labelled.items])
+    error = (evaluation.confidences[OURS] - evaluation.right)[has_passages]
     first = evaluation.events["relevance: passage at rank 1"]
     assert first["brier"] == pytest.approx((error**2).mean(), abs=1e-12)
     assert first["smece"] == pytest.approx(
-        smece(evaluation.right[filled], evaluation.confidences[OURS][filled]), abs=1e-12
+        smece(evaluation.right[has_passages], evaluation.confidences[OURS][has_passages]), abs=1e-12
     )
 
 

@@ -24,7 +24,7 @@ from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passages
 from rerank.fitting import fit as fitting
-from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_of_filled
+from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_with_passages
 from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Floats, Ranking, Scored
@@ -47,12 +47,12 @@ def test_the_alarm_compares_only_queries_for_which_passages_were_found(
 ) -> None:
     """A query that brought back nothing has no features: it is in no window, nor in the sketch."""
     fitted = fit(replace(searched, to_fit=with_empty), config)
-    assert fitted.filled.tolist() == [True] * (len(with_empty) - 1) + [False]
-    found = np.flatnonzero(~fitted.copies & fitted.filled)
+    assert fitted.has_passages.tolist() == [True] * (len(with_empty) - 1) + [False]
+    found = np.flatnonzero(~fitted.copies & fitted.has_passages)
     names = list(fitted.maps.features.ranking)
     expected = sketch(fitted.features[found], names, fitted.groups[found])
     assert fitted.sketch.to_dict() == expected.to_dict()
-    few = sketch_of_filled(fitted.features, names, fitted.groups, ~fitted.filled)
+    few = sketch_with_passages(fitted.features, names, fitted.groups, ~fitted.has_passages)
     assert few.to_dict() == sketch(fitted.features, names, fitted.groups).to_dict()
 
 
@@ -197,7 +197,7 @@ def test_a_query_without_passages_has_no_confidence(
     for p in (found.confidence, found.sufficiency):
         assert ((p >= 0) & (p <= 1)).all()
     assert found.confidence[-1] == 0
-    lowest = fitted.features[fitted.filled].min(axis=0)
+    lowest = fitted.features[fitted.has_passages].min(axis=0)
     np.testing.assert_allclose(fitted.maps.confidence.first.low, lowest)
     assert (lowest > 0).any()
     assert fitted.maps.certificate.queries == len(with_empty)
@@ -222,10 +222,12 @@ def test_only_what_is_accepted_is_certified(
 
 def test_where_all_that_is_found_is_right_the_empty_ones_teach() -> None:
     """Else there would be nothing to tell right from wrong by, or only one group."""
-    filled, groups = np.array([True, True, False]), np.array(["a", "b", "c"])
-    assert rows_to_fit(np.array([1, 1, 0]), filled, groups).all()
-    np.testing.assert_array_equal(rows_to_fit(np.array([1, 0, 0]), filled, groups), filled)
-    assert rows_to_fit(np.array([1, 0, 0]), filled, np.array(["a", "a", "c"])).all()
+    has_passages, groups = np.array([True, True, False]), np.array(["a", "b", "c"])
+    assert rows_to_fit(np.array([1, 1, 0]), has_passages, groups).all()
+    np.testing.assert_array_equal(
+        rows_to_fit(np.array([1, 0, 0]), has_passages, groups), has_passages
+    )
+    assert rows_to_fit(np.array([1, 0, 0]), has_passages, np.array(["a", "a", "c"])).all()
 
 
 def test_the_named_calibrator_is_taken(
