@@ -30,7 +30,6 @@ from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
-from rerank.evaluation.ablation import Examples
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
@@ -60,7 +59,7 @@ class Fitted:
     groups: NDArray[np.str_] = field(compare=False, repr=False)  # (n,)
     copies: Bools = field(compare=False, repr=False)  # (n,) unanswerable copies of other queries
     has_passages: Bools = field(compare=False, repr=False)  # (n,) some passage was found
-    examples: Examples = field(compare=False, repr=False)  # those of `rows_to_fit`
+    rows: Bools = field(compare=False, repr=False)  # (n,) those of `rows_to_fit`
 
     @property
     def sketch(self) -> Sketch:
@@ -165,7 +164,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         groups=scored.groups,
         copies=copies_in(scored),
         has_passages=has_passages,
-        examples=Examples(features[rows], right[rows], scored.groups[rows]),
+        rows=rows,
     )
 
 

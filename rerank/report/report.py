@@ -135,11 +135,12 @@ def make_report(
 def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
     """What each fit was fitted on, and what it measured."""
     for k, fitted in enumerate(fits):
-        rows = evaluation.fold_of == k
+        rows, fold = fitted.rows, evaluation.fold_of == k
+        fitted_on = Examples(fitted.features[rows], fitted.right[rows], fitted.groups[rows])
         measured_on = Examples(
-            evaluation.features[rows], evaluation.right[rows], evaluation.labelled.groups[rows]
+            evaluation.features[fold], evaluation.right[fold], evaluation.labelled.groups[fold]
         )
-        yield Trial(fitted.examples, measured_on, fitted.calibrator, fitted.reference)
+        yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.reference)
 
 
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
