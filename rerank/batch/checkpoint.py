@@ -29,14 +29,14 @@ from rerank.batch.recovery import (
     PREDICTIONS,
     PROGRESS,
     REJECTED,
-    RescoreProgress,
+    CheckpointProgress,
     recover,
 )
 from rerank.errors import InputError
 from rerank.storage.file_lock import open_locked
 from rerank.storage.files import sync, write_file
 
-FORMAT = 2  # of the unfinished work; 1: other names in `RescoreProgress`
+FORMAT = 2  # of the unfinished work; 1: other names in `CheckpointProgress`
 SYNC_EVERY = 5.0  # seconds of work that a power cut may lose
 LOCK, HEADER = "lock", "header.json"
 FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
@@ -47,7 +47,7 @@ Convert = Callable[[Path, Path], None]
 class Checkpoint:
     """An open working folder; see `open_checkpoint`."""
 
-    def __init__(self, folder: Path, state: RescoreProgress) -> None:
+    def __init__(self, folder: Path, state: CheckpointProgress) -> None:
         self.folder = folder
         self.state = state
         self._progress = _append_to(folder / PROGRESS)
@@ -55,7 +55,7 @@ class Checkpoint:
         self._data = [_append_to(folder / n) for n in (PREDICTIONS, REJECTED)] if scoring else []
         self._synced = time.monotonic()
 
-    def append(self, state: RescoreProgress, predictions: bytes, rejections: bytes) -> None:
+    def append(self, state: CheckpointProgress, predictions: bytes, rejections: bytes) -> None:
         """Append the results of a chunk; `state` has the position in the input and the row counts.
 
         Raises:
@@ -120,7 +120,7 @@ class Checkpoint:
         self._record(replace(self.state, stage=stage, installed=installed), [0, 0])
         self._sync()
 
-    def _record(self, state: RescoreProgress, sums: list[int]) -> None:
+    def _record(self, state: CheckpointProgress, sums: list[int]) -> None:
         line = json.dumps({**asdict(state), "crc": sums}).encode()
         _write(self._progress, b"%08x %s\n" % (zlib.crc32(line), line))
         self.state = state
@@ -185,7 +185,7 @@ def _lock(folder: Path, out: Path) -> int:
 
 def _resume(
     folder: Path, out: Path, rejected_file: Path | None, header: Mapping[str, Any], *, restart: bool
-) -> RescoreProgress:
+) -> CheckpointProgress:
     path = folder / HEADER
     if path.exists() and not restart:
         _refuse_other(folder, header)
@@ -193,7 +193,7 @@ def _resume(
     for name in FILES:  # the header first: without it there is no work
         (folder / name).unlink(missing_ok=True)
     write_file(path, json.dumps(header, indent=2) + "\n")
-    return RescoreProgress()
+    return CheckpointProgress()
 
 
 def _refuse_other(folder: Path, header: Mapping[str, Any]) -> None:

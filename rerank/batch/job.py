@@ -14,7 +14,7 @@ from rerank.batch.chunks import Position
 from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.output_paths import check_places
 from rerank.batch.ray_module import ray_module
-from rerank.batch.recovery import REJECTED, RescoreProgress
+from rerank.batch.recovery import REJECTED, CheckpointProgress
 from rerank.batch.rows import RejectedRow, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
@@ -154,7 +154,7 @@ def _keep(
             before = checkpoint.state
             if strict and scored.rejected + before.rejected:
                 raise InputError(_refusal(queries_in.path, scored, checkpoint))
-            after = RescoreProgress(
+            after = CheckpointProgress(
                 line=end.line,
                 byte=end.byte,
                 answered=before.answered + scored.answered,

@@ -15,7 +15,7 @@ LONGEST_LINE = 1_000  # bytes of a line of `progress`
 
 
 @dataclass(frozen=True, slots=True)
-class RescoreProgress:
+class CheckpointProgress:
     """The progress: input lines and bytes processed, rows answered and rejected.
 
     `stage` is `scoring`, then `scored` when the whole input is, then `installed` when the output
@@ -32,10 +32,10 @@ class RescoreProgress:
     installed: int = 0
 
 
-def recover(folder: Path, out: Path, rejected_file: Path | None) -> RescoreProgress:
+def recover(folder: Path, out: Path, rejected_file: Path | None) -> CheckpointProgress:
     """The state of the files, after incomplete parts of them are cut off."""
     (folder / PROGRESS).touch()
-    last, complete = RescoreProgress(), 0
+    last, complete = CheckpointProgress(), 0
     for length, state, _ in _records(folder / PROGRESS):
         last, complete = state, complete + length
     os.truncate(folder / PROGRESS, complete)
@@ -52,9 +52,9 @@ def recover(folder: Path, out: Path, rejected_file: Path | None) -> RescoreProgr
     return _truncate_to_last_chunk(folder)
 
 
-def _truncate_to_last_chunk(folder: Path) -> RescoreProgress:
+def _truncate_to_last_chunk(folder: Path) -> CheckpointProgress:
     """The state after the last complete chunk; the rest of the files is cut off."""
-    state, complete = RescoreProgress(), 0
+    state, complete = CheckpointProgress(), 0
     with (
         _open_or_create(folder / PREDICTIONS) as predictions,
         _open_or_create(folder / REJECTED) as rejected,
@@ -73,7 +73,7 @@ def _truncate_to_last_chunk(folder: Path) -> RescoreProgress:
     return state
 
 
-def _records(path: Path) -> Iterator[tuple[int, RescoreProgress, list[int]]]:
+def _records(path: Path) -> Iterator[tuple[int, CheckpointProgress, list[int]]]:
     """Length, state and checksums of each line of `progress`, up to the first broken one."""
     with path.open("rb") as file:
         while line := file.readline(LONGEST_LINE):
@@ -82,7 +82,7 @@ def _records(path: Path) -> Iterator[tuple[int, RescoreProgress, list[int]]]:
                     return
                 record = json.loads(line[9:])
                 sums = record.pop("crc")
-                state = RescoreProgress(**record)
+                state = CheckpointProgress(**record)
             except (ValueError, TypeError, KeyError, AttributeError):
                 return
             yield len(line), state, sums

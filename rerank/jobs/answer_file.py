@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, open_checkpoint
-from rerank.batch.recovery import PREDICTIONS, RescoreProgress
+from rerank.batch.recovery import PREDICTIONS, CheckpointProgress
 from rerank.data.canonical import to_json
 from rerank.data.lines import Problems
 from rerank.data.records import query_row
@@ -23,7 +23,7 @@ from rerank.storage.package import package_version
 from rerank.types import Query
 
 NO_TEXT = "the passages have no text to answer from"
-FORMAT = 3  # of the unfinished work; 2: other names in `RescoreProgress`
+FORMAT = 3  # of the unfinished work; 2: other names in `CheckpointProgress`
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _check_queries(model: CalibratedReranker, queries: Sequence[Query]) -> None:
 def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:
     """Append the answer to the query at `row`; `again`: it replaces one that failed."""
     before, failed = checkpoint.state, bool(made.error)
-    after = RescoreProgress(
+    after = CheckpointProgress(
         line=before.line + (not again),
         answered=before.answered + (not failed),
         rejected=before.rejected + failed - again,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rerank.batch.checkpoint import Checkpoint, open_checkpoint
-from rerank.batch.recovery import RescoreProgress
+from rerank.batch.recovery import CheckpointProgress
 from rerank.errors import InputError
 
 HEADER = {"model": "m", "input": "i"}
@@ -37,7 +37,7 @@ def folder(out: Path) -> Path:
 def add(checkpoint: Checkpoint, count: int) -> None:
     """Append chunks until `count` are there; the line of a state is the number of its chunk."""
     for i in range(checkpoint.state.line, count):
-        checkpoint.append(RescoreProgress(line=i + 1), *CHUNKS[i])
+        checkpoint.append(CheckpointProgress(line=i + 1), *CHUNKS[i])
 
 
 def begun(out: Path, count: int) -> None:
@@ -147,7 +147,7 @@ def test_other_work_is_refused_by_name_and_kept(out: Path) -> None:
         ):
             pass
     with open_checkpoint(out, side(out), {**HEADER, "model": "n"}, restart=True) as checkpoint:
-        assert checkpoint.state == RescoreProgress()
+        assert checkpoint.state == CheckpointProgress()
     with pytest.raises(InputError, match="another model"):
         begun(out, 1)
 
@@ -206,7 +206,7 @@ def test_an_older_side_file_goes_where_nothing_is_rejected(out: Path) -> None:
     """It would speak of another run's rows."""
     side(out).write_text("older")
     with open_checkpoint(out, side(out), HEADER, restart=False) as checkpoint:
-        checkpoint.append(RescoreProgress(line=1), b"one\n", b"")
+        checkpoint.append(CheckpointProgress(line=1), b"one\n", b"")
         assert side(out).read_text() == "older"
         checkpoint.scored()
         checkpoint.install(out, side(out), None)
