@@ -7,7 +7,6 @@ folder hashes the files, and whoever opens it has checked them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -56,7 +55,9 @@ def write_exported(
 ) -> dict[str, Any]:
     """Write the networks of an encoder and a reranker into a folder; return its manifest's entry.
 
-    Raises as `exported_files`.
+    Raises:
+        InputError: the precision is bf16, or a model does not export.
+        MissingExtraError: a model must still be exported, and torch is not installed.
     """
     for role, files in zip(ROLES, models, strict=True):
         home = folder / NETWORKS / role
@@ -66,15 +67,12 @@ def write_exported(
     return {NETWORKS: manifest_entry(precision)}
 
 
-def exported_writer(models: Sequence[ModelFiles], precision: Precision) -> WriteExported:
-    """What calls `write_exported` with these models and their precision."""
-    return partial(write_exported, models=models, precision=precision)
-
-
 def check_exportable(models: Sequence[ModelFiles], precision: Precision) -> None:
     """Refuse an encoder and a reranker that `write_exported` could not export.
 
-    Raises as `exported_files`.
+    Raises:
+        InputError: the precision is bf16, or a model does not export.
+        MissingExtraError: a model must still be exported, and torch is not installed.
     """
     for role, files in zip(ROLES, models, strict=True):
         exported_files(files, role, precision)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,8 @@ from rerank.fitting.unanswerable import missed_share
 from rerank.inference.exported_models import (
     NETWORKS,
     check_exportable,
-    exported_writer,
     manifest_entry,
+    write_exported,
 )
 from rerank.jobs.candidate_sources import open_candidate_source
 from rerank.jobs.pipelines import find_models
@@ -124,7 +125,7 @@ def calibrate(
     if self_contained and models:
         check_exportable(models, config.precision)  # fail now, not after the fit
         networks = {NETWORKS: manifest_entry(config.precision)}
-        write_networks = exported_writer(models, config.precision)
+        write_networks = partial(write_exported, models=models, precision=config.precision)
     labelled = source.labelled
     check_corpus(labelled)
     made_from: dict[str, Any] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
-from rerank.inference.exported_models import NETWORKS, exported_writer
+from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import (
@@ -129,7 +130,11 @@ def recalibrate(
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_networks = None
         if NETWORKS in model.manifest:
-            write_networks = exported_writer(pipeline.model_files, pipeline.config.precision)
+            write_networks = partial(
+                write_exported,
+                models=pipeline.model_files,
+                precision=pipeline.config.precision,
+            )
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
