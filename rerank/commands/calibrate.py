@@ -111,15 +111,16 @@ def _promotable(counts: Mapping[str, Any]) -> bool:
 def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> str:
     """The command to run next."""
     from rerank.assessment.fitted_maps import read_maps
-    from rerank.fitting.plan import unused
+    from rerank.fitting.plan import count_unused
     from rerank.report.headline import after_calibration
 
     maps, counts = read_maps(folder), folder.manifest["queries"]
+    queries = folder.manifest["dataset"]["queries"]
     command = after_calibration(
         maps.main.certificate,
         promotable=tracked and _promotable(counts),
         mode=maps.main_mode,
-        unused=unused(counts, of=folder.manifest["dataset"]["queries"]) if o.max_queries else 0,
+        unused=count_unused(counts, of=queries) if o.max_queries else 0,
     )
     model, dataset = (shlex.quote(str(path)) for path in (o.out, rescorable(o.dataset)))
     return command.format(model=model, dataset=dataset)

@@ -17,7 +17,7 @@ from calibration.thresholds import Certificate, certify
 from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
-from rerank.fitting.passages import cross_fit_rows
+from rerank.fitting.passage_maps import cross_fit_rows
 from rerank.fitting.unanswerable import copies_in
 from rerank.types import Floats, Ranking
 

@@ -32,7 +32,7 @@ from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
-from rerank.fitting.passages import cross_fit_rankings, fit_score, limit_labelled
+from rerank.fitting.passage_maps import cross_fit_rankings, fit_score, limit_labelled
 from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in

@@ -24,7 +24,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.passages import limit_labelled
+from rerank.fitting.passage_maps import limit_labelled
 from rerank.fitting.scored_plan import ScoredPlan, score_planned
 from rerank.types import Candidates, Scored
 

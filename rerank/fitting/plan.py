@@ -46,7 +46,7 @@ class Plan:
 
     @property
     def cross_fitted(self) -> bool:
-        """Whether the queries fitted on are reported on too: see `rerank.fitting.cross_fitted`."""
+        """Whether the queries fitted on are reported on too: see `nested_cross_fitting`."""
         return self.report_split == CROSS_FITTED
 
     @property
@@ -88,7 +88,7 @@ class Plan:
         }
 
 
-def unused(counts: Mapping[str, Any], *, of: int) -> int:
+def count_unused(counts: Mapping[str, Any], *, of: int) -> int:
     """How many `of` a set's queries were neither used nor left out for a reason.
 
     counts: those of the set's plan (`Plan.counts`).

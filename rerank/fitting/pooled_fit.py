@@ -19,7 +19,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.passages import fit_prior_map, limit_labelled
+from rerank.fitting.passage_maps import fit_prior_map, limit_labelled
 from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Scored

@@ -19,7 +19,7 @@ from rerank.assessment.ranking import prior_score
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
-from rerank.fitting.passages import choose_cutoff, fit_prior
+from rerank.fitting.passage_maps import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.fitting.unanswerable import add_copies, described_mixture, has_enough_unanswerable
 from rerank.types import Bools, Candidates, Floats, ListKind, Query, Scored

@@ -21,9 +21,9 @@ from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic
 from rerank.evaluation.measure import Evaluation, Part, measure
-from rerank.fitting.cross_fitted import FittedFold, fit_folds
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import check_both_outcomes, check_corpus
+from rerank.fitting.nested_cross_fitting import FittedFold, fit_folds
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.refused_certificates import (
     NO_LISTS,

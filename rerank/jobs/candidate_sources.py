@@ -32,7 +32,8 @@ from rerank.fitting.scored_plan import (
 from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
-from rerank.jobs.retriever_checks import check_vectors, with_held_passages
+from rerank.jobs.retriever_checks import check_vectors
+from rerank.jobs.retriever_corpus import with_held_passages
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings

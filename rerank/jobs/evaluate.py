@@ -20,7 +20,7 @@ from rerank.evaluation.weighted import weighted_accuracy
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
-from rerank.jobs.retriever_checks import with_held_passages
+from rerank.jobs.retriever_corpus import with_held_passages
 from rerank.workspace import Workspace
 
 

@@ -22,7 +22,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.data.words import words
 from rerank.evaluation.ranking_metrics import order_quality
-from rerank.fitting.passages import fit_score, limit_labelled
+from rerank.fitting.passage_maps import fit_score, limit_labelled
 from rerank.retrieval.fusion import top
 from rerank.retrieval.index import Index
 

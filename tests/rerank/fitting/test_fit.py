@@ -22,10 +22,10 @@ from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import scored_features
 from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled, hits
-from rerank.fitting import context_certificates, passages
+from rerank.fitting import context_certificates, passage_maps
 from rerank.fitting import fit as fitting
 from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_with_passages
-from rerank.fitting.passages import CUTOFFS, choose_cutoff, fit_score
+from rerank.fitting.passage_maps import CUTOFFS, choose_cutoff, fit_score
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Floats, Ranking, Scored
 
@@ -68,9 +68,9 @@ def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(
         return replace(scored, candidates=blind, logits=0 * scored.logits)
 
     for most in (max(CUTOFFS), CUTOFFS[3], 0.0):
-        monkeypatch.setattr(passages, "limit_scored", partial(costs_above, most))
+        monkeypatch.setattr(passage_maps, "limit_scored", partial(costs_above, most))
         assert choose_cutoff(to_fit, config) == most
-    monkeypatch.setattr(passages, "limit_scored", lambda scored, cutoff: scored)
+    monkeypatch.setattr(passage_maps, "limit_scored", lambda scored, cutoff: scored)
     assert choose_cutoff(replace(to_fit, grades=[{}] * len(to_fit)), config) == 0.0
 
 

@@ -13,7 +13,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
-from rerank.fitting.plan import CALIBRATED_FROM, CROSS_FITTED, Plan, plan, unused
+from rerank.fitting.plan import CALIBRATED_FROM, CROSS_FITTED, Plan, count_unused, plan
 from rerank.types import Passage, Query
 
 NONE: frozenset[str] = frozenset()
@@ -338,5 +338,5 @@ def test_unused_labels_are_counted_once(split: str, fit: int, report: int, left:
     """A cross-fitted report is on the queries that are fitted on; no count is below 0."""
     counts = {"fit": fit, "report": report, "report_split": split}
     counts |= {"left_out_seen_by_reranker": 3, "left_out_asked_twice": 2}
-    assert unused(counts, of=200) == left
-    assert unused(counts, of=20) == 0
+    assert count_unused(counts, of=200) == left
+    assert count_unused(counts, of=20) == 0

@@ -408,7 +408,7 @@ def test_passages_that_are_not_there(
     labelled: LabelledSet, retriever: Path, cheap: Config, work: Path, tmp_path: Path
 ) -> None:
     """Some are told with counts; none of them there is refused."""
-    from rerank.jobs.retriever_checks import with_held_passages
+    from rerank.jobs.retriever_corpus import with_held_passages
     from rerank.retrieval.systems.connect import connect
     from rerank.retrieval.systems.settings import read_settings
 

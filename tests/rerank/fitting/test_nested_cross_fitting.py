@@ -9,8 +9,8 @@ from known_lists import STAGES, known_lists, write_lines
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.fitting.cross_fitted import fit_folds
 from rerank.fitting.fit import fit
+from rerank.fitting.nested_cross_fitting import fit_folds
 from rerank.fitting.plan import plan
 from rerank.fitting.scored_plan import ScoredPlan, score_lists
 from rerank.types import ListKind

@@ -25,7 +25,7 @@ from calibration.selection import grouped_folds, held_out
 from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.passages import choose_cutoff
+from rerank.fitting.passage_maps import choose_cutoff
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Mode, Scored, main_mode
 
