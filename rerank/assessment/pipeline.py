@@ -226,13 +226,16 @@ class Pipeline(ABC):
         return query.logits is not None
 
     def retrieve_without(
-        self, queries: Sequence[Query], gone: Sequence[Set[str]]
+        self, queries: Sequence[Query], removed: Sequence[Set[str]]
     ) -> list[Candidates]:
-        """The candidates of each query by `search`, without some passages of its own, by id."""
+        """The candidates of each query by `search`.
+
+        They are found as if the passages `removed[i]` (ids) were not in the corpus.
+        """
         vectors = self.encode([query.text for query in queries])
         return [
             self.search(query, vector, without)
-            for query, vector, without in zip(queries, vectors, gone, strict=True)
+            for query, vector, without in zip(queries, vectors, removed, strict=True)
         ]
 
     def score(

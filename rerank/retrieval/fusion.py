@@ -50,19 +50,20 @@ def reciprocal_rank_fusion(lists: Sequence[Ints], *, k: int = 60) -> tuple[Ints,
 
 
 def fused_without(
-    stage: FirstStage, gone: Bools, *, pool: int, count: int, rrf_k: int
+    stage: FirstStage, removed: Bools, *, pool: int, count: int, rrf_k: int
 ) -> FirstStage:
-    """What a search for `count` of `pool` passages would have found without those at `gone` (n,).
+    """What a search for `count` of `pool` passages would have found without the `removed` (n,).
 
-    `stage` is all that both stages found in a pool that is larger by the number that may be gone.
+    `stage` is all that both stages found in a pool that is larger by the number that may be
+    removed.
     """
     order = np.argsort(stage.rows, kind="stable")
-    stage, gone = stage.take(order), gone[order]
-    staying = np.flatnonzero(~gone)
+    stage, removed = stage.take(order), removed[order]
+    staying = np.flatnonzero(~removed)
     lists = []
     for rank in (stage.bm25_rank[staying], stage.dense_rank[staying]):
         by_rank = np.argsort(rank, kind="stable")
-        listed = by_rank[rank[by_rank] <= pool + gone.sum()]
+        listed = by_rank[rank[by_rank] <= pool + removed.sum()]
         lists.append(staying[listed][:pool])
     rows_found, scores = reciprocal_rank_fusion(lists, k=rrf_k)
     best = top(scores, count)

@@ -91,10 +91,10 @@ def query_with_results(
 
 
 def passages_by_id(system: SearchSystem, ids: Sequence[str]) -> dict[str, Passage]:
-    """Those of the passages that the system has, a few hundred ids at most.
+    """The passages with these ids that the system holds, by id; a few hundred ids per call.
 
-    An id that several of its documents have takes up places of the answer. So what is missing is
-    asked for again, until nothing more comes.
+    If documents share an id, they crowd others out of the answer, so missing ids are asked for
+    again until nothing more comes.
     """
     found: dict[str, Passage] = {}
     missing = list(ids)
