@@ -39,7 +39,7 @@ from rerank.inference.exported_models import (
     manifest_entry,
     write_exported,
 )
-from rerank.jobs.candidate_sources import open_candidate_source
+from rerank.jobs.candidate_sources import CandidateSource, open_candidate_source
 from rerank.jobs.pipelines import find_models
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
@@ -146,43 +146,7 @@ def calibrate(
         )
         _check_segments(planned, config.segment_by)
         scored = source.score(planned)
-        main = main_mode(scored)
-        with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-            fits = _fit_modes(planned, scored, config)
-            check_both_outcomes(fits[main].right[~fits[main].copies], labelled.name)
-            bar.update()
-            folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}
-            if planned.cross_fitted:
-                folds = fit_folds(scored, config)
-            bar.update()
-            evaluations = _measure_modes(folds, source.baselines, config)
-            bar.update()
-            report = make_report(
-                planned,
-                fits[main],
-                evaluations[main],
-                config,
-                fits=[fold.fitted for fold in folds[main]],
-                rerank=evaluations.get("rerank"),
-                made_from=made_from,
-            )
-            pictures = report_pictures(report_figures(report))
-            contents = ModelContents(
-                manifest={
-                    **made_from,
-                    "queries": planned.counts(),
-                    "calibrator": {"name": fits[main].calibrator, "reason": fits[main].reason},
-                },
-                maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
-                sketch=fits[main].sketch.to_dict(),
-                measured=report.to_dict(),
-                report=report_text(report),
-                page=report_page(report, pictures),
-                pictures={name: picture.captioned for name, picture in pictures.items()},
-                fitted_on=marks_of(planned.fit.items),
-                index=source.index_folder,
-            )
-            bar.update()
+        contents = _fit_and_measure(planned, scored, source, made_from, config)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
     warnings = (planned.warning, missed_share(planned.fit.grades, config.expected_unanswerable))
@@ -217,6 +181,58 @@ def _check_targets(thresholds: Thresholds) -> None:
                 f"`{name}` (--{name}) should be above 0 and below 1 to calibrate, got "
                 f"{getattr(thresholds, name):g}"
             )
+
+
+def _fit_and_measure(
+    planned: Plan,
+    scored: Mapping[Mode, ScoredPlan],
+    source: CandidateSource,
+    made_from: Mapping[str, Any],
+    config: Config,
+) -> ModelContents:
+    """The maps of each mode, what was measured of them, and the report with its pictures.
+
+    Raises:
+        InputError: the labels are all right or all wrong.
+    """
+    main = main_mode(scored)
+    with progress(4, "fitting, measuring, drawing", unit="step") as bar:
+        fits = _fit_modes(planned, scored, config)
+        check_both_outcomes(fits[main].right[~fits[main].copies], source.labelled.name)
+        bar.update()
+        folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}
+        if planned.cross_fitted:
+            folds = fit_folds(scored, config)
+        bar.update()
+        evaluations = _measure_modes(folds, source.baselines, config)
+        bar.update()
+        report = make_report(
+            planned,
+            fits[main],
+            evaluations[main],
+            config,
+            fits=[fold.fitted for fold in folds[main]],
+            rerank=evaluations.get("rerank"),
+            made_from=made_from,
+        )
+        pictures = report_pictures(report_figures(report))
+        contents = ModelContents(
+            manifest={
+                **made_from,
+                "queries": planned.counts(),
+                "calibrator": {"name": fits[main].calibrator, "reason": fits[main].reason},
+            },
+            maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
+            sketch=fits[main].sketch.to_dict(),
+            measured=report.to_dict(),
+            report=report_text(report),
+            page=report_page(report, pictures),
+            pictures={name: picture.captioned for name, picture in pictures.items()},
+            fitted_on=marks_of(planned.fit.items),
+            index=source.index_folder,
+        )
+        bar.update()
+    return contents
 
 
 def _fit_modes(
