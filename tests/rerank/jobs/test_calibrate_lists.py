@@ -30,7 +30,7 @@ from rerank.data.records import read_query
 from rerank.errors import EXTRAS, InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.plan import REPORT_NOT_AT_RANDOM, plan
-from rerank.fitting.rankings import list_rankings
+from rerank.fitting.scored_plan import score_lists
 from rerank.jobs.answer_file import answer_file
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
@@ -137,7 +137,7 @@ def test_labels_that_show_nothing_are_told(labelled: LabelledSet, tmp_path: Path
     for given, told in ((noise, True), (labelled, False)):
         planned = plan(given, trained_hashes=frozenset(), max_queries=None, seed=0)
         assert given.lists is not None
-        rankings = list_rankings(ListPipeline(given.lists, CONFIG), planned)
+        rankings = score_lists(ListPipeline(given.lists, CONFIG), planned)
         reason = fit(rankings, CONFIG).reason
         assert ("no better than the same confidence for all queries" in reason) == told
 
