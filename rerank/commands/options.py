@@ -37,7 +37,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def shown(default: object) -> str:
+def default_text(default: object) -> str:
     """A default in words."""
     return "none" if default == "" else str(default)
 
@@ -60,7 +60,7 @@ def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
         if value is False:
             p.add_argument(flag(field.name), action="store_true", default=absent, help=option.help)
             continue
-        notes = filter(None, (option.bounds(), f"default: {shown(value)}"))
+        notes = filter(None, (option.bounds(), f"default: {default_text(value)}"))
         p.add_argument(
             flag(field.name),
             type=type(value),

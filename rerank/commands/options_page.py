@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rerank.commands.all_commands import COMMANDS
-from rerank.commands.options import flag, shown
+from rerank.commands.options import default_text, flag
 from rerank.config import options_of
 
 EXIT_CODES = {
@@ -54,7 +54,7 @@ def options_page() -> str:
         pages.append(f"## `rerank {command.name}`: `{kind.__module__}.{kind.__name__}`")
         rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
         rows += [
-            f"| `{flag(field.name)}` | {shown(field.default)} "
+            f"| `{flag(field.name)}` | {default_text(field.default)} "
             f"| {option.values(type(field.default))} | {option.help} |"
             for field, option in options_of(kind)
         ]

@@ -117,7 +117,7 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
         raise InputError(f"{key!r} should be text or a whole number, got {came}")
     text = read_text(row, key, max_length=LONGEST_ID)
     if text != text.strip() or any(c in text for c in "\t\n\r"):
-        raise InputError(f"{key!r} {shown(text)} holds a tab, a line end or outer spaces")
+        raise InputError(f"{key!r} {quoted(text)} holds a tab, a line end or outer spaces")
     return text
 
 
@@ -159,7 +159,7 @@ def query_row(query: Query) -> dict[str, Any]:
     return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
 
 
-def shown(value: str) -> str:
+def quoted(value: str) -> str:
     """The beginning of a text, quoted for a message."""
     return repr(value if len(value) <= SHOWN else value[:SHOWN] + "…")
 
@@ -268,7 +268,7 @@ def _check_once(passages: Sequence[Passage], where: str) -> None:
     for passage in passages:
         if passage.doc_id in seen:
             raise InputError(
-                f"{where!r} holds the id {shown(passage.doc_id)} twice (a passage without an id "
+                f"{where!r} holds the id {quoted(passage.doc_id)} twice (a passage without an id "
                 "gets its position)"
             )
         seen.add(passage.doc_id)

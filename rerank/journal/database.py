@@ -49,10 +49,10 @@ def address(url: str) -> URL:
         return found.set(drivername="postgresql+psycopg")
     if kind == "sqlite" and found.database not in (None, "", ":memory:"):
         return found.set(drivername="sqlite+pysqlite")
-    raise InputError(f"{shown(found)!r:.200} cannot hold a journal; {EXPECTED}")
+    raise InputError(f"{without_password(found)!r:.200} cannot hold a journal; {EXPECTED}")
 
 
-def shown(url: URL) -> str:
+def without_password(url: URL) -> str:
     """The URL without its password and its options, which may have one too."""
     plain = url.set(drivername=url.get_backend_name(), query={})
     return plain.render_as_string(hide_password=True)
@@ -67,7 +67,7 @@ def open_engine(url: URL, *, patience: float) -> Engine:
     try:
         return _engine(url, patience)
     except (ArgumentError, ValueError) as error:
-        raise InputError(f"{shown(url)!r:.200} cannot hold a journal: {error}") from None
+        raise InputError(f"{without_password(url)!r:.200} cannot hold a journal: {error}") from None
 
 
 def _engine(url: URL, patience: float) -> Engine:
@@ -126,7 +126,9 @@ def one_sentence_errors(engine: Engine) -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         kind = RefusedValueError if _is_about_values(error, cause) else JournalError
         why = str(cause).strip().partition("\n")[0] or type(cause).__name__
-        raise kind(f"the journal {shown(engine.url)} cannot be used: {why:.300}") from None
+        raise kind(
+            f"the journal {without_password(engine.url)} cannot be used: {why:.300}"
+        ) from None
 
 
 def _is_about_values(error: Exception, cause: object) -> bool:
@@ -153,7 +155,7 @@ def bring_up_to_date(engine: Engine, *, create: bool) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     script = ScriptDirectory.from_config(config)
-    name, database = shown(engine.url), engine.url.database or ""
+    name, database = without_password(engine.url), engine.url.database or ""
     missing = InputError(f"there is no journal at {name}; `rerank serve --journal` makes one")
     sqlite = engine.dialect.name == "sqlite"
     if sqlite and not create and not Path(database).is_file():

@@ -34,7 +34,7 @@ from rerank.journal.database import (
     bring_up_to_date,
     one_sentence_errors,
     open_engine,
-    shown,
+    without_password,
     writing,
 )
 from rerank.journal.entry import Entry
@@ -64,7 +64,7 @@ class JournalStore:
 
     def __init__(self, url: str, *, create: bool = False, patience: float | None = None) -> None:
         found = address(url)
-        self.name = shown(found)
+        self.name = without_password(found)
         self._engine = open_engine(found, patience=PATIENCE if patience is None else patience)
         self._create = create
         try:

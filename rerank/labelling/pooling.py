@@ -15,7 +15,7 @@ from rerank.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PooledPassage:
     """A passage to judge; `doc_ids` are its own id, and those of passages with the same text."""
 
     passage: Passage
@@ -26,7 +26,7 @@ class Shown:
 class Pool:
     """The passages shown for a question, and the model's own answer."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[PooledPassage, ...]
     confidence: float
     top: str | None  # id of the passage that the confidence is about; it is in `shown`
 
@@ -47,8 +47,8 @@ def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
     by_text: dict[str, list[Passage]] = {}
     for passage in found.values():
         by_text.setdefault(" ".join(passage.full_text.split()), []).append(passage)
-    groups = sorted(by_text, key=lambda shown: _shuffle_key(text, shown))
-    shown = (Shown(by_text[g][0], tuple(p.doc_id for p in by_text[g])) for g in groups)
+    groups = sorted(by_text, key=lambda passage: _shuffle_key(text, passage))
+    shown = (PooledPassage(by_text[g][0], tuple(p.doc_id for p in by_text[g])) for g in groups)
     return Pool(tuple(shown), answer.confidence, answer.top.doc_id if answer.top else None)
 
 

@@ -25,7 +25,7 @@ from rerank.labelling.beir_export import SPLIT, groups_of, write_set
 from rerank.labelling.corpus_digests import digest_of_file, digest_of_index
 from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import Event, JudgementFile
-from rerank.labelling.pooling import Pool, Shown, pool
+from rerank.labelling.pooling import Pool, PooledPassage, pool
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.question_proposals import PREFIX, PROPOSED, propose
 from rerank.labelling.state import (
@@ -50,7 +50,7 @@ class LabelTask:
 
     question: Question
     pool: Pool
-    left: tuple[Shown, ...]  # not judged yet by this person; the first one is asked about
+    left: tuple[PooledPassage, ...]  # not judged yet by this person; the first one is asked about
 
     @property
     def place(self) -> int:
@@ -330,7 +330,7 @@ def _draw_event(one: Drawn, number: int, *, pool: int) -> dict[str, Any]:
     }
 
 
-def _ids(shown: Sequence[Shown]) -> list[str]:
+def _ids(shown: Sequence[PooledPassage]) -> list[str]:
     return [doc_id for one in shown for doc_id in one.doc_ids]
 
 

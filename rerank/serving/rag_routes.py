@@ -121,7 +121,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
             "k": taken.k,
             "sufficiency_k": model.pipeline.config.sufficiency_k,
             "stop_reason": taken.stop_reason,
-            "passages": [shown(listed[i], model) for i in distinct(listed)[0]],
+            "passages": [passage_fields(listed[i], model) for i in distinct(listed)[0]],
             "signals": retrieval["signals"],
             "recommendations": retrieval["recommendations"],
         }
@@ -129,7 +129,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
     return router
 
 
-def shown(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
+def passage_fields(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
     """A passage with its text and its place, as a page shows it.
 
     `row` is its row in the model's index, for `/v1/document`; None if the model has no index.
