@@ -52,7 +52,7 @@ def _part(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def model_name(name: str) -> str:
+def network_name(name: str) -> str:
     """The name of a network; of a path only its last part."""
     return Path(name).name if "/" in name else name
 
@@ -75,7 +75,7 @@ def _networks(manifest: Mapping[str, Any]) -> Rows:
     for name, value in prints.items():
         shown = name.replace("_", " ")
         if name in ("encoder", "reranker"):
-            found[shown] = model_name(getattr(config, name))
+            found[shown] = network_name(getattr(config, name))
         hashed = isinstance(value, str) and name != "precision"
         found[f"{shown}'s sha256" if hashed else shown] = value
     return found

@@ -41,7 +41,7 @@ from rerank.errors import (
 from rerank.rag.answer.model_answers import answer_confidence_of
 from rerank.rag.answer.quality import AnswerConfidence
 from rerank.report.headline import split_report
-from rerank.serving.lineage import lineage, model_name
+from rerank.serving.lineage import lineage, network_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.cleanup import locked, remove_leftovers
 from rerank.storage.files import sha256_file
@@ -83,8 +83,8 @@ class ServedModel:
             "model": self.version,
             "loaded": self.loaded,
             "fingerprints": manifest["fingerprints"],
-            "encoder": model_name(config.encoder) if networks else "",
-            "reranker": model_name(config.reranker) if networks else "",
+            "encoder": network_name(config.encoder) if networks else "",
+            "reranker": network_name(config.reranker) if networks else "",
             "precision": config.precision if networks else "",
             "segment_by": config.segment_by,
             "segments": sorted(main.segments.updates),
