@@ -79,14 +79,14 @@ def _run(o: argparse.Namespace) -> None:
         _finish(Session(load_model(o), o.out, config, annotator=o.annotator), o)
         return
     try:
-        _ask(session, Keys())
+        _ask(session, KeyReader())
     finally:
         _finish(session, o)
 
 
 def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
     """Serve the model with the labelling page, until Ctrl-C."""
-    from rerank.serving.labelling import Labels
+    from rerank.serving.labelling import LabelSessions
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve, url_of
 
@@ -97,7 +97,7 @@ def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
         else "/label of the address below"
     )
     note(f"open {where} in a browser; Ctrl-C ends")
-    serve(place_of_model(str(o.model), o.work), settings, Labels(o.out, config))
+    serve(place_of_model(str(o.model), o.work), settings, LabelSessions(o.out, config))
 
 
 def _read_questions(path: Path) -> list[Query]:
@@ -137,7 +137,7 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _ask(session: Session, keys: Keys) -> None:
+def _ask(session: Session, keys: KeyReader) -> None:
     """Ask until no question is left or the person quits."""
     from rerank.labelling.progress import EVERY
 
@@ -170,7 +170,7 @@ def _done(session: Session) -> list[str]:
     return [q.query_id for q in session.questions() if q.person(session.annotator).done]
 
 
-def _propose(session: Session, task: LabelTask, keys: Keys) -> bool:
+def _propose(session: Session, task: LabelTask, keys: KeyReader) -> bool:
     """Ask whether to accept a proposed question; False if the person quits."""
     key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
     if key == "a":
@@ -185,7 +185,7 @@ def _propose(session: Session, task: LabelTask, keys: Keys) -> bool:
     return True
 
 
-def _judge(session: Session, task: LabelTask, keys: Keys) -> bool:
+def _judge(session: Session, task: LabelTask, keys: KeyReader) -> bool:
     """Ask for a judgement of one passage; False if the person quits."""
     passage = task.left[0].passage
     print(f"\n[{task.place} of {len(task.pool.shown)}] {printable(passage.title)}".rstrip())
@@ -234,7 +234,7 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
         print(f"Next: rerank calibrate {out} --out work/calibrated")
 
 
-class Keys:
+class KeyReader:
     """Keys typed in a terminal, without Enter; or the first letter of each line of other input."""
 
     def __init__(self) -> None:

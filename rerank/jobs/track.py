@@ -81,15 +81,15 @@ def record_of(folder: ModelFolder) -> RunRecord:
     certificate = maps.main.certificate
     parts = {mode: measured.get("rerank", {}) if mode == "rerank" else measured for mode in maps}
     metrics_by_mode = {
-        mode: metrics_of(parts[mode], fitted.certificate) for mode, fitted in maps.items()
+        mode: metrics_of(parts[mode], of_mode.certificate) for mode, of_mode in maps.items()
     }
     return RunRecord(
         params={
             **flatten(params),
             "certificate": certificate.sentence,
             **{
-                f"{mode}.certificate": fitted.certificate.sentence
-                for mode, fitted in maps.items()
+                f"{mode}.certificate": of_mode.certificate.sentence
+                for mode, of_mode in maps.items()
                 if mode != maps.main_mode
             },
         },
@@ -195,7 +195,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for mode, fitted in maps.items():
+    for mode, of_mode in maps.items():
         rows += [
             {
                 "mode": mode,
@@ -205,7 +205,7 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
                 "mean": mean,
                 "scale": scale,
             }
-            for name, columns, fitted_map in fitted.logistic_maps()
+            for name, columns, fitted_map in of_mode.logistic_maps()
             for column, weight, mean, scale in zip(
                 columns, fitted_map.coef, fitted_map.mean, fitted_map.scale, strict=True
             )

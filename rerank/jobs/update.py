@@ -114,7 +114,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
         raise InputError(f"{old.path} judges lists that others bring, and has no index to update")
     config = Config.from_dict(old.manifest["config"])
     maps = read_maps(old)
-    calibrated = any(fitted.calibrated for fitted in maps.values())
+    calibrated = any(of_mode.calibrated for of_mode in maps.values())
     updated = _difference(Corpus(index), passages, uncertified=calibrated)
     if not updated:
         return updated
@@ -134,7 +134,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             name = str(old.manifest["dataset"].get("name"))
             described = LabelledSet.of_corpus(passages, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}
-        refused = {mode: refuse_certificates(fitted, CHANGED) for mode, fitted in maps.items()}
+        refused = {mode: refuse_certificates(of_mode, CHANGED) for mode, of_mode in maps.items()}
         bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
         return {

@@ -19,7 +19,7 @@ from rerank.retrieval.passage_vectors import PassageVectors
 from rerank.storage.folder import read_manifest, verify_folder
 from rerank.types import Passage
 
-Keys = NDArray[np.uint64]
+TextHashes = NDArray[np.uint64]
 
 
 class KnownVectors:
@@ -72,7 +72,7 @@ class _Held:
         return vectors
 
 
-def _keys(passages: Iterable[Passage]) -> Keys:
+def _keys(passages: Iterable[Passage]) -> TextHashes:
     """One number per passage, shape (n,); two texts rarely have the same."""
     texts = (p.full_text.encode("utf-8", "surrogatepass") for p in passages)
     hashed = (hashlib.sha256(text).digest()[:8] for text in texts)

@@ -21,9 +21,9 @@ from rerank.errors import InputError, RetrieverError
 from rerank.serving.assessed import RequestAssessor
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import document_route
-from rerank.serving.journaling import Access, JournalRecorder, journal_routes
-from rerank.serving.labelling import Labels, label_routes
-from rerank.serving.middleware import Keys, RequestGuard, RequestLog
+from rerank.serving.journaling import JournalAccess, JournalRecorder, journal_routes
+from rerank.serving.labelling import LabelSessions, label_routes
+from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
 from rerank.serving.rag_routes import rag_routes
@@ -65,7 +65,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    holder: ModelHolder, settings: Settings, keys: Keys, labels: Labels | None = None
+    holder: ModelHolder, settings: Settings, keys: ApiKeys, labels: LabelSessions | None = None
 ) -> FastAPI:
     """The application; on shutdown it answers the requests accepted before.
 
@@ -75,7 +75,7 @@ def create_app(
     poller = ModelPoller(holder, settings.poll)
     kept = open_journal(settings, holder.metrics)
     journal = kept.journal if kept else None
-    access = Access(kept, settings.timeout)
+    access = JournalAccess(kept, settings.timeout)
     app = FastAPI(
         title="calibrated-rerank",
         description="Retrieval that knows when it is right. Every probability is calibrated.",
@@ -114,7 +114,7 @@ def create_app(
 
 
 def _lifespan(
-    worker: Worker, poller: ModelPoller, access: Access, journal: Journal | None
+    worker: Worker, poller: ModelPoller, access: JournalAccess, journal: Journal | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """Start the worker and the poller with the server; stop both, and the journal, with it."""
 

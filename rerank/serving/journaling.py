@@ -89,7 +89,7 @@ class FeedbackRequest(KnownFields):
     comment: str = Field("", description="why, in words; it is kept unless texts are left out")
 
 
-class Access:
+class JournalAccess:
     """Access of requests to the journal's database: few at a time, and for `seconds` at most.
 
     So a slow or locked database cannot use up the threads and the queue of the other requests.
@@ -146,7 +146,7 @@ def _unavailable(why: str, hint: str = "") -> Refusal:
     )
 
 
-def journal_routes(access: Access, holder: ModelHolder) -> APIRouter:
+def journal_routes(access: JournalAccess, holder: ModelHolder) -> APIRouter:
     """The routes of the journal; without one they answer 404, and are not in the schema."""
     router = APIRouter(
         tags=["feedback"], include_in_schema=access.journal is not None, route_class=StrictRoute

@@ -38,7 +38,7 @@ OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
 Action = Literal[OnTask, "undo"]
 
 
-class Labels:
+class LabelSessions:
     """The labels folder and one session per annotator; a lock lets one act at a time."""
 
     def __init__(self, folder: Path, config: LabelConfig) -> None:
@@ -96,7 +96,7 @@ class LabelRequest(KnownFields):
     text: str | None = Field(None, description="other words of a proposed question")
 
 
-def label_routes(labels: Labels | None, holder: ModelHolder) -> APIRouter:
+def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter:
     """The labelling routes; without `labels` they answer 404, whatever is asked."""
     if labels is None:
         router = APIRouter()

@@ -113,7 +113,7 @@ async def _send(refusal: Refusal, send: Send) -> None:
     await send({"type": "http.response.body", "body": content})
 
 
-class Keys:
+class ApiKeys:
     """API keys, kept as digests and compared in constant time; without any, none is needed."""
 
     def __init__(self, keys: tuple[str, ...] = ()) -> None:
@@ -148,7 +148,7 @@ class RequestGuard:
         app: ASGIApp,
         *,
         settings: Settings,
-        keys: Keys,
+        keys: ApiKeys,
         metrics: Metrics,
         retry_after: Callable[[], int],
     ) -> None:

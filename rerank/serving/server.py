@@ -14,8 +14,8 @@ import uvicorn
 from rerank.errors import InputError
 from rerank.serving.app import create_app
 from rerank.serving.client_limits import client_limits
-from rerank.serving.labelling import Labels
-from rerank.serving.middleware import Keys
+from rerank.serving.labelling import LabelSessions
+from rerank.serving.middleware import ApiKeys
 from rerank.serving.model_place import ModelPlace
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.server_journal import check_journal
@@ -30,7 +30,7 @@ VARIABLE = "RERANK_API_KEYS"  # in the environment: comma-separated keys, any of
 
 
 def make_server(
-    holder: ModelHolder, settings: Settings, labels: Labels | None = None
+    holder: ModelHolder, settings: Settings, labels: LabelSessions | None = None
 ) -> uvicorn.Server:
     """A server of the holder's model; it starts to listen with `run(sockets=[...])`.
 
@@ -54,7 +54,7 @@ def make_server(
     return uvicorn.Server(config)
 
 
-def serve(place: ModelPlace, settings: Settings, labels: Labels | None = None) -> None:
+def serve(place: ModelPlace, settings: Settings, labels: LabelSessions | None = None) -> None:
     """Serve the model that is at a place, until SIGTERM or Ctrl-C.
 
     Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model. With
@@ -155,7 +155,7 @@ def listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> Keys:
+def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> ApiKeys:
     """The keys in the environment.
 
     Raises:
@@ -171,4 +171,4 @@ def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> Keys:
             f"others than this machine can reach {host or 'every address'}, so {VARIABLE} must "
             "name the keys that open the server; or listen on 127.0.0.1"
         )
-    return Keys(keys)
+    return ApiKeys(keys)

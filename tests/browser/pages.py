@@ -31,7 +31,7 @@ from rerank import LabelledSet
 from rerank.config import LabelConfig
 from rerank.jobs.init import init
 from rerank.labelling.session import Session
-from rerank.serving.labelling import Labels
+from rerank.serving.labelling import LabelSessions
 from rerank.serving.server_journal import MOVES
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -86,7 +86,7 @@ def of_model(model: Path, labelled: Path, work: Path) -> Iterator[tuple[str, str
     sure = max(loaded.assess(queries), key=lambda answer: answer.confidence)
     config = LabelConfig(count=5, depth=2)
     Session(loaded, work / "labels", config).prepare(queries)
-    labels, journal = Labels(work / "labels", config), f"sqlite:///{work}/journal.db"
+    labels, journal = LabelSessions(work / "labels", config), f"sqlite:///{work}/journal.db"
     with serving(model, labels=labels, journal=journal, work=model.parent) as started:
         yield started.url, sure.ranking.query.text
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi.dependencies import models
 
-from rerank.serving.labelling import Labels
+from rerank.serving.labelling import LabelSessions
 from rerank.serving.model_place import place_of_model
 from rerank.serving.model_source import ModelHolder, release_memory
 from rerank.serving.server import listen, make_server
@@ -44,7 +44,7 @@ def forget_routes() -> None:
 
 @contextmanager
 def serving(
-    folder: Path, *, labels: Labels | None = None, work: Path = Path("work"), **settings: Any
+    folder: Path, *, labels: LabelSessions | None = None, work: Path = Path("work"), **settings: Any
 ) -> Iterator[Serving]:
     """A server of the model folder in a thread of its own, with settings, stopped at the end."""
     chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})

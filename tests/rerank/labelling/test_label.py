@@ -157,11 +157,11 @@ def test_no_key_is_lost_that_is_typed_before_its_prompt() -> None:
     code = """
 import os, pty, signal, sys
 signal.alarm(60)  # rather than to wait for ever
-from rerank.commands.label import Keys
+from rerank.commands.label import KeyReader
 terminal, keyboard = pty.openpty()
 sys.stdin = os.fdopen(keyboard)
 os.write(terminal, b"rpwnq")
-keys = Keys()
+keys = KeyReader()
 typed = [keys.one("", "rpwnq") for _ in range(5)]
 print("typed", *typed)
 """

@@ -26,7 +26,7 @@ from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
 from rerank.journal.journal import Journal
 from rerank.serving import journaling
-from rerank.serving.journaling import LEFT_OUT, WAITING, Access
+from rerank.serving.journaling import LEFT_OUT, WAITING, JournalAccess
 from rerank.serving.refusals import Refusal
 from rerank.serving.server_journal import ServerJournal, check_journal
 from rerank.serving.settings import Settings
@@ -176,7 +176,7 @@ def test_a_database_that_is_slow_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     over, journal = threading.Event(), cast(ServerJournal, object())
 
     async def ask() -> None:
-        access = Access(journal, 0.05)
+        access = JournalAccess(journal, 0.05)
         try:
             with pytest.raises(Refusal) as late:
                 await access("it cannot be read", lambda _: over.wait(60), hint="do it again")

@@ -14,7 +14,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.labelling.session import Session
-from rerank.serving.labelling import LabelRequest, Labels
+from rerank.serving.labelling import LabelRequest, LabelSessions
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def folder(small: LabelledSet, model: CalibratedReranker, tmp_path: Path) -> Pat
 @pytest.fixture
 def labelling(run: Any, folder: Path) -> Iterator[httpx.Client]:
     """A client of a server that takes labels."""
-    labels = Labels(folder, LabelConfig(count=10, depth=2))
+    labels = LabelSessions(folder, LabelConfig(count=10, depth=2))
     with (
         serving(run.folder, labels=labels) as started,
         httpx.Client(base_url=started.url, timeout=60) as made,
@@ -94,7 +94,7 @@ def test_few_sessions_are_kept(
 ) -> None:
     """However many names are given; a session that was dropped goes on where it was."""
     monkeypatch.setattr("rerank.serving.labelling.SESSIONS", 2)
-    labels = Labels(folder, LabelConfig(count=10, depth=2))
+    labels = LabelSessions(folder, LabelConfig(count=10, depth=2))
     task = labels.asked("ann", model)["task"]
     given = {"annotator": "ann", "do": "nothing"}
     given |= {"query_id": task["query_id"], "doc_id": task["doc_id"]}

@@ -24,7 +24,7 @@ from server import serving
 
 from rerank.cli import main
 from rerank.errors import InputError
-from rerank.serving.middleware import Keys
+from rerank.serving.middleware import ApiKeys
 from rerank.serving.server import CONNECTIONS, connections, is_loopback, keys_for, url_of
 from rerank.storage.folder import with_digest
 
@@ -184,7 +184,7 @@ def test_no_key_only_on_loopback(
         assert is_loopback(host)
         assert not keys_for(host, {})
     assert keys_for("0.0.0.0", {"RERANK_API_KEYS": "k"}).allow(b"Bearer k")
-    assert not Keys(("k",)).allow(None)
+    assert not ApiKeys(("k",)).allow(None)
     with pytest.raises(InputError, match="ASCII"):
         keys_for("127.0.0.1", {"RERANK_API_KEYS": "schlüssel"})
 
