@@ -123,7 +123,7 @@ def to_assessments(
     contributions = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
     unlike = unlike_labelled(predicted.features, maps)
-    promised = certified(predicted.confidence, predicted.features, maps, t)
+    is_certified = certified(predicted.confidence, predicted.features, maps, t)
     names = list(table)
     usual_confidence = float(maps.confidence.predict(np.array([first.mean]))[0])
     start = f"start: a query with usual evidence has {usual_confidence:.2f}"
@@ -150,7 +150,7 @@ def to_assessments(
                 level=level(confidence, t),
                 verdict=verdict(sufficiency, t),
                 accepted=is_accepted,
-                certified=bool(promised[i]),
+                certified=bool(is_certified[i]),
                 context_certified=sufficiency >= t.sufficient
                 and not is_unlike
                 and maps.context_certificate is not None

@@ -39,18 +39,18 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     if ids and all(map(labelled.named_group, ids)):
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
-    about = {i: _about(labelled, i) for i in ids}
-    passages = sorted({doc_id for doc_ids in about.values() for doc_id in doc_ids})
+    of_query = {i: _about(labelled, i) for i in ids}
+    passages = sorted({doc_id for doc_ids in of_query.values() for doc_id in doc_ids})
     places = list(near_duplicates([labelled.corpus[d].text for d in passages]))
     duplicates = [(passages[a], passages[b]) for a, b in places]
     named = any(_document(labelled.corpus[d]) != _own_key(labelled.corpus[d]) for d in passages)
-    for name, promise, key in (
+    for name, about, key in (
         ("document" if named else "passage", NEW_DOCUMENTS, _document),
         ("passage", THESE_DOCUMENTS, _own_key),
     ):
-        of = _components(labelled, about, duplicates, key)
+        of = _components(labelled, of_query, duplicates, key)
         if usable_groups(of.values(), len(ids)):
-            yield Grouping(name, promise, of)
+            yield Grouping(name, about, of)
     yield Grouping("question", THESE_DOCUMENTS, {})
 
 

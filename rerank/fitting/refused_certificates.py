@@ -10,13 +10,13 @@ from rerank.assessment.fitted_maps import FittedMaps
 
 ALL_ANSWERABLE = (
     "All {n} labelled queries have an answer here. They say nothing about queries without one: "
-    "the confidence of these may be too high, and no promise would hold. Label such queries too, "
-    "in the share that you expect from your users, and list them in splits/<split>.txt; or let "
-    "unanswerable copies stand in for them (--expected-unanswerable)."
+    "the confidence of these may be too high, and a certificate would not hold. Label such queries "
+    "too, in the share that you expect from your users, and list them in splits/<split>.txt; or "
+    "let unanswerable copies stand in for them (--expected-unanswerable)."
 )
 NONE_ANSWERABLE = (
-    "None of the {n} labelled queries has an answer here: there is nothing to promise. Label "
-    "queries that the passages answer."
+    "None of the {n} labelled queries has an answer here: nothing can be certified. Label queries "
+    "that the passages answer."
 )
 
 TRAINED_ON_DOCUMENTS = (
@@ -26,13 +26,13 @@ TRAINED_ON_DOCUMENTS = (
 )
 NOT_AT_RANDOM = (
     "The labels are not of a random sample of questions: they were drawn by their confidence, or "
-    "people chose which answers to judge. The confidence follows them; a promise takes questions "
-    "drawn at random (`rerank label --draw even`)."
+    "people chose which answers to judge. They correct the confidence, but a certificate needs "
+    "questions drawn at random (`rerank label --draw even`)."
 )
 KNOWN_GROUPS = (
     "{count} of {n} labels are of groups (`metadata.group`) that the model was fitted or "
     "recalibrated on, or name none: it looks better there than on new groups. The confidence "
-    "follows the labels; a promise takes labels of at least {least} questions of new groups."
+    "follows the labels; a certificate needs labels of at least {least} questions of new groups."
 )
 KNOWN_GROUPS_LEFT_OUT = (
     "{count} of {n} labels of the mode {mode} are of groups (`metadata.group`) that the model was "
@@ -40,7 +40,7 @@ KNOWN_GROUPS_LEFT_OUT = (
     "of what is certified."
 )
 NO_LISTS = (
-    "The labelled lists were cut from our own search: they promise nothing of the lists that "
+    "The labelled lists were cut from our own search: they certify nothing about lists that "
     "callers bring. Label answers to such lists, and give the labels with their `passages` to "
     "`rerank recalibrate`."
 )

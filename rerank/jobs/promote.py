@@ -221,15 +221,15 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
     They confirm it if the lower bound of the share that is right, by group, reaches the target. If
     nothing is certified, there is nothing to confirm.
     """
-    promised = measured.certified
-    right, groups = measured.right[promised], measured.labelled.groups[promised]
-    share, target, n = float(promised.mean()), certificate.target, len(right)
+    certified = measured.certified
+    right, groups = measured.right[certified], measured.labelled.groups[certified]
+    share, target, n = float(certified.mean()), certificate.target, len(right)
     outcome, confirmed = f"{share:.1%} are certified", True
     if n:
         low, high = mean_lower_bound(right, groups), mean_upper_bound(right, groups)
         confirmed = low >= target
         outcome += f", {right.sum()} of {n} of them right: at least {low:.1%}, with 95% confidence"
-        outcome += queries_needed(len(promised), float(right.mean()), low, high, limit=target)
+        outcome += queries_needed(len(certified), float(right.mean()), low, high, limit=target)
     elif more := certificate.labels_missing:
         outcome += f"; with about {more:,} more labelled queries to calibrate on, some would be"
     return Check(

@@ -37,8 +37,8 @@ from rerank.storage.locks import reserved
 from rerank.types import Passage
 
 CHANGED = (
-    "The corpus has changed since the labels were given: a promise would be about the old one. "
-    "Label answers of the new corpus and run `rerank recalibrate`, or calibrate again."
+    "The corpus has changed since the labels were given: a certificate would be about the old "
+    "corpus. Label answers of the new corpus and run `rerank recalibrate`, or calibrate again."
 )
 
 
