@@ -128,6 +128,11 @@ class Thresholds:
                 order = " <= ".join(f"`{name}`" for name in names)
                 raise InputError(f"expected {order}, got {', '.join(map(str, values))}")
 
+    @property
+    def advisory(self) -> float:
+        """The confidence from which an answer is accepted: `medium`."""
+        return self.medium
+
 
 def two_digits(probability: float, thresholds: Iterable[float]) -> str:
     """A probability as 0.85; cut off where rounding would reach a threshold that it is below."""

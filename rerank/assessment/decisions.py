@@ -39,7 +39,7 @@ def verdict(sufficiency: float, t: Thresholds) -> str:
 
 def accepted(confidence: float, t: Thresholds) -> bool:
     """Whether the confidence reaches the advisory threshold; else the answer is advisory only."""
-    return confidence >= t.medium
+    return confidence >= t.advisory
 
 
 def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:

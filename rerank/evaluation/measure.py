@@ -177,7 +177,7 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
             confidences,
             hit[:, 0],
             groups=labelled.groups.tolist(),
-            threshold=config.thresholds.medium,
+            threshold=config.thresholds.advisory,
             random_state=config.seed,
         ),
         confidences=confidences,

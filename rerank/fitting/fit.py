@@ -122,7 +122,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(has_passages[rows], confidence.out_of_fold, 0.0)
-    target = config.thresholds.medium
+    target = config.thresholds.advisory
     certificate = certify(
         right, out_of_fold, groups=ordered.groups, target=target, floor=target, about=about
     )

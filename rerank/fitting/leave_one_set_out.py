@@ -171,7 +171,7 @@ def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Fi
     predicted = predict(seen.items, maps, config)
     right = hits(seen.with_items(predicted.rankings))[:, 0]
     p = predicted.confidence
-    accepted = p >= config.thresholds.medium
+    accepted = p >= config.thresholds.advisory
     return {
         "n": len(p),
         "log_loss": metrics.log_loss(right, p),

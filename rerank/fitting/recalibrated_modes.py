@@ -234,7 +234,7 @@ def _update(
         predicted.confidence,
         hit_labels(feedback, predicted.rankings),
         groups,
-        target=config.thresholds.medium,
+        target=config.thresholds.advisory,
         about=about,
         certifying=certifying,
         random_state=config.seed,

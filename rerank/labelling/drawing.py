@@ -56,7 +56,7 @@ def draw(
             [answer.confidence for answer in answers],
             count,
             quantity=how,
-            threshold=model.pipeline.config.thresholds.medium,
+            threshold=model.pipeline.config.thresholds.advisory,
             random_state=seed,
         )
         rows, weights = sample.rows, sample.weights

@@ -230,7 +230,7 @@ class Session:
             groups,
             about=about,
             calibrated=self.model.calibrated,
-            target=self.model.pipeline.config.thresholds.medium,
+            target=self.model.pipeline.config.thresholds.advisory,
             partly_right=config.partly_right,
         )
 

@@ -45,7 +45,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     known = sorted({name for maps in model.maps.values() for name in maps.segments.updates})
     instructions = INSTRUCTIONS.format(
         about=ABOUT[model.calibrated],
-        threshold=thresholds.medium,
+        threshold=thresholds.advisory,
         segments=f" Segments ({model.segment_by}): {', '.join(known)}." if known else "",
     )
     server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")

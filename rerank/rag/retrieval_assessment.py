@@ -158,7 +158,7 @@ def assess_with(model: CalibratedReranker, assessment: Assessment) -> RetrievalA
     """As `assess_retrieval`, with the maps and the advisory threshold of the model."""
     maps = model.maps[model.mode_of(assessment.ranking.query)]
     t = model.pipeline.config.thresholds
-    found = assess_retrieval(assessment, maps, threshold=t.medium)
+    found = assess_retrieval(assessment, maps, threshold=t.advisory)
     return replace(found, starts=(t.low, t.medium, t.high))
 
 

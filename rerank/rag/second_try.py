@@ -87,7 +87,7 @@ def with_second_tries(
             "leave second tries out"
         )
     if threshold is None:
-        threshold = model.pipeline.config.thresholds.medium
+        threshold = model.pipeline.config.thresholds.advisory
     best = first
     for one in tries if first.confidence < threshold and len(first.ranking) else ():
         found = assess_try(model, first, one)

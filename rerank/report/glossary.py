@@ -14,10 +14,10 @@ def glossary(config: Config | None = None) -> dict[str, dict[str, str]]:
     t, k = config.thresholds, config.sufficiency_k
     return {
         "Act on": {
-            "accepted": f"confidence is {t.medium:g} or more (--medium): show the answer; else it "
-            "is advisory",
+            "accepted": f"confidence is {t.advisory:g} or more (--medium): show the answer; else "
+            "it is advisory",
             "certified": "accepted, and the question resembles the labelled ones; at least "
-            f"{percent(t.medium)} of such answers are right, with 95% confidence",
+            f"{percent(t.advisory)} of such answers are right, with 95% confidence",
             "calibrated": "false before the first label of the corpus: then nothing is accepted",
             "verdict": f"whether the first {k} passages hold an answer: SUFFICIENT, PARTIAL, "
             "INSUFFICIENT",

@@ -109,7 +109,7 @@ def make_report(
     )
     budgets = by_labels(
         trials,
-        threshold=config.thresholds.medium,
+        threshold=config.thresholds.advisory,
         penalties=ablation_steps[-1].penalties,
         folds=config.folds,
         random_state=config.seed,

@@ -107,7 +107,7 @@ class ServedModel:
             "name": manifest["name"],
             "headline": self.headline,
             "curves": measured.get("curves", {"bins": [], "thresholds": []}),
-            "threshold": self.model.pipeline.config.thresholds.medium,
+            "threshold": self.model.pipeline.config.thresholds.advisory,
             "certificate": self.model.maps.main.certificate.sentence,
             "comparison": Comparison(rows).cells() if rows else [],
             "made_from": lineage(manifest, measured, self.run, key=self.key),

@@ -44,8 +44,8 @@ class ServerJournal:
 
         self.journal.flush()
         store = self.journal.store
-        medium = served.model.pipeline.config.thresholds.medium
-        target = min(max(medium, 0.01), 0.99)  # a test needs a share above 0 and below 1
+        advisory = served.model.pipeline.config.thresholds.advisory
+        target = min(max(advisory, 0.01), 0.99)  # a test needs a share above 0 and below 1
         page = report(store, days=days, target=target, model=served.version).to_dict()
         del page["journal"]  # do not reveal the database's address
         return {

@@ -301,7 +301,7 @@ def test_a_report_in_folds_says_so(
     first = np.arange(len(to_report)) < len(to_report) // 2
     parts = [Part(to_report.where(first), promising), Part(to_report.where(~first), none)]
     evaluation = measure(parts, config)
-    accepted = evaluation.confidences[OURS] >= config.thresholds.medium
+    accepted = evaluation.confidences[OURS] >= config.thresholds.advisory
     assert evaluation.certified.any()
     assert not (evaluation.certified & ~(first & accepted)).any()
     changed = certified(report, threshold=0.5, refused="")
