@@ -31,9 +31,12 @@ def level(confidence: float, t: Thresholds) -> str:
     return next((name for name, start in bands if confidence >= start), "VERY_LOW")
 
 
-def verdict(sufficiency: float, t: Thresholds) -> str:
-    """SUFFICIENT, PARTIAL or INSUFFICIENT: whether the first passages hold an answer."""
-    bands = (("SUFFICIENT", t.sufficient), ("PARTIAL", t.partial))
+def verdict(sufficiency: float, sufficient: float, partial: float) -> str:
+    """SUFFICIENT or PARTIAL from these thresholds up, else INSUFFICIENT.
+
+    It says whether the first passages hold an answer.
+    """
+    bands = (("SUFFICIENT", sufficient), ("PARTIAL", partial))
     return next((name for name, start in bands if sufficiency >= start), "INSUFFICIENT")
 
 
@@ -148,7 +151,7 @@ def to_assessments(
                 sufficiency=sufficiency,
                 sufficiency_at=tuple(predicted.sufficiency[i].tolist()),
                 level=level(confidence, t),
-                verdict=verdict(sufficiency, t),
+                verdict=verdict(sufficiency, t.sufficient, t.partial),
                 accepted=is_accepted,
                 certified=bool(is_certified[i]),
                 context_certified=sufficiency >= t.sufficient

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from rerank.assessment.decisions import verdict
 from rerank.config import whole_percent
 from rerank.data.equal_passages import distinct
 from rerank.rag.adaptive import depth
@@ -63,8 +64,8 @@ def assess_first(
     if not count:
         return ContextVerdict("INSUFFICIENT", 0.0, "No passage fits the question.", 0, 0)
     k = depth(assessment, count)
-    verdict = _verdict(assessment, k, config.min_score, config.sufficient, config.partial)
-    return replace(verdict, k=count)
+    first = _verdict(assessment, k, config.min_score, config.sufficient, config.partial)
+    return replace(first, k=count)
 
 
 def _verdict(
@@ -80,8 +81,7 @@ def _verdict(
     except Exception:
         logger.exception("the context gate failed; the passages pass on unassessed")
         return ContextVerdict(UNASSESSED, None, "The context could not be assessed.", 0, k)
-    bands = (("SUFFICIENT", sufficient), ("PARTIAL", partial))
-    band = next((name for name, start in bands if confidence >= start), "INSUFFICIENT")
+    band = verdict(confidence, sufficient, partial)
     if not assessment.calibrated and band == "SUFFICIENT":
         band = "PARTIAL"
     reason = _reason(band, usable, len(different), floor)

@@ -136,6 +136,7 @@ def with_confidence(
     It is not certified: a certificate holds only for the first try.
     """
     config, maps = model.pipeline.config, model.maps["search"]
+    t = config.thresholds
     relevance, at = relevance_and_sufficiency(
         assessment.ranking,
         confidence,
@@ -150,9 +151,9 @@ def with_confidence(
         confidence=confidence,
         sufficiency=sufficiency,
         sufficiency_at=tuple(at.tolist()),
-        level=level(confidence, config.thresholds),
-        verdict=verdict(sufficiency, config.thresholds),
-        accepted=accepted(confidence, config.thresholds),
+        level=level(confidence, t),
+        verdict=verdict(sufficiency, t.sufficient, t.partial),
+        accepted=accepted(confidence, t),
         certified=False,
         context_certified=False,
         reasons=(*assessment.reasons, "found by a second try"),

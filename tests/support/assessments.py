@@ -38,7 +38,7 @@ def make_assessment(
         sufficiency=float(at[4]),
         sufficiency_at=tuple(at.tolist()),
         level=decisions.level(sure, t),
-        verdict=decisions.verdict(float(at[4]), t),
+        verdict=decisions.verdict(float(at[4]), t.sufficient, t.partial),
         accepted=decisions.accepted(sure, t),
         certified=False,
         reasons=(),

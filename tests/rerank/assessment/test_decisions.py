@@ -54,7 +54,7 @@ def test_levels_by_hand(confidence: float, level: str, accepted: bool) -> None:
 )
 def test_verdicts_by_hand(sufficiency: float, verdict: str) -> None:
     """Two thresholds on sufficiency, each the start of its band."""
-    assert decisions.verdict(sufficiency, T) == verdict
+    assert decisions.verdict(sufficiency, T.sufficient, T.partial) == verdict
 
 
 LEVELS = ["VERY_LOW", "LOW", "MEDIUM", "HIGH"]
