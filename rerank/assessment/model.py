@@ -195,6 +195,11 @@ class CalibratedReranker:
         """The metadata by which queries are divided into segments; "" for none."""
         return self.pipeline.config.segment_by
 
+    @property
+    def segments(self) -> frozenset[str]:
+        """The segments that any mode was fitted for."""
+        return frozenset(name for maps in self.maps.values() for name in maps.segments.updates)
+
     def of_segment(self, segment: str) -> dict[str, str]:
         """The metadata of a query of this segment; {} for none.
 

@@ -36,11 +36,10 @@ def typed_queries(
     from rerank.types import Query
 
     metadata = model.of_segment(segment or "")
-    known = {name for maps in model.maps.values() for name in maps.segments.updates}
-    if segment and segment not in known:
+    if segment and segment not in model.segments:
         note(
             f"nothing was fitted for {model.segment_by} {segment!r}, so the confidence is that of "
-            f"all queries{nearest(segment, known)}"
+            f"all queries{nearest(segment, model.segments)}"
         )
     if model.segment_by and not segment:
         note(f"no {model.segment_by} with --segment, so the confidence is that of all queries")

@@ -42,7 +42,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     """
     thresholds = model.pipeline.config.thresholds
     gate = AnswerConfig(sufficient=thresholds.sufficient, partial=thresholds.partial)
-    known = sorted({name for maps in model.maps.values() for name in maps.segments.updates})
+    known = sorted(model.segments)
     instructions = INSTRUCTIONS.format(
         about=ABOUT[model.calibrated],
         threshold=thresholds.advisory,

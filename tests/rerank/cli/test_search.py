@@ -94,10 +94,9 @@ def test_answer_refuses_options_of_the_other_kind(
 
 def test_a_segment_without_labels_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped one would change nothing, silently."""
-    fitted = SimpleNamespace(segments=SimpleNamespace(updates={"english": None}))
     model: Any = SimpleNamespace(
         segment_by="language",
-        maps={"search": fitted},
+        segments={"english"},
         of_segment=lambda name: {"language": name},
     )
     (query,) = typed_queries(model, ["median"], "englisch")
