@@ -57,12 +57,17 @@ Steps = Generator[Piece, Any, Assessment]
 
 
 def steps(
-    model: CalibratedReranker, query: Query, speed: Speed, *, max_seconds: float, scoring: float
+    model: CalibratedReranker,
+    query: Query,
+    speed: Speed,
+    *,
+    max_seconds: float,
+    scoring_seconds: float,
 ) -> Steps:
     """The pieces of one query, of about `max_seconds` each at most, and then its assessment.
 
-    Send back at least what `run_piece` gives for the items of each piece. `scoring` is the expected
-    time to score, in seconds, used until the candidates are known.
+    Send back at least what `run_piece` gives for the items of each piece. `scoring_seconds`
+    is the expected time to score, used until the candidates are known.
 
     Raises:
         InputError: the query or a passage is empty, or not text.
@@ -72,11 +77,13 @@ def steps(
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, max_tokens=length) for text in texts]
     vectors: dict[str, Any] = {}
-    for piece in _split_by_seconds("encode", texts, sizes, max_seconds=max_seconds, after=scoring):
+    for piece in _split_by_seconds(
+        "encode", texts, sizes, max_seconds=max_seconds, after=scoring_seconds
+    ):
         vectors |= yield piece
     if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
-        candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring))[find]
+        candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring_seconds))[find]
     else:
         candidates = pipeline.candidates(query, vectors)
     prior_scores = prior_score(candidates, policy.prior)
@@ -110,12 +117,12 @@ def tokens_of(*texts: str, max_tokens: int) -> int:
 
 
 def expected_seconds(
-    query: Query, pipeline: Pipeline, speed: Speed, *, searched: float
+    query: Query, pipeline: Pipeline, speed: Speed, *, scoring_seconds: float
 ) -> tuple[float, float]:
     """About how long a query takes with each model, the bi-encoder first, at the speed given.
 
-    A search is expected to score for `searched` seconds. Passages that come with the query are
-    taken to be of average size.
+    A search is expected to score for `scoring_seconds`. Passages that come with the query are taken
+    to be of average size.
     """
     config = pipeline.config
     length, passages = config.encoder_max_length, () if pipeline.remote_search else query.passages
@@ -125,7 +132,7 @@ def expected_seconds(
     ]
     encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes)
     if query.passages is None:
-        return encoding, searched
+        return encoding, scoring_seconds
     if pipeline.scores_are_known(query) or not query.passages:
         return encoding, SCORE_OVERHEAD_S
     sizes = [

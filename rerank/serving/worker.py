@@ -85,7 +85,7 @@ class Worker:
         self._window: tuple[str, DriftWindow | None] | None = None
         config = holder.current.model.pipeline.config
         tokens = config.rerank_depth * config.max_length
-        self._search_seconds = tokens * holder.current.speed.score  # to score, expected
+        self._scoring_seconds = tokens * holder.current.speed.score  # of a search, expected
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
         self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="searching")
 
@@ -154,9 +154,10 @@ class Worker:
                 f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
                 reason="reranker",
             )
-        speed, scoring = served.speed, self._search_seconds
-        work = sum(expected_seconds(query, served.model.pipeline, speed, searched=scoring))
-        pieces = steps(served.model, query, speed, max_seconds=self.schedule.piece, scoring=scoring)
+        model, speed, seconds = served.model, served.speed, self._scoring_seconds
+        work = sum(expected_seconds(query, model.pipeline, speed, scoring_seconds=seconds))
+        piece = self.schedule.piece
+        pieces = steps(model, query, speed, max_seconds=piece, scoring_seconds=seconds)
         future = asyncio.get_running_loop().create_future()
         return Job(now + IN_TIME * self._settings.timeout, work, query, served, pieces, future, now)
 
@@ -299,7 +300,7 @@ class Worker:
         job.left = job.piece.seconds + job.piece.left
         begins = before and before.stage != "score" and job.piece.stage == "score"
         if begins and job.query.mode == "search":
-            self._search_seconds += 0.1 * (job.left - self._search_seconds)
+            self._scoring_seconds += 0.1 * (job.left - self._scoring_seconds)
         if job.piece.stage == "search":
             model, items = job.served.model, job.piece.items
             job.search = self._searches.submit(run_piece, model, "search", items)

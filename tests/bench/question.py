@@ -67,7 +67,7 @@ class Profile:
     def ask(self, text: str) -> None:
         """Ask one question, and add what it took."""
         self._now = dict.fromkeys(STAGES, 0.0)
-        walk = steps(self._model, Query(text), WHOLE, max_seconds=1e9, scoring=0)
+        walk = steps(self._model, Query(text), WHOLE, max_seconds=1e9, scoring_seconds=0)
         piece = next(walk)
         while True:
             found = self._run(piece)

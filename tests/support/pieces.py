@@ -14,7 +14,7 @@ def driven(
 ) -> tuple[Assessment, list[Piece]]:
     """What the steps of a query come to, and their pieces."""
     pieces: list[Piece] = []
-    walk = steps(model, query, SPEED, max_seconds=max_seconds, scoring=100)
+    walk = steps(model, query, SPEED, max_seconds=max_seconds, scoring_seconds=100)
     found = None
     while True:
         try:

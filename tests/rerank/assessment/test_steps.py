@@ -60,10 +60,10 @@ def test_the_numbers_are_those_of_one_call(
 
 def test_nothing_is_done_before_the_first_piece(model: CalibratedReranker) -> None:
     """Steps that are closed have read nothing; an empty query fails when it is begun."""
-    walk = steps(model, Query(" "), SPEED, max_seconds=1, scoring=1)
+    walk = steps(model, Query(" "), SPEED, max_seconds=1, scoring_seconds=1)
     with pytest.raises(InputError, match="empty"):
         next(walk)
-    steps(model, Query(" "), SPEED, max_seconds=1, scoring=1).close()
+    steps(model, Query(" "), SPEED, max_seconds=1, scoring_seconds=1).close()
 
 
 def test_estimates_are_near_the_tokenizer(
@@ -76,11 +76,11 @@ def test_estimates_are_near_the_tokenizer(
     assert tokens_of("é" * 40, max_tokens=512) == 2 * tokens_of("e" * 40, max_tokens=512) - 3
     for query in asked[1:]:
         _, pieces = driven(model, query)
-        encoding, scoring = expected_seconds(query, model.pipeline, SPEED, searched=0)
+        encoding, scoring = expected_seconds(query, model.pipeline, SPEED, scoring_seconds=0)
         assert pieces[0].seconds <= encoding
         done = sum(p.seconds for p in pieces if p.stage == "score")
         assert done <= 1.5 * scoring
-    assert expected_seconds(asked[0], model.pipeline, SPEED, searched=7)[1] == 7
+    assert expected_seconds(asked[0], model.pipeline, SPEED, scoring_seconds=7)[1] == 7
 
 
 def test_the_speed_is_measured(model: CalibratedReranker) -> None:

@@ -181,12 +181,12 @@ def test_a_list_without_a_score_of_the_reranker_is_scored_here(model: Calibrated
     """The expected work is that of its pieces; a list with scores costs next to nothing."""
     found = model.search(ASKED)
     scored = found.ranking.query
-    assert expected_seconds(scored, model.pipeline, SPEED, searched=7)[1] == SCORE_OVERHEAD_S
+    assert expected_seconds(scored, model.pipeline, SPEED, scoring_seconds=7)[1] == SCORE_OVERHEAD_S
     assert driven(model, scored)[1] == []
     none = np.full(len(scored.passages or ()), np.nan)
     unscored = replace(scored, scores={**(scored.scores or {}), "reranker": none})
     given, (piece,) = driven(model, unscored)
-    _, scoring = expected_seconds(unscored, model.pipeline, SPEED, searched=7)
+    _, scoring = expected_seconds(unscored, model.pipeline, SPEED, scoring_seconds=7)
     assert given.confidence == found.confidence
     assert (piece.stage, len(piece.items)) == ("score", 3)
     assert 0.5 < piece.seconds / scoring < 2
