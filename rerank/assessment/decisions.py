@@ -13,7 +13,8 @@ from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meanin
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Bools, Floats, Mode, Ranking, metadata_name
 
-ABOVE_LOW = ("HIGH", "MEDIUM")
+LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
+ABOVE_LOW = LEVELS[:2]
 UNLIKE = "not certified: the question is unlike those that were labelled"
 OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
 CALIBRATED_FROM = 20  # from which maps shrunk towards pooled ones can be trusted
@@ -27,8 +28,8 @@ SLIGHT = 0.05  # features that move the log-odds by less are not shown
 
 def level(confidence: float, t: Thresholds) -> str:
     """HIGH, MEDIUM, LOW or VERY_LOW; a band begins at its threshold."""
-    bands = (("HIGH", t.high), ("MEDIUM", t.medium), ("LOW", t.low))
-    return next((name for name, start in bands if confidence >= start), "VERY_LOW")
+    bands = zip(LEVELS, (t.high, t.medium, t.low), strict=False)
+    return next((name for name, start in bands if confidence >= start), LEVELS[-1])
 
 
 def verdict(sufficiency: float, sufficient: float, partial: float) -> str:

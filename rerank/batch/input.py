@@ -13,10 +13,11 @@ from typing import IO
 
 from rerank.batch.chunks import BUFFER, RowReader
 from rerank.batch.rows import RowParser
+from rerank.data.lines import JSONL
 from rerank.errors import InputError, optional
 
 PARQUET = (".parquet", ".pq")
-JSONL = (".jsonl", ".ndjson", ".json", "")
+ENDINGS = (*PARQUET, *JSONL, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def is_parquet(path: Path) -> bool:
         InputError: it is neither.
     """
     ending = path.suffix.lower()
-    if ending not in PARQUET + JSONL:
+    if ending not in ENDINGS:
         raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
     return ending in PARQUET
 

@@ -37,9 +37,9 @@ def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> 
 
 def rescorable(dataset: Path) -> Path:
     """The file of labelled lists, if `rescore` takes its ending; else a name that it takes."""
-    from rerank.batch.input import JSONL, PARQUET
+    from rerank.batch.input import ENDINGS
 
-    return dataset if dataset.suffix.lower() in JSONL + PARQUET else Path("lists.jsonl")
+    return dataset if dataset.suffix.lower() in ENDINGS else Path("lists.jsonl")
 
 
 def read_sets(

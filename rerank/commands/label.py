@@ -36,7 +36,6 @@ JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip 
 PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
 ESCAPE = "\x1b"
-JSONL = (".jsonl", ".json", ".ndjson")  # endings of a file of JSON lines, before .gz
 GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
 
 
@@ -107,11 +106,10 @@ def _read_questions(path: Path) -> list[Query]:
         InputError: there is no such file, it holds no question, or a line is not one.
     """
     from rerank.data.beir import read_queries
-    from rerank.data.lines import Problems, lines
+    from rerank.data.lines import JSONL, Problems, is_jsonl, lines
     from rerank.data.records import read_query
 
-    name = Path(path.stem if path.suffix == ".gz" else path.name)
-    if name.suffix.lower() in JSONL:
+    if is_jsonl(path):
         return read_queries(path)
     problems, found = Problems(), []
     for i, (where, line) in enumerate(lines(path), start=1):

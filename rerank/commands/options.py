@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rerank.config import LARGEST, options_of
+from rerank.data.beir import UNJUDGED
 from rerank.errors import InputError
 
 Kind = TypeVar("Kind")
@@ -117,8 +118,8 @@ def add_unjudged(p: argparse.ArgumentParser) -> None:
     """Add `--unjudged`: how queries without labels count."""
     p.add_argument(
         "--unjudged",
-        choices=("refuse", "leave-out", "unanswerable"),
-        default="refuse",
+        choices=UNJUDGED,
+        default=UNJUDGED[0],
         help="queries that no qrels name, in a set without splits/: an error, left out, or counted "
         "as questions that nothing answers (default: refuse)",
     )

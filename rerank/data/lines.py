@@ -18,6 +18,7 @@ from rerank.storage.files import RepeatedKeyError, loads, regular
 
 SHOWN_PROBLEMS = 20
 LONGEST_PROBLEM = 300  # characters
+JSONL = (".jsonl", ".json", ".ndjson")  # endings of a file of JSON lines, before .gz
 
 Made = TypeVar("Made")
 
@@ -46,6 +47,11 @@ class Problems:
         others = f"\n  ... and {more} more" if more > 0 else ""
         lines = "1 bad line; fix it" if self.count == 1 else f"{self.count} bad lines; fix them"
         raise InputError(f"{summary}: {lines}:\n  {shown}{others}")
+
+
+def is_jsonl(path: Path) -> bool:
+    """Whether the name of a file says that it holds JSON lines."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower() in JSONL
 
 
 def lines(path: Path) -> Iterator[tuple[str, str]]:

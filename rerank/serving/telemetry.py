@@ -26,6 +26,7 @@ from prometheus_client import (
 )
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
+from rerank.assessment.decisions import LEVELS
 from rerank.data.canonical import query_hash
 from rerank.types import MODES, Assessment, Floats
 
@@ -33,7 +34,6 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 TENTHS = tuple(i / 10 for i in range(1, 11))
 LOGGERS = {"rerank": logging.INFO, "uvicorn": logging.WARNING, "asyncio": logging.WARNING}
 MAX_LINES = 100  # distinct lines that are remembered
-LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
 
 
 class Metrics:

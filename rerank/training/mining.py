@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import FinetuneConfig
+from rerank.config import Config, FinetuneConfig
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
@@ -203,7 +203,9 @@ def validation_queries(
 def _first_stage(
     query: Query, vector: NDArray[np.float32], index: Index, count: int
 ) -> list[Passage]:
-    stage = index.search(query.text, vector, pool=max(POOL, count), count=count, rrf_k=60)
+    stage = index.search(
+        query.text, vector, pool=max(POOL, count), count=count, rrf_k=Config().rrf_k
+    )
     return [index.passage(row) for row in stage.rows]
 
 
