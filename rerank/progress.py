@@ -18,7 +18,7 @@ DELAY = 2.0  # seconds after which a bar appears
 PLAIN = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f}%), {rate_fmt}, {remaining} left"
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class Bar(Protocol):
@@ -94,14 +94,14 @@ def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) ->
 
 def in_chunks(
     items: Sequence[Item],
-    step: Callable[[Sequence[Item]], Iterable[Made]],
+    step: Callable[[Sequence[Item]], Iterable[Result]],
     *,
     size: int,
     label: str | None,
     unit: str,
-) -> list[Made]:
+) -> list[Result]:
     """The results of `step` for all items, `size` at a time; `label` as in `progress`."""
-    results: list[Made] = []
+    results: list[Result] = []
     with progress(len(items), label, unit=unit) as bar:
         for start in range(0, len(items), size):
             chunk = items[start : start + size]

@@ -9,22 +9,24 @@ from threading import Lock
 from typing import TypeVar
 
 MIN_CHARACTERS = 512  # shorter texts count as this many
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
-def cached_by_length(max_characters: int) -> Callable[[Callable[..., Made]], Callable[..., Made]]:
+def cached_by_length(
+    max_characters: int,
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Cache a function of texts: results of the latest texts, `max_characters` at most in all.
 
     Unlike `lru_cache`, which counts calls, this bounds memory for long texts. Safe to call from
     many threads.
     """
 
-    def decorate(function: Callable[..., Made]) -> Callable[..., Made]:
-        results: OrderedDict[tuple[str, ...], tuple[Made, int]] = OrderedDict()
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
+        results: OrderedDict[tuple[str, ...], tuple[Result, int]] = OrderedDict()
         held, lock = 0, Lock()
 
         @wraps(function)
-        def cached(*texts: str) -> Made:
+        def cached(*texts: str) -> Result:
             nonlocal held
             with lock:
                 if texts in results:

@@ -48,9 +48,9 @@ def journal_kept(o: argparse.Namespace) -> Iterator[Record]:
         yield journal.record
     finally:
         sys.stdout.flush()  # the answers first
-        told = journal.close()
-        if told:
-            note(told)
+        message = journal.close()
+        if message:
+            note(message)
 
 
 def _opened(settings: Settings) -> Journal | None:

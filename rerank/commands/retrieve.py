@@ -105,10 +105,10 @@ def _run(o: argparse.Namespace) -> None:
 
 def _print(result: AdaptiveResult, threshold: float) -> None:
     passages = "1 passage" if result.k == 1 else f"{result.k} passages"
-    told = "" if result.assessment.calibrated else " (not calibrated)"
+    note = "" if result.assessment.calibrated else " (not calibrated)"
     confidence = two_digits(result.confidence, [threshold])
     why = STOPPED[result.stop_reason]
-    print(f"{passages}, confidence {confidence}{told}, stopped by {result.stop_reason}: {why}")
+    print(f"{passages}, confidence {confidence}{note}, stopped by {result.stop_reason}: {why}")
     print_passages(result.passages, CUT, [threshold])
 
 

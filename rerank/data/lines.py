@@ -20,7 +20,7 @@ SHOWN_PROBLEMS = 20
 LONGEST_PROBLEM = 300  # characters
 JSONL = (".jsonl", ".json", ".ndjson")  # endings of a file of JSON lines, before .gz
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -77,8 +77,8 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def records(
-    path: Path, make: Callable[[Mapping[str, Any]], Made], problems: Problems
-) -> Iterator[tuple[str, Made]]:
+    path: Path, make: Callable[[Mapping[str, Any]], Result], problems: Problems
+) -> Iterator[tuple[str, Result]]:
     """(file and number, the result of `make`) for each JSON object of a file, one per line.
 
     A line that is not an object, or that `make` refuses with an InputError, goes to `problems`.
@@ -103,7 +103,9 @@ def records(
         yield where, value
 
 
-def read_records(path: Path, make: Callable[[Mapping[str, Any]], Made], what: str) -> list[Made]:
+def read_records(
+    path: Path, make: Callable[[Mapping[str, Any]], Result], what: str
+) -> list[Result]:
     """The result of `make` for each line of a file.
 
     Raises:

@@ -125,7 +125,7 @@ def by_features(
     for name, used in columns.items():
         predicted, penalties = [], []
         for trial in trials:
-            learned, penalty, _ = fit_two_stage(
+            fitted, penalty, _ = fit_two_stage(
                 trial.fitted_on.features[:, used],
                 trial.fitted_on.right,
                 trial.fitted_on.groups,
@@ -134,7 +134,7 @@ def by_features(
                 random_state=random_state,
                 reference=_keep_columns(trial.reference, used),
             )
-            predicted.append(_predict(learned, trial.measured_on.features, used))
+            predicted.append(_predict(fitted, trial.measured_on.features, used))
             penalties.append(penalty)
         p = np.concatenate(predicted)
         losses = row_losses(y, p)
@@ -183,8 +183,8 @@ def by_labels(
         p = []
         for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
             rows = np.sort(orders[subset][:size])
-            learned = _fit_subset(trial, rows, penalty, folds=folds, random_state=random_state)
-            p.append(_predict(learned, trial.measured_on.features, None))
+            fitted = _fit_subset(trial, rows, penalty, folds=folds, random_state=random_state)
+            p.append(_predict(fitted, trial.measured_on.features, None))
         return _measured(y, np.concatenate(p), threshold)
 
     figures = [figures_of(subset, size) for size in labels for subset in range(SUBSETS)]
@@ -233,7 +233,7 @@ def _fit_subset(
     y = trial.fitted_on.right
     number = group_codes(trial.fitted_on.groups, len(y))
     n_effective = len(rows) / design_effect(y - y.mean(), number)
-    learned, _, _ = fit_two_stage(
+    fitted, _, _ = fit_two_stage(
         trial.fitted_on.features[rows],
         y[rows],
         number[rows],
@@ -245,12 +245,12 @@ def _fit_subset(
         random_state=random_state,
         reference=trial.reference,
     )
-    return learned
+    return fitted
 
 
-def _predict(learned: Any, features: Floats, columns: Sequence[int] | None) -> Floats:
+def _predict(fitted: Any, features: Floats, columns: Sequence[int] | None) -> Floats:
     """Confidences (n,) from these columns, or all; 0 for a row of zeros, which has no passages."""
-    p = learned.predict(features if columns is None else features[:, columns])
+    p = fitted.predict(features if columns is None else features[:, columns])
     return np.where(features.any(axis=1), p, 0.0)
 
 

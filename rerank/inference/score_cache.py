@@ -23,7 +23,7 @@ from typing import TypeVar
 logger = logging.getLogger(__name__)
 
 Score = tuple[float, bool]  # logit, and whether the pair was cut
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 TABLE = """
 CREATE TABLE scores (
@@ -111,7 +111,7 @@ class ScoreCache:
 
         self._tried(insert)
 
-    def _tried(self, work: Callable[[sqlite3.Connection], Made]) -> Made | None:
+    def _tried(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """The result of `work`, on an empty file if the first was set aside; None without one."""
         for _ in range(2):
             if not self._used:

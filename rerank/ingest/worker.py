@@ -28,8 +28,8 @@ def answer(kind: str, data: bytes) -> dict[str, Any]:
     except RecursionError:
         return {"skipped": "it is nested too deep"}
     except Exception as error:  # each format fails on a broken file in its own way
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return {"skipped": f"it is broken ({said[:200]})"}
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"skipped": f"it is broken ({message[:200]})"}
     return found.to_dict()
 
 

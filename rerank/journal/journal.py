@@ -62,9 +62,9 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        told = self.close()
-        if told:
-            warnings.warn(told, stacklevel=2)
+        message = self.close()
+        if message:
+            warnings.warn(message, stacklevel=2)
 
     @property
     def waiting(self) -> int:

@@ -157,16 +157,16 @@ class JournalStore:
         """
         c, removed = JOURNAL.c, 0
         if days:
-            removed += self._forget(c.time < time.time() - days * DAY)
+            removed += self._remove_texts(c.time < time.time() - days * DAY)
         if rows:
             last = select(c.entry_id).order_by(c.entry_id.desc()).offset(rows).limit(1)
             with self._read() as connection:
                 beyond = connection.execute(last).scalar()
             if beyond is not None:
-                removed += self._forget(c.entry_id <= beyond)
+                removed += self._remove_texts(c.entry_id <= beyond)
         return removed
 
-    def _forget(self, old: ColumnElement[bool]) -> int:
+    def _remove_texts(self, old: ColumnElement[bool]) -> int:
         """Remove the texts of judged entries, and the other entries; return the count of these."""
         c = JOURNAL.c
         texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))

@@ -83,9 +83,9 @@ def right_of(question: Question, *, partly_right: bool) -> dict[str, float]:
 
 def disputed(question: Question) -> list[str]:
     """The passages on which those who are done disagree."""
-    said = [person.grades for person in question.people.values() if person.done]
-    every = dict.fromkeys(doc_id for grades in said for doc_id in grades)
-    return [d for d in every if len({grades[d] for grades in said if d in grades}) > 1]
+    graded = [person.grades for person in question.people.values() if person.done]
+    every = dict.fromkeys(doc_id for grades in graded for doc_id in grades)
+    return [d for d in every if len({grades[d] for grades in graded if d in grades}) > 1]
 
 
 def write_set(questions: Sequence[Question], folder: Path, *, partly_right: bool) -> int:

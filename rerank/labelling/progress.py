@@ -52,17 +52,17 @@ def progress_sentences(
     number = np.array([groups.get(q.query_id, q.query_id) for q in done])
     found = weighted_mean(y, w, number)
     interval = "" if np.isnan(found.low) else f" (95% interval {found.low:.0%} to {found.high:.0%})"
-    said = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
+    sentence = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
     if chosen:
-        said += " of these, which were drawn by confidence and stand for no others"
+        sentence += " of these, which were drawn by confidence and stand for no others"
     if calibrated:
         mean = float((w * p).sum() / w.sum())
         even = not chosen and not differ(weight)
         return [
-            f"{said}; the model's confidence is {mean:.0%} on average.",
+            f"{sentence}; the model's confidence is {mean:.0%} on average.",
             _certificate(y, p, number, target, about) if even else NOT_EVEN,
         ]
-    return [f"{said}.", _to_calibrate(y, right)]
+    return [f"{sentence}.", _to_calibrate(y, right)]
 
 
 def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
@@ -119,9 +119,10 @@ def agreements(
 
 def agreement_sentence(names: tuple[str, str], found: Agreement) -> str:
     """An agreement in words."""
-    said = f"{' and '.join(names)} agree on {found.same:.0%} of {found.n} passages; Cohen's kappa "
+    people = " and ".join(names)
+    sentence = f"{people} agree on {found.same:.0%} of {found.n} passages; Cohen's kappa "
     if np.isnan(found.kappa):
-        return f"{said}is not defined: every passage has the same label."
+        return f"{sentence}is not defined: every passage has the same label."
     if np.isnan(found.low):
-        return f"{said}{found.kappa:.2f}, its interval is not known."
-    return f"{said}{found.kappa:.2f} (95% interval {found.low:.2f} to {found.high:.2f})."
+        return f"{sentence}{found.kappa:.2f}, its interval is not known."
+    return f"{sentence}{found.kappa:.2f} (95% interval {found.low:.2f} to {found.high:.2f})."

@@ -31,7 +31,7 @@ class Person:
     done: bool = False  # all that was shown is judged
     skipped: bool = False
 
-    def forget(self, doc_ids: Sequence[str]) -> None:
+    def take_back(self, doc_ids: Sequence[str]) -> None:
         """Take back grades of passages; if one was an answer, the question is open again."""
         grades = [self.grades.pop(doc_id, "wrong") for doc_id in doc_ids]
         self.done = self.done and set(grades) <= {"wrong"}
@@ -113,7 +113,7 @@ def _add(event: Event, found: dict[str, Question]) -> None:
             question.confidence, question.top = event["confidence"], event["top"]
     elif event["do"] == "gone":
         for person in question.people.values():
-            person.forget(event["doc_ids"])
+            person.take_back(event["doc_ids"])
     else:
         person = question.people.setdefault(event["by"], Person())
         if event["do"] == "skip":

@@ -41,7 +41,8 @@ def glossary_text() -> str:
     parts = []
     for title, words in glossary().items():
         lines = [
-            fill(f"  {w:<17} {said}", 100, subsequent_indent=" " * 20) for w, said in words.items()
+            fill(f"  {word:<17} {meaning}", 100, subsequent_indent=" " * 20)
+            for word, meaning in words.items()
         ]
         parts.append("\n".join([f"{title}:", *lines]))
     return "\n\n".join(parts)

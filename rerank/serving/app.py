@@ -224,10 +224,10 @@ async def _no_retriever(_: Request, error: Exception) -> JSONResponse:
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    said = str(error.detail)
+    message = str(error.detail)
     if error.status_code in (404, 405):
         asked = f"{request.method[:SHOWN]} {request.url.path[:SHOWN]}"
-        said = f"there is no {asked!a}; the routes are at /openapi.json"
+        message = f"there is no {asked!a}; the routes are at /openapi.json"
     if error.status_code == 400:  # FastAPI raises it for any body that its parser cannot read
         raise Refusal(422, "the body is not JSON that can be read", reason="input")
-    raise Refusal(error.status_code, said, reason="http", headers=dict(error.headers or {}))
+    raise Refusal(error.status_code, message, reason="http", headers=dict(error.headers or {}))

@@ -43,8 +43,9 @@ class BodyRequest(Request):
         try:
             return loads(await self.body(), parse_constant=_refuse_constant)
         except RepeatedKeyError as error:
-            said = f"the body has the key {error.key[:SHOWN]!a} twice in one object; give it once"
-            raise HTTPException(422, said) from None
+            key = ascii(error.key[:SHOWN])
+            message = f"the body has the key {key} twice in one object; give it once"
+            raise HTTPException(422, message) from None
 
 
 def _refuse_constant(name: str) -> Any:
@@ -57,5 +58,5 @@ def _check_parameters(given: Iterable[str], known: list[str]) -> None:
         if name not in known:
             cut = name[:SHOWN]
             all_known = f"this route has {', '.join(known) or 'none'}"
-            told = nearest(cut.lower(), known) or f"; {all_known}"
-            raise Refusal(422, f"unknown parameter {cut!a} in the address{told}", reason="input")
+            ending = nearest(cut.lower(), known) or f"; {all_known}"
+            raise Refusal(422, f"unknown parameter {cut!a} in the address{ending}", reason="input")

@@ -41,7 +41,7 @@ NO_TEXT = (
 )
 NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class JournalRecorder:
@@ -102,8 +102,8 @@ class JournalAccess:
         self._waiting = 0
 
     async def __call__(
-        self, what: str, call: Callable[[ServerJournal], Made], *, hint: str = ""
-    ) -> Made:
+        self, what: str, call: Callable[[ServerJournal], Result], *, hint: str = ""
+    ) -> Result:
         """What `call` returns; `what` says what is not possible now if that fails.
 
         `hint` is added to the sentence if it takes too long.

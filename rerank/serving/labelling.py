@@ -184,12 +184,12 @@ def _task_response(session: Session) -> dict[str, Any]:
 
 def _task_fields(task: LabelTask) -> dict[str, Any]:
     query_id, doc_id = _name(task)
-    told = {"query_id": query_id, "question": task.question.text, "doc_id": doc_id}
+    fields = {"query_id": query_id, "question": task.question.text, "doc_id": doc_id}
     if task.question.proposed:
-        return {**told, "proposed": True}
+        return {**fields, "proposed": True}
     passage = task.left[0].passage
     return {
-        **told,
+        **fields,
         "proposed": False,
         "place": task.place,
         "of": len(task.pool.shown),

@@ -108,10 +108,10 @@ class SearchIndex(ABC):
             status = getattr(error, "status_code", None)
             if status == NOT_FOUND:
                 raise InputError(f"{s}: it has no such index") from None
-            told = one_line(error)
+            why = one_line(error)
             if status in REFUSED:
-                told = f"status {status}; expected a valid key in the environment, as {KEY}"
-            raise RetrieverError(f"{s}: no answer: {told}") from None
+                why = f"status {status}; expected a valid key in the environment, as {KEY}"
+            raise RetrieverError(f"{s}: no answer: {why}") from None
 
 
 def _flatten_fields(
@@ -119,10 +119,10 @@ def _flatten_fields(
 ) -> dict[str, Mapping[str, Any]]:
     """The fields of a mapping by their dotted names, including those of `fields`."""
     found: dict[str, Mapping[str, Any]] = {}
-    for name, said in properties.items():
-        found[before + name] = said
+    for name, definition in properties.items():
+        found[before + name] = definition
         for inner in ("properties", "fields"):
-            found |= _flatten_fields(said.get(inner, {}), f"{before}{name}.")
+            found |= _flatten_fields(definition.get(inner, {}), f"{before}{name}.")
     return found
 
 
