@@ -147,7 +147,7 @@ class _PredictedPart:
     passages_scored: list[int]
 
 
-def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ()) -> Evaluation:
+def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     """Measure every confidence and every order on the same labelled queries.
 
     This model's confidence and order are measured on the part that the model scores; the baselines
@@ -188,7 +188,6 @@ def measure(parts: Sequence[Part], config: Config, *, notes: Sequence[str] = ())
         passages_scored=float(np.mean(counts)) if counts else 0.0,
         fold_maps=tuple(part.maps for part in parts),
         fold_of=np.repeat(np.arange(len(parts)), fold_sizes),
-        notes=tuple(notes),
     )
 
 

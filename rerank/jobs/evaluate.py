@@ -83,7 +83,7 @@ def evaluate(
     scored = pipeline.run(queries.items, no_cutoff, label="scoring candidates")
     baselines = OF_LOGITS if maps.list_kind else HEURISTICS
     part = Part(queries.with_items(scored), maps, baselines)
-    evaluation = measure([part], pipeline.config, notes=notes)
+    evaluation = replace(measure([part], pipeline.config), notes=tuple(notes))
     if not weights:
         return evaluation
     weighted = weighted_accuracy(
