@@ -27,10 +27,10 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 
 def _run(o: argparse.Namespace) -> None:
-    from rerank.jobs.fit_support import fit_threshold
+    from rerank.jobs.fit_support import fit_support_threshold
 
     labels = read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
-    threshold, count = fit_threshold(load_model(o), labels, o.split)
+    threshold, count = fit_support_threshold(load_model(o), labels, o.split)
     if o.json:
         print_json(support=threshold, claims=count)
         return

@@ -73,7 +73,7 @@ def _run(o: argparse.Namespace) -> None:
     if o.answers:
         if o.name:
             raise InputError("--name: not with --answers, which tracks nothing")
-        _fit_answers(o)
+        _recalibrate_answers(o)
         return
     model, labels = _labels(o)
     try:
@@ -98,10 +98,10 @@ def _run(o: argparse.Namespace) -> None:
         print_run(made.run, [one for one in made.notes if one not in report])
 
 
-def _fit_answers(o: argparse.Namespace) -> None:
-    from rerank.jobs.answer_confidence import fit_answers
+def _recalibrate_answers(o: argparse.Namespace) -> None:
+    from rerank.jobs.answer_confidence import recalibrate_answers
 
-    count, right = fit_answers(
+    count, right = recalibrate_answers(
         load_model(o), o.journal, o.out, newest=o.max_labels, overwrite=o.overwrite
     )
     if o.json:

@@ -24,7 +24,7 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
 from rerank.evaluation.ranking_metrics import order_quality
-from rerank.evaluation.weighted import WeightedAccuracy
+from rerank.evaluation.weighted_accuracy import WeightedAccuracy
 from rerank.types import Bools, Floats, Ints, Ranking, Scored
 
 OURS = "calibrated"  # name of this model's own confidence

@@ -15,7 +15,7 @@ from rerank.storage.files import write_json
 from rerank.storage.locks import output_folder
 
 
-def fit_answers(
+def recalibrate_answers(
     model: CalibratedReranker,
     journal: str,
     out: Path,

@@ -16,7 +16,7 @@ from rerank.data.weights import drawn_at_random, drawn_by, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
-from rerank.evaluation.weighted import weighted_accuracy
+from rerank.evaluation.weighted_accuracy import weighted_accuracy
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over

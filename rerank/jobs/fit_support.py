@@ -25,7 +25,7 @@ class Claim(NamedTuple):
     supported: bool
 
 
-def fit_threshold(
+def fit_support_threshold(
     model: CalibratedReranker, labels: LabelledSet | Path, split: str = "train"
 ) -> tuple[float, int]:
     """The fitted threshold of `AnswerConfig.support`, in (0, 1), and how many claims are labelled.

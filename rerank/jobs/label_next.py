@@ -13,7 +13,7 @@ from rerank.data.feedback import question_key
 from rerank.data.records import query_row
 from rerank.data.weights import DRAWN_BY, WEIGHT
 from rerank.errors import FolderError, InputError
-from rerank.labelling.drawing import Drawn, draw, fresh_queries
+from rerank.labelling.sampling import SampledQuery, fresh_queries, sample
 from rerank.storage.files import write_file
 from rerank.types import Query
 
@@ -54,12 +54,12 @@ def label_next(
             f"expected at least {count} different queries that the model was not fitted on, "
             f"got {len(fresh)}; give more queries, or a lower --count"
         )
-    sampled = draw(model, fresh, count, how=quantity, seed=seed)
+    sampled = sample(model, fresh, count, how=quantity, seed=seed)
     write_file(out, (to_json(_row(query)) + "\n" for query in sampled))
     return len(sampled)
 
 
-def _row(sampled: Drawn) -> dict[str, Any]:
+def _row(sampled: SampledQuery) -> dict[str, Any]:
     top, row = sampled.answer.top, query_row(sampled.query)
     drawn = {WEIGHT: sampled.weight, DRAWN_BY: sampled.drawn_by}
     row["metadata"] = {**row.get("metadata", {}), **drawn}

@@ -23,11 +23,11 @@ from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError
 from rerank.labelling.beir_export import SPLIT, groups_of, write_set
 from rerank.labelling.corpus_digests import digest_of_file, digest_of_index
-from rerank.labelling.drawing import Drawn, How, draw, fresh_queries
 from rerank.labelling.judgements import Event, JudgementFile
 from rerank.labelling.pooling import Pool, PooledPassage, pool
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.question_proposals import PREFIX, PROPOSED, propose
+from rerank.labelling.sampling import How, SampledQuery, fresh_queries, sample
 from rerank.labelling.state import (
     Grade,
     Question,
@@ -93,7 +93,7 @@ class Session:
 
         The source is `queries`, or proposals from the corpus if that is None. Duplicates, questions
         that the model was fitted on, and those drawn already are left out. The draw is that of
-        `rerank.labelling.drawing`.
+        `rerank.labelling.sampling`.
 
         Raises:
             InputError: there is no question to draw from, or no corpus to propose them from.
@@ -142,9 +142,9 @@ class Session:
         proposed = any(query.metadata.get(PROPOSED) for query in queries)
         auto: How = "accuracy" if self.model.calibrated and not proposed else "even"
         how = auto if asked == "auto" else cast(How, asked)
-        drawn = draw(self.model, queries, count, how=how, seed=seed)
+        sampled = sample(self.model, queries, count, how=how, seed=seed)
         order = np.random.default_rng([seed, 1]).permutation(count).tolist()
-        return [_draw_event(drawn[i], number, pool=len(queries)) for i in order]
+        return [_draw_event(sampled[i], number, pool=len(queries)) for i in order]
 
     def questions(self) -> list[Question]:
         """All questions drawn, with everybody's judgements that count."""
@@ -312,7 +312,7 @@ def _draws_from(known: Sequence[Question], file: Set[str]) -> list[int]:
     return sorted({question.draw for question in known} - others)
 
 
-def _draw_event(one: Drawn, number: int, *, pool: int) -> dict[str, Any]:
+def _draw_event(one: SampledQuery, number: int, *, pool: int) -> dict[str, Any]:
     """The event of a question drawn from a pool of so many."""
     query, top = one.query, one.answer.top
     proposed = bool(query.metadata.get(PROPOSED))

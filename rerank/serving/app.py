@@ -18,7 +18,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
-from rerank.serving.assessed import RequestAssessor
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import document_route
 from rerank.serving.journaling import JournalAccess, JournalRecorder, journal_routes
@@ -28,6 +27,7 @@ from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
 from rerank.serving.rag_routes import rag_routes
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
+from rerank.serving.request_assessor import RequestAssessor
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest
 from rerank.serving.responses import (
     RerankResponse,

@@ -26,8 +26,8 @@ from rerank.serving.telemetry import event
 
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
-    from rerank.serving.assessed import AssessedRequest
     from rerank.serving.model_source import ModelHolder
+    from rerank.serving.request_assessor import AssessedRequest
 
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which a request may be sent again

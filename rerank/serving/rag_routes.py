@@ -16,11 +16,11 @@ from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
-from rerank.serving.assessed import AssessedRequest, RequestAssessor
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import shown_passage
 from rerank.serving.middleware import while_connected
 from rerank.serving.refusals import not_ready
+from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
 from rerank.serving.requests import QueryRequest
 from rerank.types import RankedPassage
 

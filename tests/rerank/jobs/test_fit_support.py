@@ -13,7 +13,7 @@ from command_line import call, refused
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.fit_support import claims_of, fit_threshold
+from rerank.jobs.fit_support import claims_of, fit_support_threshold
 from rerank.rag.answer.attribution import lexical_support, undecided
 from rerank.rag.answer.model_answers import cross_encoder_judge
 from rerank.workspace import Workspace
@@ -32,7 +32,7 @@ def test_the_fitted_threshold_makes_the_fewest_errors(
     for first, second in zip(claims[::2], claims[1::2], strict=True):
         assert first.text == second.text
         assert (first.supported, second.supported) == (True, False)
-    found, count = fit_threshold(model, small, "train")
+    found, count = fit_support_threshold(model, small, "train")
     assert count == len(claims)
     judge, lexicon = cross_encoder_judge(model), model.pipeline.index
     assert judge is not None

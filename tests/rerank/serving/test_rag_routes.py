@@ -22,8 +22,8 @@ from rerank.rag.answer.model_answers import answer
 from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import Strategy
 from rerank.serving import rag_routes
-from rerank.serving.assessed import AssessedRequest
 from rerank.serving.refusals import Refusal
+from rerank.serving.request_assessor import AssessedRequest
 from rerank.types import Assessment, Query
 
 

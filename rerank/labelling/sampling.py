@@ -1,4 +1,4 @@
-"""Draws the queries to label: a weighted sample of those that a model was not fitted on."""
+"""Samples the queries to label: a weighted sample of those that a model was not fitted on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ How = Quantity | Literal["even"]
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledQuery:
     """A query to label, the model's assessment and version, and how many queries it stands for."""
 
     query: Query
@@ -34,15 +34,15 @@ def fresh_queries(
     return [query for query in queries if query_hash(query.text) not in known]
 
 
-def draw(
+def sample(
     model: CalibratedReranker,
     queries: Sequence[Query],
     count: int,
     *,
     how: How,
     seed: int,
-) -> list[Drawn]:
-    """Draw `count` of the queries, in their order: uniformly, or stratified by confidence.
+) -> list[SampledQuery]:
+    """Sample `count` of the queries, in their order: uniformly, or stratified by confidence.
 
     Stratification is for the accuracy above the advisory threshold, or for the map: see
     `calibration.label_selection`.
@@ -52,15 +52,15 @@ def draw(
         rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
         weights = np.full(count, len(queries) / count)
     else:
-        sample = choose_rows(
+        chosen = choose_rows(
             [answer.confidence for answer in answers],
             count,
             quantity=how,
             threshold=model.pipeline.config.thresholds.advisory,
             random_state=seed,
         )
-        rows, weights = sample.rows, sample.weights
+        rows, weights = chosen.rows, chosen.weights
     return [
-        Drawn(queries[row], answers[row], weight, model.version)
+        SampledQuery(queries[row], answers[row], weight, model.version)
         for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
     ]
