@@ -228,9 +228,9 @@ def _unjudged(
         raise InputError(f"unjudged should be one of {UNJUDGED}, got {policy!r}")
     if policy == "refuse":
         raise InputError(
-            f"{folder}: {subject}. Does nothing answer them, or has nobody judged them? Say so: "
-            "list those that nothing answers in splits/<split>.txt with the others, or give "
-            "--unjudged unanswerable or --unjudged leave-out"
+            f"{folder}: {subject}. Either nothing answers them, or nobody judged them. List those "
+            "that nothing answers in splits/<split>.txt with the others, or give --unjudged "
+            "unanswerable or --unjudged leave-out"
         )
     if policy == "leave-out":
         return {}

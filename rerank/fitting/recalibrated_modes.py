@@ -43,10 +43,9 @@ from rerank.types import Bools, Floats, Mode, Query, Scored
 
 MIN_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
-    "search": "the labels say too little of searches: that mode stays as it was.",
-    "rerank": "the labels say too little of passages that callers bring: that mode stays as it "
-    "was.",
-    "lists": "the labels say too little of lists: the model stays as it was.",
+    "search": "too few labels of searches: the mode `search` is unchanged.",
+    "rerank": "too few labels of passages that callers bring: the mode `rerank` is unchanged.",
+    "lists": "too few labels of lists: the mode `lists` is unchanged.",
 }
 ONE_OUTCOME = (
     "all {n} labels of the mode {mode} are {outcome}: they tell nothing of answers that are "

@@ -59,9 +59,9 @@ class Tokenizer:
         ]
 
     def spans(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """The characters at which each token of a text begins and ends, (n, 2) a text, to its end.
+        """The characters at which each token begins and ends: one array (n, 2) per text.
 
-        Special tokens are left out.
+        The texts are not truncated; special tokens are left out.
         """
         encoded = (
             e

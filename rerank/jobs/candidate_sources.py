@@ -42,7 +42,7 @@ from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (
     "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, its "
-    "certificate and figures rest a little on labels that the maps have seen; see "
+    "certificate and figures are slightly too good, because the maps have seen these labels; see "
     "docs/without-labels.md"
 )
 

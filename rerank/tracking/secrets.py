@@ -15,7 +15,9 @@ _ADDRESS = re.compile(r"(.*?)([A-Za-z][A-Za-z0-9+.-]*:/{2,})(.*)", re.DOTALL)
 
 
 def shown_store(uri: str) -> str:
-    """The address of a store; of a file of this machine only the name, as its place is nobody's.
+    """The address of a store for a page: without secrets.
+
+    Of a local file it is only the name, without its folder.
 
     >>> shown_store("https://user:secret@mlflow.example:5000/team?token=secret")
     'https://mlflow.example:5000/team'
