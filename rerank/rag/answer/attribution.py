@@ -17,7 +17,7 @@ import numpy as np
 from rerank.assessment.text_cache import cached_by_length
 from rerank.data.words import Lexicon, content_words, words
 from rerank.errors import InputError
-from rerank.rag.answer.citations import with_plain_citations
+from rerank.rag.answer.citations import citing_only, with_plain_citations
 from rerank.rag.answer.layout import separators
 from rerank.rag.answer.sentences import Sentence, has_word, sentences, split_passage
 from rerank.rag.answer.sources import Source
@@ -144,9 +144,12 @@ def attribution_coverage(checked: Sequence[Checked]) -> float:
 def without_unsupported(checked: Sequence[Checked]) -> str:
     """The answer with each run of unsupported sentences replaced by one `REMOVED`.
 
-    Its lines, paragraphs and lists stay.
+    The others cite only the sources that support them. Its lines, paragraphs and lists stay.
     """
-    shown = [(c.before, c.sentence.text if c.supported else REMOVED) for c in checked]
+    shown = [
+        (c.before, citing_only(c.sentence.text, c.quotes) if c.supported else REMOVED)
+        for c in checked
+    ]
     return "".join(
         f"{before}{text}"
         for (before, text), (_, last) in zip(shown, [("", ""), *shown], strict=False)

@@ -7,7 +7,7 @@ unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from rerank.rag.answer.sentences import CITATION, has_word
 from rerank.rag.answer.sources import Source
@@ -40,3 +40,13 @@ def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
 
     answer = NAMED.sub(plain, BRACKETED.sub(plain, answer))
     return answer if re.search(r"\bS\d", answer) else NUMBERED.sub(plain, answer)
+
+
+def citing_only(text: str, ids: Container[str]) -> str:
+    """The text with citations of these ids only; those that stand together become one."""
+
+    def kept(match: re.Match[str]) -> str:
+        labels = [label for label in re.findall(r"S\d+", match[0]) if label in ids]
+        return f"{match[1]}[{', '.join(dict.fromkeys(labels))}]" if labels else ""
+
+    return re.sub(rf"([ \t]*)(?:{CITATION.pattern}[ \t]*)*{CITATION.pattern}", kept, text).strip()

@@ -157,6 +157,23 @@ def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -
     assert attribution_coverage([]) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("The median is the middle value [S1, S2].", "The median is the middle value [S1]."),
+        ("The median is the middle value [S2][S1].", "The median is the middle value [S1]."),
+        ("The median is the middle value [S1] [S99].", "The median is the middle value [S1]."),
+        ("[S9; S2] The median [S1], the middle value.", "The median [S1], the middle value."),
+        ("- The median (S2), the middle value (S1).", "- The median, the middle value [S1]."),
+    ],
+)
+def test_an_answer_cites_only_what_supports_it(
+    written: str, shown: str, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """A source that a supported sentence cites in vain, or that does not exist, is not shown."""
+    assert without_unsupported(SupportCheck(lexicon)(written, sources)) == shown
+
+
 def test_an_answer_keeps_its_lines_and_lists(sources: list[Source], lexicon: Lexicon) -> None:
     """Also where a sentence is removed, or its citation is moved before the full stop."""
     answer = (
