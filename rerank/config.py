@@ -295,8 +295,8 @@ class LabelConfig:
     draw: str = option(
         "auto",
         "which questions: evenly, as `calibrate` needs them, or those that tell most of a model's "
-        "accuracy or of its map, with weights; auto: even before the first calibration, then "
-        "accuracy",
+        "accuracy or of its map, with weights; auto: even before the first calibration and as "
+        "long as all earlier draws of the set are even, else accuracy",
         choices=("auto", "even", "accuracy", "map"),
     )
     depth: int = option(5, "best passages of each stage that are shown, merged", ge=1, le=100)

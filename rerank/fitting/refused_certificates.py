@@ -26,8 +26,9 @@ TRAINED_ON_DOCUMENTS = (
 )
 NOT_AT_RANDOM = (
     "The labels are not of a random sample of questions: they were drawn by their confidence, or "
-    "people chose which answers to judge. They correct the confidence, but a certificate needs "
-    "questions drawn at random (`rerank label --draw even`)."
+    "evenly, but different shares of several files, or people chose which answers to judge. They "
+    "correct the confidence, but a certificate needs questions drawn at random, from one file or "
+    "the same share of each (`rerank label --draw even`)."
 )
 KNOWN_GROUPS = (
     "{count} of {n} labels are of groups (`metadata.group`) that the model was fitted or "

@@ -31,6 +31,7 @@ from rerank.labelling.sampling import How, SampledQuery, fresh_queries, sample
 from rerank.labelling.state import (
     Grade,
     Question,
+    drawn_evenly,
     gone,
     next_question,
     questions_of,
@@ -123,7 +124,8 @@ class Session:
                 )
             number = 1 + max((question.draw for question in known), default=-1)
             ids = {question.query_id for question in known}
-            events = self._draw(_with_unique_ids(list(fresh.values()), ids), count, number)
+            even = bool(known) and drawn_evenly(known)
+            events = self._draw(_with_unique_ids(list(fresh.values()), ids), count, number, even)
             continues = _draws_from(known, {query_hash(query.text) for query in queries})
             self.file.append_locked(handle, [{**event, "continues": continues} for event in events])
             return len(events)
@@ -134,13 +136,18 @@ class Session:
             return []
         return gone(known, set(self._rows))
 
-    def _draw(self, queries: Sequence[Query], count: int, number: int) -> list[dict[str, Any]]:
-        """The events of a draw, in random order, so that it can be stopped at any time."""
+    def _draw(
+        self, queries: Sequence[Query], count: int, number: int, even: bool
+    ) -> list[dict[str, Any]]:
+        """The events of a draw, in random order, so that it can be stopped at any time.
+
+        even: there are earlier draws, all even; `auto` then stays even, so that all can certify.
+        """
         if not queries:
             return []
         count, seed, asked = min(count, len(queries)), self.config.seed + number, self.config.draw
         proposed = any(query.metadata.get(PROPOSED) for query in queries)
-        auto: How = "accuracy" if self.model.calibrated and not proposed else "even"
+        auto: How = "accuracy" if self.model.calibrated and not (proposed or even) else "even"
         how = auto if asked == "auto" else cast(How, asked)
         sampled = sample(self.model, queries, count, how=how, seed=seed)
         order = np.random.default_rng([seed, 1]).permutation(count).tolist()

@@ -90,7 +90,8 @@ def after_calibration(
         if certificate.refused or not (missing or certificate.too_few):
             return search  # the reason says what to do, if anything
         count = f"about {missing:,} " if missing else ""
-        step = f"label {count}more queries and calibrate again"
+        how = ", drawn evenly from the same questions (`rerank label --draw even`),"
+        step = f"label {count}more queries{how if mode == 'search' else ''} and calibrate again"
         if unused:
             step = f"calibrate on more of the {unused:,} labelled queries that were not used"
         return f"{step}; to try the model: {search}"

@@ -111,6 +111,18 @@ def test_questions_of_a_second_file_get_labels_that_can_be_used(
     assert [event["continues"] for event in drawn] == [[], [], [], [], [0, 1]]
 
 
+@pytest.mark.parametrize(("first", "evenly"), [("even", True), ("accuracy", False)])
+def test_more_questions_of_an_even_set_are_drawn_evenly(
+    first: str, evenly: bool, label: Label, tmp_path: Path
+) -> None:
+    """Also if the model is calibrated: else no label of the set, old or new, certifies anything."""
+    label([], "--count", 6, "--draw", first)
+    label([], "--count", 12)
+    drawn = [event for event in events(tmp_path) if event["do"] == "draw"]
+    assert {event["draw"] for event in drawn} == {0, 1}
+    assert (len({event["weight"] for event in drawn if event["draw"] == 1}) == 1) is evenly
+
+
 def test_the_page_has_the_only_model_in_memory(
     label: Label, monkeypatch: pytest.MonkeyPatch
 ) -> None:

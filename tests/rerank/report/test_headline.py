@@ -12,7 +12,8 @@ from rerank.report.headline import after_calibration
 NOTHING = Certificate(None, 0.7, 0.95, 100, 0, 0, labels_needed=240)
 CERTIFIED = replace(NOTHING, threshold=0.6, accepted=40, right=36, labels_needed=None)
 SEARCH = 'rerank search {model} "a query of yours"'
-TRY = f"queries and calibrate again; to try the model: {SEARCH}"
+EVENLY = "drawn evenly from the same questions (`rerank label --draw even`)"
+TRY = f"queries, {EVENLY}, and calibrate again; to try the model: {SEARCH}"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,12 @@ TRY = f"queries and calibrate again; to try the model: {SEARCH}"
 def test_what_comes_next(certificate: Certificate, promotable: bool, expected: str) -> None:
     """Labels where nothing is certified; else the champion, where MLflow has the model."""
     assert after_calibration(certificate, promotable=promotable) == expected
+
+
+def test_lists_are_not_labelled_by_a_command() -> None:
+    """So none is named; they come from another system."""
+    advised = after_calibration(NOTHING, promotable=True, mode="lists")
+    assert advised.startswith("label about 140 more queries and calibrate again; ")
 
 
 def test_labels_that_were_not_used_come_before_new_ones() -> None:
