@@ -23,6 +23,11 @@ NOT_EVEN = (
     "certificate draw evenly, from one file that stays the same: --draw even."
 )
 
+OF_ANOTHER = (
+    "The top passages and their confidence are of another model, or of an earlier version of this "
+    "one: `rerank calibrate` measures these labels."
+)
+
 
 def progress_sentences(
     questions: Sequence[Question],
@@ -30,6 +35,7 @@ def progress_sentences(
     *,
     about: str = ABOUT,
     calibrated: bool,
+    version: str = "",
     target: float,
     partly_right: bool,
 ) -> list[str]:
@@ -37,7 +43,8 @@ def progress_sentences(
 
     groups: of labelled questions by id (`rerank.labelling.beir_export.groups_of`); one without is a
     group of its own. about: the questions that a certificate by these groups is about. target: the
-    share of right answers among accepted ones that a certificate should guarantee.
+    share of right answers among accepted ones that a certificate should guarantee. version: the
+    model's; of questions that are known to be drawn by another one, no confidence is told.
     """
     weight, chosen = weights(questions), chosen_without_weights(questions)
     if not any(weight):  # some were proposed: each stands for itself
@@ -56,8 +63,10 @@ def progress_sentences(
     if chosen:
         sentence += " of these, which were drawn by confidence and stand for no others"
     if calibrated:
-        mean = float((w * p).sum() / w.sum())
         even = not chosen and not differ(weight)
+        if {q.drawn_by for q in done} - {"", version}:
+            return [f"{said}.", OF_ANOTHER, *([] if even else [NOT_EVEN])]
+        mean = float((w * p).sum() / w.sum())
         return [
             f"{sentence}; the model's confidence is {mean:.0%} on average.",
             _certificate(y, p, number, target, about) if even else NOT_EVEN,
@@ -82,7 +91,7 @@ def _certificate(
     y: np.ndarray, p: np.ndarray, groups: np.ndarray, target: float, about: str
 ) -> str:
     """What a certificate would need, if accuracy stays as on these labels."""
-    found = certify(y, p, groups=groups, target=target)
+    found = certify(y, p, groups=groups, target=target, floor=target)
     promise = f"a threshold with at least {percent(target)} of {about} right"
     if found.threshold is not None:
         return f"These are enough to certify {promise}, if they are a uniform sample."

@@ -237,6 +237,7 @@ class Session:
             groups,
             about=about,
             calibrated=self.model.calibrated,
+            version=self.model.version,
             target=self.model.pipeline.config.thresholds.advisory,
             partly_right=config.partly_right,
         )

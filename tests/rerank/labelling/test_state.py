@@ -12,7 +12,7 @@ from rerank.data.grouping import THESE_DOCUMENTS
 from rerank.data.weights import CHOSEN, WEIGHT
 from rerank.errors import InputError
 from rerank.labelling.beir_export import groups_of, labels_of
-from rerank.labelling.progress import progress_sentences
+from rerank.labelling.progress import OF_ANOTHER, progress_sentences
 from rerank.labelling.question_proposals import PROPOSED
 from rerank.labelling.state import (
     Grade,
@@ -29,7 +29,7 @@ from rerank.types import Passage
 
 def question(i: int, *, draw: int = 0, weight: float = 1.0, right: bool | None = None) -> Question:
     """A question that one person has judged, where `right` says whether its top is right."""
-    made = Question(f"q{i}", f"question {i}", {}, draw, weight, 0.6, "top")
+    made = Question(f"q{i}", f"question {i}", {}, draw, weight, 0.8, "top")
     if right is not None:
         made.people["ada"] = Person({"top": "right" if right else "wrong"}, done=True)
     return made
@@ -161,8 +161,34 @@ def test_after_it_what_a_certificate_takes(right: int, wrong: int, expected: str
     """Labels that do, some more, or better scores."""
     asked = [question(i, right=i < right) for i in range(right + wrong)]
     said = progress_sentences(asked, {}, calibrated=True, target=0.7, partly_right=False)
-    assert "confidence is 60% on average" in said[0]
+    assert "confidence is 80% on average" in said[0]
     assert expected in said[1]
+
+
+def test_confidences_below_the_target_certify_nothing() -> None:
+    """`calibrate` certifies no threshold below it, however often these are right."""
+    asked = [replace(question(i, right=i < 99), confidence=0.6) for i in range(100)]
+    said = progress_sentences(asked, {}, calibrated=True, target=0.7, partly_right=False)
+    assert "better scores are needed" in said[1]
+
+
+@pytest.mark.parametrize(("drawn_by", "ours"), [("new", True), ("", True), ("old", False)])
+def test_the_confidence_of_another_model_is_not_told_as_this_one_s(
+    drawn_by: str, ours: bool
+) -> None:
+    """Such as that of the model of `init`, before the calibration; one of its questions is enough.
+
+    If nobody wrote by which model a question was drawn, it counts as this one's.
+    """
+    asked = [replace(question(i, right=i < 99), drawn_by="new") for i in range(100)]
+    asked[3].drawn_by = drawn_by
+    said = progress_sentences(
+        asked, {}, calibrated=True, version="new", target=0.7, partly_right=False
+    )
+    assert said[0].startswith("100 labelled: the top passage is right for 99%")
+    assert ("confidence is 80% on average" in said[0]) is ours
+    assert ("enough to certify" in said[1]) is ours
+    assert (said[1] == OF_ANOTHER) is not ours
 
 
 def test_questions_of_one_document_are_not_said_to_be_enough() -> None:
