@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+LABEL = 6  # most words of a heading that tells nothing without text below it
 DATE = re.compile(r"\b(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 
 
@@ -57,13 +58,27 @@ class Document:
 
 
 class Headings:
-    """The headings above the current place in a document that is read from its start."""
+    """The headings above the current place in a document that is read from its start.
 
-    def __init__(self) -> None:
+    `blocks` are those of the document so far. If nothing stands below a heading that is a sentence
+    rather than a label or a question, it becomes a block too, so that its text is not lost.
+    """
+
+    def __init__(self, blocks: list[Block] | None = None) -> None:
         self._open: list[tuple[int, str]] = []
+        self._blocks: list[Block] = [] if blocks is None else blocks
+        self._entered = 0  # number of blocks at the last heading
 
     def enter(self, level: int, text: str) -> None:
-        """Enter a heading of this level, 1 for the highest; closes those of its level and below."""
+        """Enter a heading of this level, 1 for the highest; closes those of its level and below.
+
+        At the end of the document enter one of level 1 without text.
+        """
+        if self._open and self._open[-1][0] >= level and len(self._blocks) == self._entered:
+            last = self._open[-1][1]
+            if len(last.split()) > LABEL and not last.endswith("?"):
+                self._blocks.append(Block(last, self.path))
+        self._entered = len(self._blocks)
         self._open = [(above, t) for above, t in self._open if above < level]
         if text:
             self._open.append((level, text))

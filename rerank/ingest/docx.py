@@ -84,7 +84,8 @@ def _properties(found: Docx) -> tuple[str, str]:
 
 def _blocks(found: Docx) -> tuple[list[Block], str]:
     """The blocks, and the text of the paragraph in the style Title, if there is one."""
-    headings, blocks, title = Headings(), [], ""
+    blocks, title = list[Block](), ""
+    headings = Headings(blocks)
     for part in found.iter_inner_content():
         if isinstance(part, Table):
             blocks += [Block(row, headings.path) for row in _rows(part)]
@@ -98,6 +99,7 @@ def _blocks(found: Docx) -> tuple[list[Block], str]:
         elif text:
             item = style.startswith("List")
             blocks.append(Block(f"- {text}" if item else text, headings.path))
+    headings.enter(1, "")
     return blocks, title
 
 

@@ -83,6 +83,7 @@ def _blocks(root: Any) -> list[Block]:
             walk.leave(node)
         node = None if node.mem_id == last else node.next
     walk.flush()
+    walk.headings.enter(1, "")
     return walk.blocks
 
 
@@ -91,7 +92,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        self.headings = Headings()
+        self.headings = Headings(self.blocks)
         self._text: list[str] = []
         self._row = False  # whether the text is in a table row
         self._first = True  # whether no cell has begun since the last block
@@ -110,7 +111,9 @@ class _Walk:
                 self._add(text, leads=True)
             else:
                 self.headings.enter(int(level[1]), text)
-            return False
+            for part in _line(node):
+                part.decompose()
+            return True
         if tag == "pre":
             self.flush()
             self._add(node.text().strip("\n"), code=True)
@@ -132,8 +135,7 @@ class _Walk:
         tag = node.tag or ""
         if tag == "tr":
             self._row = False
-        block = tag[:1] != "-" and tag not in ("td", "th", "br") and not INLINE.fullmatch(tag)
-        if block and not self._row:
+        if _is_block(tag) and not self._row:
             self.flush(leads=tag == "dt")
 
     def flush(self, *, leads: bool = False) -> None:
@@ -154,9 +156,25 @@ def _is_navigation(node: Any) -> bool:
     return linked > len(one_line(node.text())) / 2
 
 
+def _is_block(tag: str) -> bool:
+    """Whether an element with this tag ends the text before it."""
+    return tag[:1] != "-" and tag not in ("td", "th", "br") and not INLINE.fullmatch(tag)
+
+
+def _line(heading: Any) -> list[Any]:
+    """The nodes of a heading before the first block in it, as below one that is not closed.
+
+    All of its nodes, if there is no word before it.
+    """
+    nodes = list(heading.iter(include_text=True))
+    first = next((i for i, node in enumerate(nodes) if _is_block(node.tag or "")), len(nodes))
+    named = any(map(str.isalpha, "".join(node.text() for node in nodes[:first])))
+    return nodes[:first] if named else nodes
+
+
 def _heading(node: Any) -> str:
     """The text of a heading without a link to itself, which is shown as "#" or a pilcrow."""
     for link in node.css("a"):
         if one_line(link.text()) == "#":
             link.decompose()
-    return PILCROW.sub("", one_line(node.text()))
+    return PILCROW.sub("", one_line("".join(part.text() for part in _line(node))))

@@ -15,8 +15,8 @@ LONGEST = 120  # characters of a heading
 
 def read(data: bytes) -> Document:
     """The document of a text file, in any encoding that `decoded` knows."""
-    headings, marks, blocks = Headings(), "", []
-    title = ""
+    blocks, marks, title = list[Block](), "", ""
+    headings = Headings(blocks)
     for part in PARAGRAPH.split(decoded(data)):
         lines = part.strip("\n").split("\n")
         if len(lines) > 1 and _is_underlined_heading(lines[0], lines[1]):
@@ -30,6 +30,7 @@ def read(data: bytes) -> Document:
         text = text.rstrip() if shaped else one_line(text)
         if text.strip():
             blocks.append(Block(text, headings.path, code=shaped))
+    headings.enter(1, "")
     return Document(tuple(blocks), title)
 
 

@@ -34,6 +34,7 @@ def written() -> bytes:
     table = made.add_table(1, 2)
     table.rows[0].cells[0].text, table.rows[0].cells[1].text = "-v", "say more"
     made.add_paragraph("After the table.")
+    made.add_heading("Release 4.2 drops support for Windows workers", 2)
     out = io.BytesIO()
     made.save(out)
     return out.getvalue()
@@ -54,12 +55,13 @@ def test_a_document_is_read_in_order_under_its_headings() -> None:
     """Paragraphs, lists and tables, as they come."""
     found = read(written())
     assert (found.title, found.revised) == ("The handbook", "2024-05-31")
-    linux = ("Install", "Linux")
+    linux, workers = ("Install", "Linux"), "Release 4.2 drops support for Windows workers"
     assert found.blocks == (
         Block("Take the package.", ("Install",)),
         Block("- First step.", linux),
         Block("-v | say more", linux),
         Block("After the table.", linux),
+        Block(workers, ("Install", workers)),
     )
 
 

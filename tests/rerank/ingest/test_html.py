@@ -42,6 +42,30 @@ def test_a_page_is_read_in_order_under_its_headings() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        ("<h2>Pricing<p>The price is 40.</p><p>Per seat.</p><h2>Next</h2>", [2, 2]),
+        ("<h2>4.2 <div>Pricing</div></h2><p>It is 40.</p>", [2]),
+        ("<h2>Release 4.2 drops support for old Windows workers</h2><h2>Next</h2>", [2]),
+        ("<h3>Can I get a refund?<br>Yes, within 30 days.</h3>", [2]),
+        ("<h2>Can anybody who is asked get a refund?</h2><p hidden>No.</p>", []),
+        ("<h2>See also</h2><nav>Home</nav><h2>Contact</h2>", []),
+        ("<h2>One that is long and has parts below it</h2><h3>A part</h3><p>Text.</p>", [3]),
+    ],
+)
+def test_text_in_a_heading_is_not_lost(body: str, texts: list[int]) -> None:
+    """That of blocks in it is below it; and nothing below it, it is text, unless it says nothing.
+
+    texts: how many headings each block has above it.
+    """
+    found = read(f"<h1>Shop</h1>{body}".encode()).blocks
+    assert [len(block.heading) for block in found] == texts
+    words = " ".join(f"{block.heading} {block.text}" for block in found)
+    for word in ("Pricing", "40", "seat", "workers", "30 days"):
+        assert (word in words) == (word in body)
+
+
 def test_an_empty_cell_keeps_its_place() -> None:
     """Also the first one of a row: a number stays below the name of its column."""
     rows = "<tr><td></td><th>2024</th><th>2025</th></tr>", "<tr><th>Pump</th><td><td>30</tr>"

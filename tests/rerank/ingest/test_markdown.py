@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rerank.ingest import markdown, plain
@@ -95,6 +97,14 @@ Tables
 
 The rest.
 """
+
+
+@pytest.mark.parametrize("reader", [markdown.read, plain.read])
+def test_a_heading_that_is_a_sentence_is_text_if_nothing_is_below(reader: Any) -> None:
+    """As in release notes; also the last one."""
+    said = ["Release 4.2 drops support for Windows workers", "It needs a newer Python than before"]
+    text = "".join(f"{line}\n{'-' * len(line)}\n\n" for line in said)
+    assert reader(text.encode()).blocks == tuple(Block(line, (line,)) for line in said)
 
 
 def test_plain_text_has_paragraphs_and_underlined_headings() -> None:
