@@ -39,7 +39,7 @@ class Plan:
     report: Labelled[Query]
     report_split: str
     seen_by_reranker: int  # left out: a model was trained on them or on their split
-    asked_twice: int  # left out of fitting: a reported query is the same question
+    asked_twice: int  # left out of fitting: a reported query has its words or its group
     beside_training: bool  # queries used here ask about documents that were trained on
     reported_of_fitted_groups: int  # reported queries whose group has queries that are fitted on
     grouping: Grouping  # what keeps queries together

@@ -30,7 +30,10 @@ def split_sentences(report: Report) -> list[str]:
             "them or on their split."
         )
     if planned.asked_twice:
-        sentences.append(f"Left out: {planned.asked_twice} queries that repeat a measured query.")
+        sentences.append(
+            f"Left out: {planned.asked_twice} queries that have the words or the group "
+            "(`metadata.group`) of a measured query."
+        )
     if planned.warning:
         sentences.append(f"Warning: {planned.warning}.")
     return sentences

@@ -285,7 +285,7 @@ def test_who_was_left_out(report: Report) -> None:
     text = " ".join(split_sentences(replace(report, planned=all_of_it)))
     assert f"fitted on {len(plan.fit)} queries. Measured on {len(plan.report)} queries" in text
     assert "Left out: 12 queries" in text
-    assert "Left out: 3 queries that repeat a measured query." in text
+    assert "Left out: 3 queries that have the words or the group (`metadata.group`) of" in text
 
 
 def test_a_report_in_folds_says_so(
