@@ -65,7 +65,7 @@ def progress_sentences(
     if calibrated:
         even = not chosen and not differ(weight)
         if {q.drawn_by for q in done} - {"", version}:
-            return [f"{said}.", OF_ANOTHER, *([] if even else [NOT_EVEN])]
+            return [f"{sentence}.", OF_ANOTHER, *([] if even else [NOT_EVEN])]
         mean = float((w * p).sum() / w.sum())
         return [
             f"{sentence}; the model's confidence is {mean:.0%} on average.",
