@@ -83,12 +83,14 @@ def test_a_model_without_segments_takes_none(
     [
         (["median", "--restart"], "apply only with --out"),
         (["--queries=q.jsonl", "--out=a.jsonl", "--segment=en"], "applies to QUERY only"),
+        (["--queries=q.parquet", "--out=a.jsonl"], "q.parquet: expected a name that ends with"),
+        (["--queries=q.jsonl", "--out=a.PQ"], "a.PQ: expected a name that ends with .jsonl"),
     ],
 )
 def test_answer_refuses_options_of_the_other_kind(
     run: Run, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They would be ignored."""
+    """They would be ignored; and a file of answers would have a name that belies it."""
     assert words in refused(capsys, "answer", run.folder, *options)
 
 
