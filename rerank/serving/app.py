@@ -83,6 +83,7 @@ def create_app(
         lifespan=_lifespan(worker, poller, access, journal),
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
+        redirect_slashes=False,  # such an address is unknown, and a proxy's scheme is not ours
         responses=REFUSALS,
         dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
     )

@@ -176,6 +176,11 @@ def test_form(client: httpx.Client) -> None:
     assert_refused(
         client.post("/v1/../etc/passwd", content=body(), headers=JSON), 404, "there is no"
     )
+    for slashed in (
+        client.post("/v1/rerank/", content=body(), headers=JSON),
+        client.get("/watch/"),
+    ):
+        assert_refused(slashed, 404, "there is no")
     assert_refused(client.get("/v1/model", headers={"host": "evil.example"}), 421, "localhost")
 
 
