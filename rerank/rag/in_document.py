@@ -9,6 +9,7 @@ from rerank.retrieval.corpus import Corpus
 from rerank.types import Passage, metadata_name
 
 MAX_BYTES = 2**16  # of the passages around it, as the corpus holds them with their metadata
+LONGEST_POSITION = 18  # digits; Python refuses to read thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
 
     These are the ones next to it in the corpus whose `rerank.rag.places.place_of` names the same
     document, nearest first, until they have `max_bytes` together. The passage itself is always
-    whole. They are ordered by `position` of their metadata if all have one, else as in the corpus.
+    whole. They are ordered by `position` of their metadata if all have one (of at most 18 digits),
+    else as in the corpus. The nearest one left out on either side tells where there are more.
 
     Raises:
         IndexError: the corpus has no such row.
@@ -36,7 +38,7 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
         raise IndexError(row)
     document = place_of(corpus.passage(row)).document
     rows, left = [row], max_bytes
-    cut = {-1: False, 1: False}  # by direction: whether more of the document was left out
+    cut = []  # the nearest row of the document on either side that was left out
     ends = {-1: row, 1: row}
     while ends:
         for way, end in list(ends.items()):
@@ -46,18 +48,20 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
                 continue
             size = int(corpus.offsets[beside + 1] - corpus.offsets[beside])
             if size > left:
-                cut[way] = True
+                cut.append(beside)
                 del ends[way]
                 continue
             left, ends[way] = left - size, beside
             rows.append(beside)
-    rows.sort()
-    passages = {one: corpus.passage(one) for one in rows}
+    order = sorted(rows + cut)
+    passages = {one: corpus.passage(one) for one in order}
     positions = [metadata_name(p.metadata, "position") for p in passages.values()]
-    if all(map(str.isdecimal, positions)):
-        rows = [one for _, one in sorted(zip(map(int, positions), rows, strict=True))]
-    ordered = tuple(passages[one] for one in rows)
-    return InDocument(document, ordered, rows.index(row), cut[-1], cut[1])
+    if all(p.isdecimal() and len(p) <= LONGEST_POSITION for p in positions):
+        order = [one for _, one in sorted(zip(map(int, positions), order, strict=True))]
+    shown = [one for one in order if one not in cut]
+    ordered = tuple(passages[one] for one in shown)
+    before = [order.index(one) < order.index(row) for one in cut]
+    return InDocument(document, ordered, shown.index(row), any(before), not all(before))
 
 
 def _is_of(document: str, corpus: Corpus, row: int) -> bool:

@@ -58,6 +58,22 @@ def test_positions_order_what_the_corpus_does_not(tmp_path: Path) -> None:
     assert ids(found.passages) == ["p3", "p10", "p2", "last"]
 
 
+def test_a_position_too_long_to_read_orders_nothing(tmp_path: Path) -> None:
+    """It is text, like any other in metadata."""
+    known = [passage("p1", "a", position="9" * 5000), passage("p2", "a", position="1")]
+    assert ids(in_document(corpus_of(tmp_path, *known), 0).passages) == ["p1", "p2"]
+
+
+def test_where_a_document_goes_on_is_told_in_its_order(tmp_path: Path) -> None:
+    """Also where positions order against the corpus."""
+    known = [passage(str(n), "a", position=n) for n in range(8, -1, -1)]
+    corpus = corpus_of(tmp_path, *known)
+    size = len((tmp_path / LINES).read_bytes()) // 9
+    found = in_document(corpus, 7, max_bytes=3 * size)
+    assert "".join(ids(found.passages)) == "0123"
+    assert (found.found, found.more_before, found.more_after) == (1, False, True)
+
+
 def test_neighbours_are_bounded_in_bytes(tmp_path: Path) -> None:
     """The nearest on both sides, and a word where the document goes on; the passage is whole."""
     corpus = corpus_of(tmp_path, *(passage(str(n), "a") for n in range(9)))
