@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rerank.config import check_options, option
-from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MAX_PASSAGES
+from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, LONGEST_RECORD, MAX_PASSAGES
 
 LONGEST = 86_400  # seconds
 
@@ -26,7 +26,7 @@ class Settings:
     read_timeout: float = option(
         10.0, "seconds in which a client must have sent its request", gt=0, le=LONGEST
     )
-    max_body: int = option(4 * 1024 * 1024, "bytes of a request", ge=1024)
+    max_body: int = option(LONGEST_RECORD, "bytes of a request", ge=1024)
     max_documents: int = option(MAX_PASSAGES, "documents of a request", ge=1)
     max_document: int = option(LONGEST_PASSAGE, "characters of a document", ge=1)
     max_query: int = option(LONGEST_QUERY, "characters of a query", ge=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, MAX_PASSAGES
+from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, LONGEST_RECORD, MAX_PASSAGES
 from rerank.errors import InputError
 from rerank.serving.settings import Settings
 
@@ -21,3 +21,4 @@ def test_limits_are_those_of_files() -> None:
     settings = Settings()
     limits = (settings.max_query, settings.max_document, settings.max_documents)
     assert limits == (LONGEST_QUERY, LONGEST_PASSAGE, MAX_PASSAGES)
+    assert settings.max_body == LONGEST_RECORD
