@@ -77,7 +77,10 @@ def groups_sentence(report: Report) -> str:
 
 
 def scored_sentence(report: Report) -> str:
-    """How many passages the cross-encoder scores; or which stages scored the lists."""
+    """How many passages the cross-encoder scores; or which stages scored the lists.
+
+    The number is that of the measured folds, whose cutoffs may differ from the model's.
+    """
     kind = report.fitted.maps.list_kind
     if kind and RETRIEVER not in report.made_from:
         *first, last = kind.stages
@@ -87,7 +90,10 @@ def scored_sentence(report: Report) -> str:
             sentence if kind.texts else f"{sentence} Not all passages have a text: none was read."
         )
     cutoff = report.fitted.maps.policy.cutoff
-    how = f", those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
+    those = f"those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
+    how = f", {those}" if cutoff else ""
+    if any(maps.policy.cutoff != cutoff for maps in report.evaluation.fold_maps):
+        how = f", by a cutoff of its own in each fold; the model scores {those or 'all'}"
     return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
 
 

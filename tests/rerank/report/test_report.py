@@ -41,6 +41,7 @@ from rerank.report.sentences import (
     certificate_sentences,
     groups_sentence,
     report_text,
+    scored_sentence,
     split_sentences,
 )
 from rerank.types import Scored
@@ -308,6 +309,34 @@ def test_a_report_in_folds_says_so(
     assert ", each by the threshold of its fold)." in report_text(
         replace(changed, evaluation=evaluation)
     )
+
+
+@pytest.mark.parametrize(
+    ("of_folds", "of_model", "expected"),
+    [
+        ((0.5, 0.5), 0.5, ", those at least 0.5 times as likely as the likeliest."),
+        ((0.5, 0.0), 0.5, " by a cutoff of its own in each fold; the model scores those at least"),
+        ((0.5, 0.2), 0.0, ", by a cutoff of its own in each fold; the model scores all."),
+        ((0.0,), 0.0, "."),
+    ],
+)
+def test_the_passages_of_folds_are_not_said_to_be_the_model_s(
+    report: Report, of_folds: tuple[float, ...], of_model: float, expected: str
+) -> None:
+    """Each fold chooses a cutoff; the model's may leave many more passages, or fewer."""
+    maps = report.fitted.maps
+
+    def with_cutoff(cutoff: float) -> FittedMaps:
+        return replace(maps, policy=replace(maps.policy, cutoff=cutoff))
+
+    fitted = replace(report.fitted, maps=with_cutoff(of_model))
+    evaluation = replace(
+        report.evaluation, passages_scored=4.5, fold_maps=tuple(map(with_cutoff, of_folds))
+    )
+    said = scored_sentence(replace(report, fitted=fitted, evaluation=evaluation))
+    assert said.startswith("Passages scored per query: 4.5")
+    assert expected in said
+    assert ("fold" in said) == ("fold" in expected)
 
 
 def test_copies_are_told(report: Report) -> None:
