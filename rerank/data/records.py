@@ -26,7 +26,7 @@ MAX_PASSAGES = 1_000  # of one query
 MAX_STAGES = 8  # whose scores come with a passage
 SHOWN = 200  # characters of a value, in a message
 
-QUERY = ("query", "text", "question")  # names of a query's text field, older ones last
+QUERY = ("query", "text", "question")  # a query's text field; the last only without the others
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
@@ -50,7 +50,8 @@ def read_query(
         InputError: naming the field, the value and what was expected.
     """
     query_id = read_id(row, "_id")
-    field = _only_field(row, QUERY) or next((name for name in QUERY if name in row), QUERY[0])
+    field = _only_field(row, QUERY[:-1]) or _only_field(row, QUERY[-1:])
+    field = field or next((name for name in QUERY if name in row), QUERY[0])
     text = read_text(row, field, max_length=LONGEST_QUERY)
     metadata = _metadata(row, segment_by)
     name = _only_field(row, PASSAGES) if passages else None

@@ -107,6 +107,19 @@ def test_a_huge_value_rejects_its_row(tmp_path: Path) -> None:
     assert "at most 33554432 are taken" in second.reason
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"query": "x", "question": "y"}, "x"),
+        ({"text": "x", "question": {"id": 7}}, "x"),
+        ({"query": None, "question": "y"}, "y"),
+    ],
+)
+def test_a_question_is_read_only_in_place_of_a_query(row: dict[str, Any], expected: str) -> None:
+    """Else it is a field of others, which is ignored."""
+    assert line({"_id": "a", **row}) == QueryRow(3, Query(expected, "a"))
+
+
 def test_own_passages_are_read() -> None:
     """Texts and objects, under either name; what has no id gets its position."""
     for name in ("passages", "documents"):
@@ -150,6 +163,7 @@ def test_logits_are_read() -> None:
         ({"_id": "x" * 1000, "text": "x"}, "'_id' has 1000 characters", None),
         ({"_id": "\ud800", "text": "x"}, "lone surrogate", None),
         ({"_id": "a"}, "'query' is missing", "a"),
+        ({"_id": "a", "query": "x", "text": "x"}, "has both 'query' and 'text'", "a"),
         ({"_id": "a", "text": "\n"}, "'text' is empty", "a"),
         ({"_id": "a", "text": 5}, "'text' should be text, got a whole number", "a"),
         ({"_id": "a", "text": "y" * 20_000}, "'text' has 20000 characters", "a"),
