@@ -186,11 +186,13 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
         return holder.current.reliability_page()
 
     @router.get("/healthz", response_class=PlainTextResponse)
+    @router.head("/healthz", include_in_schema=False)
     async def healthz() -> str:
         """Whether the process is alive."""
         return "ok\n"
 
     @router.get("/readyz", response_class=PlainTextResponse)
+    @router.head("/readyz", include_in_schema=False)
     async def readyz() -> str:
         """Whether it answers queries."""
         if not worker.alive:

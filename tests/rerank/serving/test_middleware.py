@@ -193,6 +193,7 @@ def test_keys(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         for path in ("/healthz", "/readyz", "/openapi.json"):
             assert client.get(path).status_code == 200
+            assert client.head(path).status_code == 200
             assert_refused(client.post(path, content=b"{}", headers=JSON), 401, "Bearer KEY")
         for wrong in (
             {},
