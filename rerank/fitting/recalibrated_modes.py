@@ -88,7 +88,7 @@ def recalibrate_modes(
 ) -> tuple[dict[Mode, RecalibratedMode], list[str]]:
     """The new maps of each mode that has enough labels, and notes on the labels.
 
-    These say which labels certify nothing, and why a mode stays as it was. The argument `notes`
+    These say which labels certify nothing, and why a mode is unchanged. The argument `notes`
     explain why the labels may be few. Labels of a `metadata.group` among the marks
     of `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot,
     the labels certify nothing.
@@ -103,7 +103,7 @@ def recalibrate_modes(
             new = _recalibrated_mode(maps, mode, feedback, pipeline, fitted_on)
         except TooFewGroupsError as error:
             too_few_groups = error
-            remarks.append(f"the mode {mode} stays as it was: {error}.")
+            remarks.append(f"the mode `{mode}` is unchanged: {error}.")
             continue
         if new is None:
             remarks.append(NO_LABELS_OF[mode])

@@ -168,7 +168,7 @@ def test_a_mode_of_few_groups_stays_and_says_why(
     labels = written(tmp_path, [json.dumps(row) for row in [*one_group, *lists]])
     where = ("--labels", labels, "--work", tmp_path / "work", "--out", tmp_path / "new")
     assert call("recalibrate", run.folder, *where) == 0
-    why = "the mode search stays as it was: expected labels of at least 4 groups"
+    why = "the mode `search` is unchanged: expected labels of at least 4 groups"
     told = capsys.readouterr()
     assert (told.out + told.err).count(why) == 1
     assert why in (tmp_path / "new" / REPORT).read_text(encoding="utf-8")
@@ -345,7 +345,7 @@ def test_right_and_wrong_say_nothing_of_other_lists(
     new = CalibratedReranker.load(tmp_path / "moved")
     assert new.maps["rerank"] == model.maps["rerank"]
     assert new.maps["search"] != model.maps["search"]
-    assert any("passages that callers bring: that mode stays" in note for note in made.notes)
+    assert any("callers bring: the mode `rerank` is unchanged" in note for note in made.notes)
     assert new.sketch == model.sketch
 
 
