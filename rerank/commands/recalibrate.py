@@ -33,7 +33,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--labels",
         type=Path,
         help='lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant": '
-        '[IDS]}, with "passages" where callers brought them; or a BEIR folder, whose corpus the '
+        '[IDS]}, with "passages" if they came with the query; or a BEIR folder, whose corpus the '
         "new model then searches",
     )
     p.add_argument(

@@ -86,7 +86,7 @@ def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]
     """
     query = read_query(row)
     if query.passages is None:
-        raise InputError("'passages' is missing; expected the list that was brought for the query")
+        raise InputError("'passages' is missing; expected the passages that came with the query")
     if query.passages and query.scores is None:
         raise InputError("its passages have no 'scores'; expected a number by stage, each")
     provided = next(row[name] for name in PASSAGES if row.get(name) is not None)

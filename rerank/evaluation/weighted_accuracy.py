@@ -31,7 +31,7 @@ class WeightedAccuracy:
             return f"At {self.threshold:g}: none of {stood_for} is accepted, as far as these say."
         interval = "too few for an interval"
         if not self.own_sample:
-            interval = "no interval: the sample was not drawn by this model's confidences"
+            interval = "no interval: this model is not known to have drawn the sample"
         elif np.isfinite(self.right.low):
             interval = f"between {self.right.low:.1%} and {self.right.high:.1%} with 95% confidence"
         return (

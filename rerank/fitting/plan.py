@@ -22,8 +22,9 @@ from rerank.types import Query
 CROSS_FITTED = "cross-fitted"  # the report split of a set that has none
 MIN_GROUPS_TO_FIT = MIN_ROWS  # for the drift alarm; cross-fitting in folds needs three
 REPORT_NOT_AT_RANDOM = (
-    "the measured queries were drawn by their confidence: no random sample. The figures "
-    "are of these alone; `rerank evaluate` estimates those of all, if the queries have weights"
+    "the measured queries are no random sample: they were drawn by their confidence, or evenly, "
+    "but different shares of several files. The figures are of these alone; `rerank evaluate` "
+    "estimates those of all, if the queries have weights"
 )
 TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its queries was
 

@@ -33,7 +33,7 @@ NO_LABELS = (
 
 
 def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMaps:
-    """Maps of one mode, fitted on the fit rankings of many sets, which have equal weight.
+    """Maps of one mode, fitted on the scored candidates of many sets, which have equal weight.
 
     Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
     quartile of these cutoffs, for use without labels. The maps certify nothing: a certificate would

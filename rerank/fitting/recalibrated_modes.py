@@ -45,7 +45,7 @@ MIN_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
     "search": "too few labels of searches: the mode `search` is unchanged.",
     "rerank": "too few labels of passages that callers bring: the mode `rerank` is unchanged.",
-    "lists": "too few labels of lists: the mode `lists` is unchanged.",
+    "lists": "too few labels of lists that have passages: the mode `lists` is unchanged.",
 }
 ONE_OUTCOME = (
     "all {n} labels of the mode {mode} are {outcome}: they tell nothing of answers that are "
@@ -117,8 +117,9 @@ def recalibrate_modes(
         groups = {m: len({f.group for f in feedback if maps.mode_of(f.query) == m}) for m in maps}
         got = ", ".join(f"{count} for the mode {mode}" for mode, count in groups.items())
         raise InputError(
-            f"expected labels of at least {MIN_QUESTIONS} different queries of one mode, got "
-            f"{got}, " + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
+            f"expected labels of at least {MIN_QUESTIONS} different queries of one mode for which "
+            f"passages were found, got labels of {got}, "
+            + " ".join([f"of {len(feedback)} in all", *(f"({note})" for note in notes)])
         )
     return recalibrated, remarks
 
@@ -148,8 +149,8 @@ def _recalibrated_mode(
         scored = _search_as_from_callers(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
-    filled = [i for i, s in enumerate(scored) if len(s.candidates)]  # else: confidence 0
-    labels, scored = [labels[i] for i in filled], [scored[i] for i in filled]
+    with_passages = [i for i, s in enumerate(scored) if len(s.candidates)]  # else: confidence 0
+    labels, scored = [labels[i] for i in with_passages], [scored[i] for i in with_passages]
     if not _has_least_labels(labels):
         return None
     predicted = predict(scored, old, pipeline.config)
@@ -205,7 +206,7 @@ def _search_as_from_callers(
     prior_scores = [prior_score(c, maps["search"].policy.prior) for c in candidates]
     likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior_scores, strict=True)]
     from_callers = as_from_caller(pipeline, likeliest_first)
-    return pipeline.score_by(from_callers, maps["rerank"].policy, label="scoring provided passages")
+    return pipeline.score_by(from_callers, maps["rerank"].policy, label="scoring callers' passages")
 
 
 def _those_of(labels: Sequence[Feedback], rows: Bools) -> list[Feedback]:

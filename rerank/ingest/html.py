@@ -177,4 +177,5 @@ def _heading(node: Any) -> str:
     for link in node.css("a"):
         if one_line(link.text()) == "#":
             link.decompose()
-    return PILCROW.sub("", one_line("".join(part.text() for part in _line(node))))
+    text = "".join("\n" if part.tag == "br" else part.text() for part in _line(node))
+    return PILCROW.sub("", one_line(text))

@@ -75,8 +75,8 @@ def evaluate(
     if not drawn_at_random(queries.items):
         of_all = "; only `weighted`, the first sentence, is of all" if weights else ""
         notes.append(
-            "warning: these queries were drawn by their confidence: no random sample. All figures "
-            f"are of these alone{of_all}."
+            "warning: these queries are no random sample: they were drawn by their confidence, or "
+            f"different shares of several files. All figures are of these alone{of_all}."
         )
     maps = model.maps[labelled.mode]
     no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)

@@ -112,9 +112,9 @@ def promote(
     labelled = grouped_as(labelled, candidate)
     if not drawn_at_random(labelled.select(labelled.split(split)).items):
         raise InputError(
-            f"{labelled.name}: queries of {split!r} were drawn by their confidence, as their "
-            "metadata `weight` or `chosen` says; a promotion needs queries drawn at random "
-            "(`rerank label --draw even`)"
+            f"{labelled.name}: queries of {split!r} are no random sample (they were drawn by their "
+            "confidence, or different shares of several files), as their metadata `weight` or "
+            "`chosen` says; a promotion needs queries drawn at random (`rerank label --draw even`)"
         )
     name = model_name(candidate.manifest)
     present = aliased(name, CHAMPION, tracking_uri=uri)

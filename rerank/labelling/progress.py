@@ -20,7 +20,7 @@ from rerank.labelling.state import Question, chosen_without_weights, differ, wei
 EVERY = 10  # labels between two reports
 NOT_EVEN = (
     "These questions were drawn with different chances, so their labels certify nothing; for a "
-    "certificate draw evenly, from one file that stays the same: --draw even."
+    "certificate draw evenly, from one file or the same share of each: --draw even."
 )
 
 OF_ANOTHER = (

@@ -103,8 +103,8 @@ def after_calibration(
 def after_evaluation(evaluation: Evaluation, mode: Mode = "search") -> str:
     """The next step, as a command with `{model}` and `{dataset}` in it.
 
-    It is to recalibrate, if accepted answers are right less often than promised. mode: that of the
-    labelled queries.
+    It is to recalibrate, if accepted answers are right less often than the advisory threshold says.
+    mode: that of the labelled queries.
     """
     ours = evaluation.table[OURS]
     accuracy, weighted = ours.accuracy_accepted, evaluation.weighted

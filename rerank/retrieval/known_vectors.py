@@ -55,16 +55,16 @@ class _Held:
     def __init__(self, folder: Path) -> None:
         self._corpus = Corpus(folder)
         self._vectors = PassageVectors(folder)
-        keys = _keys(self._corpus)
-        self._rows = np.argsort(keys)
-        self._keys = keys[self._rows]
+        hashes = _text_hashes(self._corpus)
+        self._rows = np.argsort(hashes)
+        self._hashes = hashes[self._rows]
 
     def find(self, passages: Sequence[Passage]) -> dict[int, Vectors]:
         """The known vectors of these passages, by position."""
-        keys = _keys(passages)
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        hashes = _text_hashes(passages)
+        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         vectors = {}
-        for i in np.flatnonzero(self._keys[places] == keys).tolist():
+        for i in np.flatnonzero(self._hashes[places] == hashes).tolist():
             row = int(self._rows[places[i]])
             held, passage = self._corpus.passage(row), passages[i]
             if (held.title, held.text) == (passage.title, passage.text):
@@ -72,7 +72,7 @@ class _Held:
         return vectors
 
 
-def _keys(passages: Iterable[Passage]) -> TextHashes:
+def _text_hashes(passages: Iterable[Passage]) -> TextHashes:
     """One number per passage, shape (n,); two texts rarely have the same."""
     texts = (p.full_text.encode("utf-8", "surrogatepass") for p in passages)
     hashed = (hashlib.sha256(text).digest()[:8] for text in texts)

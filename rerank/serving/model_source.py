@@ -87,7 +87,7 @@ class ServedModel:
             "reranker": network_name(config.reranker) if networks else "",
             "precision": config.precision if networks else "",
             "segment_by": config.segment_by,
-            "segments": sorted(main.segments.updates),
+            "segments": sorted(self.model.segments),
             "stages": list(main.list_kind.stages) if main.list_kind else [],
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],

@@ -89,6 +89,12 @@ class SupportCheck:
                 for source in cited
                 if self._supports(source.evidence, sentence.claim)
             }
+            alone = [source for source in cited if source.id in quotes]
+            if quotes and not has_each_clause(sentence.claim, alone, self.lexicon):
+                quotes = {  # another one has the clause that these lack
+                    source.id: best_sentence(sentence.claim, source.evidence, self.lexicon)
+                    for source in cited
+                }
             found.append(Checked(sentence, quotes, before))
         return found
 

@@ -43,10 +43,16 @@ def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
 
 
 def citing_only(text: str, ids: Container[str]) -> str:
-    """The text with citations of these ids only; those that stand together become one."""
+    """The text with citations of these ids only; those that stand together become one.
+
+    Citations stand together also with a comma, "and" or "&" between them.
+    """
 
     def kept(match: re.Match[str]) -> str:
         labels = [label for label in re.findall(r"S\d+", match[0]) if label in ids]
         return f"{match[1]}[{', '.join(dict.fromkeys(labels))}]" if labels else ""
 
-    return re.sub(rf"([ \t]*)(?:{CITATION.pattern}[ \t]*)*{CITATION.pattern}", kept, text).strip()
+    cited = CITATION.pattern
+    between = r"(?:[ \t]*[,;&]|[ \t]+and)?[ \t]*"
+    run = rf"{cited}(?:{between}{cited})*"
+    return re.sub(rf"([ \t]*)(?:\({run}\)|{run})(?:[ \t]*{run})*", kept, text).strip()

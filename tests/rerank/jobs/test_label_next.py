@@ -97,7 +97,7 @@ def test_a_sample_of_another_model_has_no_interval(run: Run, small: LabelledSet)
         assert weighted is not None
         assert weighted.right is not None
         assert np.isfinite(weighted.right.low) == has_interval
-        assert ("not drawn by this model" in weighted.sentence) == (not has_interval)
+        assert ("not known to have drawn" in weighted.sentence) == (not has_interval)
 
 
 def test_right_ones_that_stand_for_three() -> None:

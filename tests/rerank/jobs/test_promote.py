@@ -381,7 +381,7 @@ def test_queries_drawn_by_their_confidence_promote_nothing(
 ) -> None:
     """Their accuracy, unweighted, is not that of the queries that they were drawn from."""
     queries = {i: replace(q, metadata={"weight": 2.0}) for i, q in singles.queries.items()}
-    with pytest.raises(InputError, match="queries of 'test' were drawn by their confidence"):
+    with pytest.raises(InputError, match="queries of 'test' are no random sample"):
         promote(run.folder, replace(singles, queries=queries), "test", work=tmp_path)
 
 

@@ -92,6 +92,8 @@ def test_each_clause_may_have_another_source(sources: list[Source], lexicon: Lex
     both, first = (f"{QUOTED} [S1], {clause}{cited}." for cited in (" [S2]", ""))
     found = SupportCheck(lexicon, lambda *_: 1.0)(f"{both} {first}", sources)
     assert [one.supported for one in found] == [True, False]
+    (alone,) = SupportCheck(lexicon)(both, sources)  # by words alone, S1 carries the sentence
+    assert set(alone.quotes) in ({"S1", "S2"}, set())
 
 
 @pytest.mark.parametrize(
@@ -165,6 +167,11 @@ def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -
         ("The median is the middle value [S1] [S99].", "The median is the middle value [S1]."),
         ("[S9; S2] The median [S1], the middle value.", "The median [S1], the middle value."),
         ("- The median (S2), the middle value (S1).", "- The median, the middle value [S1]."),
+        ("The median is the middle value [S1], [S2].", "The median is the middle value [S1]."),
+        ("The median is the middle value [S2], [S1].", "The median is the middle value [S1]."),
+        ("The median is the middle value ([S1], [S2]).", "The median is the middle value [S1]."),
+        ("The median is the middle value [S1] and [S2].", "The median is the middle value [S1]."),
+        ("The median is the middle value ([S2]) [S1].", "The median is the middle value [S1]."),
     ],
 )
 def test_an_answer_cites_only_what_supports_it(
