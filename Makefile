@@ -105,11 +105,13 @@ MIXED = $(addprefix $(SETS)/,$(OF_SETS)) $(addprefix $(PAIRS)/,$(OF_PAIRS)) $(DA
   work/documentation:5000 datasets/documentation_questions --group-by article \
   --leave-out $(wildcard $(HELD)/*/) --within-group tatqa dstc9_faq
 weights: .venv/installed ## train the bundled weights anew: make weights SETS=folder PAIRS=folder HELD=folder
-	@test -d "$(SETS)" -a -d "$(PAIRS)" -a -n "$(wildcard $(HELD)/*/)" \
+	@test -d "$(SETS)" -a -d "$(PAIRS)" -a -d "$(HELD)" -a -n "$(wildcard $(HELD)/*/)" \
 	  || { echo "give all three: make weights SETS=folder PAIRS=folder HELD=folder"; exit 2; }
 	@for set in $(foreach s,$(OF_SETS),$(SETS)/$(firstword $(subst :, ,$(s)))) \
 	  $(foreach s,$(OF_PAIRS),$(PAIRS)/$(firstword $(subst :, ,$(s)))); do \
 	  test -d $$set || { echo "there is no $$set"; exit 2; }; done
+	@for set in $(wildcard $(HELD)/*/); do ls $$set/*.jsonl* > /dev/null 2>&1 \
+	  || { echo "$$set of HELD holds no labelled set"; exit 2; }; done
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
 	$(PYTHON) -m venv work/documented
 	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer regex tqdm

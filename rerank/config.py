@@ -381,6 +381,11 @@ class FinetuneConfig:
         check_options(self)
         if self.hard + self.easy < 1:
             raise InputError("expected a wrong passage per query: `hard` or `easy` above 0")
+        if self.hard > self.depth:
+            raise InputError(
+                f"`hard` should be `depth` at most, because they are drawn from so many passages: "
+                f"got {self.hard} of {self.depth}"
+            )
         if self.average > 1 and (self.validation or self.lora):
             raise InputError(
                 "with `average` above 1 `validation` and `lora` should be 0: validation keeps the "

@@ -74,6 +74,28 @@ class ModelFiles:
             raise InputError(f"{self.folder / name} cannot be read: {error}") from None
 
 
+def classifies(files: ModelFiles) -> bool:
+    """Whether a model has a head that gives scores, as a cross-encoder does, by its `config.json`.
+
+    False if it has none, as an exported network.
+    """
+    path = files.folder / "config.json"
+    if not path.is_file():
+        return False
+    names = json.loads(path.read_text(encoding="utf-8")).get("architectures") or ()
+    return any("SequenceClassification" in name for name in names)
+
+
+def check_bi_encoder(files: ModelFiles) -> None:
+    """Refuse a cross-encoder: it gives no vector of a text.
+
+    Raises:
+        InputError: the model is one.
+    """
+    if classifies(files):
+        raise InputError(f"{files.name} is a cross-encoder; expected a bi-encoder, such as minilm")
+
+
 ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
 
 

@@ -16,7 +16,7 @@ from rerank.config import Config, FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
-from rerank.inference.model_files import ModelFiles, resolve, trained_on
+from rerank.inference.model_files import ModelFiles, classifies, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
@@ -27,7 +27,6 @@ from rerank.jobs.training_run import (
     check_frozen,
     check_length,
     checkpoints_of,
-    classifies,
     run_training,
     too_large_groups,
 )

@@ -16,7 +16,7 @@ from typing import Any
 from rerank.config import Config, EncoderConfig, FinetuneConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.model_files import ModelFiles, check_bi_encoder, resolve
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     Trained,
@@ -26,7 +26,6 @@ from rerank.jobs.training_run import (
     check_frozen,
     check_length,
     checkpoints_of,
-    classifies,
     run_training,
     too_large_groups,
 )
@@ -99,8 +98,7 @@ def finetune_encoder(
 
 def _check_base(base: ModelFiles, config: EncoderConfig) -> None:
     """Refuse a base that cannot be trained with these settings, before hours of work."""
-    if classifies(base):
-        raise InputError(f"{base.name} is a cross-encoder; expected a bi-encoder, such as minilm")
+    check_bi_encoder(base)
     check_length(base, config.max_length)
     layers = getattr(architecture(base), "num_hidden_layers", None)
     check_frozen(layers, config.frozen_layers)

@@ -150,12 +150,6 @@ def architecture(files: ModelFiles) -> Any:
         raise InputError(f"{files.name} is not a transformer: {error}") from error
 
 
-def classifies(files: ModelFiles) -> bool:
-    """Whether a model has a head that gives scores, as a cross-encoder does."""
-    names = architecture(files).architectures or ()
-    return any("SequenceClassification" in name for name in names)
-
-
 def check_frozen(layers: int | None, frozen: int) -> None:
     """Refuse to freeze more layers than there are; None: their number is not known.
 

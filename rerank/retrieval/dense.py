@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rerank.config import Config
 from rerank.inference.engine import Engine, open_bi_encoder
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import ModelFiles, check_bi_encoder
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.progress import in_chunks
 from rerank.retrieval.windows import windows
@@ -25,9 +25,13 @@ class Encoder:
     """A sentence-transformers bi-encoder; the model is loaded at the first call.
 
     Safe to call from many threads; only one of them loads the model.
+
+    Raises:
+        InputError: the files are of a cross-encoder.
     """
 
     def __init__(self, files: ModelFiles, *, max_length: int, windows: int = 1) -> None:
+        check_bi_encoder(files)
         self.files = files
         self.max_length = max_length
         self.windows = windows  # of a longer passage, at most

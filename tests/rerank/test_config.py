@@ -95,6 +95,7 @@ def test_a_value_of_the_wrong_type_is_refused(values: dict[str, Any]) -> None:
         {"depth": 0},
         {"hard": -1},
         {"hard": 0, "easy": 0},
+        {"hard": 5, "depth": 4},
         {"learning_rate": 0.0},
         {"learning_rate": float("nan")},
         {"warmup": 1.0},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from finetuning import weights
 
-from rerank.config import EncoderConfig
+from rerank.config import Config, EncoderConfig
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
@@ -123,6 +123,8 @@ def test_sets_without_an_answer_are_refused(ten: LabelledSet, tmp_path: Path) ->
     crossing, frozen = replace(CHEAP, base="minilm-reranker"), replace(CHEAP, frozen_layers=7)
     with pytest.raises(InputError, match="is a cross-encoder; expected a bi-encoder"):
         finetune_encoder([TrainingSet(ten)], tmp_path / "m", crossing, work=tmp_path)
+    with pytest.raises(InputError, match="is a cross-encoder; expected a bi-encoder"):
+        Encoder.from_config(resolve("minilm-reranker"), Config())
     with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
         finetune_encoder([TrainingSet(ten)], tmp_path / "m", frozen, work=tmp_path)
     longer = replace(CHEAP, max_length=4096)
