@@ -51,7 +51,7 @@ class Question:
     proposed: bool = False  # and not accepted by anybody yet
     pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
     continues: tuple[int, ...] | None = None  # earlier draws from the same file; None: not known
-    drawn_by: str = ""  # version of the model whose confidences decided; "": not known
+    drawn_by: str = ""  # version of the model that drew it; "": not known
     people: dict[str, Person] = field(default_factory=dict)
 
     def person(self, name: str) -> Person:
