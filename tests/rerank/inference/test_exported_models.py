@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -64,9 +66,12 @@ def test_networks_give_the_numbers_of_the_weights(
     ]
     for here, there in zip(*scores, strict=True):
         np.testing.assert_array_equal(here, there)
+    body = shutil.copytree(files.folder, tmp_path / "body")  # the same weights, as a bi-encoder
+    config = json.loads((body / "config.json").read_text())
+    (body / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
     vectors = [
         Encoder(each, max_length=32).encode([t for p in PAIRS for t in p if t])
-        for each in (files, encoder)
+        for each in (resolve(str(body)), encoder)
     ]
     np.testing.assert_array_equal(*vectors)
 

@@ -255,7 +255,7 @@ def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Pat
     with pytest.raises(FolderError, match="exists"):
         recalibrate(model, labels, moved)
     few = moved.parent / "few"
-    with pytest.raises(InputError, match=r"at least 10 different queries of one mode, got \d"):
+    with pytest.raises(InputError, match=r"for which passages were found, got labels of \d"):
         recalibrate(model, labels[:3], few)
     assert not few.exists()
 

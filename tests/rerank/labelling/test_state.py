@@ -71,7 +71,7 @@ def test_questions_of_another_file_stand_for_that_file_alone(whole: int) -> None
         said = progress_sentences(
             first + second, {}, calibrated=True, target=0.7, partly_right=False
         )
-        assert "for a certificate draw evenly, from one file that stays the same" in said[1]
+        assert "for a certificate draw evenly, from one file or the same share of each" in said[1]
         third = [of_file(question(70 + i, draw=2, weight=450 / 30), 450, 0) for i in range(30)]
         expected = [500 / 80] * 50 + [1.0] * 20 + [500 / 80] * 30
         assert weights(first + second + third) == pytest.approx(expected)
