@@ -42,7 +42,7 @@ class Document:
     blocks: tuple[Block, ...]
     title: str = ""
     revised: str = ""  # the date of its last revision, as 2024-05-31; empty if unknown
-    skipped: str = ""  # what of the file could not be read; empty if all of it was
+    skipped: str = ""  # the parts with text that were not read, joined by `clauses`; else empty
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` returns an equal document."""
@@ -87,6 +87,22 @@ class Headings:
     def path(self) -> tuple[str, ...]:
         """The open headings, highest first."""
         return tuple(text for _, text in self._open)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A count in words, as "1 equation" or "2 text boxes"; empty for none.
+
+    `many` is the plural, by default `one` with an s.
+    """
+    return f"{number} {one if number == 1 else many or one + 's'}" if number else ""
+
+
+def clauses(*parts: str) -> str:
+    """The parts that are not empty, joined by "; ", as `Document.skipped` has them.
+
+    Each names, and counts, what was not read: "2 text boxes; pages 2-4 are pictures".
+    """
+    return "; ".join(filter(None, parts))
 
 
 def date_in(text: str) -> str:
