@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rerank.progress import progress
 
 RUN = 4
 """Words per n-gram (run)."""
@@ -21,28 +24,58 @@ ALIKE = 0.7
 BANDS, ROWS = 16, 4
 """Of min-wise hashes. Texts that share 70% of their runs are missed in 1% of the draws."""
 
+BUCKET = 16
+"""Texts of a bucket; the next ones go to buckets of `ROWS` more hashes, `DEPTH` times at most."""
 
-def near_duplicates(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of positions in `texts` that connect all near duplicates, directly or in a chain.
+DEPTH = 8
+
+COMPARED = 32
+"""Texts that a text is compared with: those that share the most buckets with it."""
+
+
+def near_duplicates(texts: Sequence[str], *, label: str | None = None) -> Iterator[tuple[int, int]]:
+    """Yield pairs of positions in `texts` that connect near duplicates, directly or in a chain.
 
     Their resemblance (Broder 1997, "On the resemblance and containment of documents") is at least
-    `ALIKE`. Texts without a word have no duplicates.
+    `ALIKE`. Texts without a word have no duplicates. `label` names a progress bar.
+
+    The work is linear in the number of texts: each is compared with at most `COMPARED` others.
+    Nothing is missed by that among texts of which few are alike. Among thousands that share more
+    than half of their runs, such as form letters, pairs near `ALIKE` may be missed. Buckets that
+    are full divide by further hashes (Bawa, Condie and Ganesan 2005, "LSH forest"), so that pairs
+    that share 90% are found among them too.
     """
     runs = [_runs(text) for text in texts]
     hashes = _min_hashes(runs)
-    seen: set[tuple[int, int]] = set()
-    for band in range(BANDS):
-        buckets: dict[bytes, list[int]] = {}
-        for place, row in enumerate(hashes[:, band * ROWS : (band + 1) * ROWS]):
+    buckets: dict[bytes, list[int]] = defaultdict(list)
+    with progress(len(texts), label, unit="passage") as bar:
+        for place, row in enumerate(hashes):
+            bar.update()
             if not len(runs[place]):
                 continue
-            for other in buckets.setdefault(row.tobytes(), []):
-                if (other, place) not in seen and _resemblance(runs[other], runs[place]) >= ALIKE:
-                    seen.add((other, place))
-                    yield other, place
-                    break  # the other duplicates are already connected to that one
-            else:
-                buckets[row.tobytes()].append(place)
+            twice = row.tobytes() * 2
+            met = [list(_met(buckets, twice, band)) for band in range(BANDS)]
+            shared = Counter(other for path in met for bucket in path for other in bucket)
+            near = {
+                other
+                for other, _ in shared.most_common(COMPARED)
+                if _resemblance(runs[other], runs[place]) >= ALIKE
+            }
+            yield from ((other, place) for other in sorted(near))
+            for path in met:
+                # the other duplicates of a text in the bucket are already connected to that one
+                if len(path[-1]) < BUCKET and all(map(near.isdisjoint, path)):
+                    path[-1].append(place)
+
+
+def _met(buckets: dict[bytes, list[int]], hashes: bytes, band: int) -> Iterator[list[int]]:
+    """The buckets of a text in a band, the full ones first; it belongs into the last."""
+    size = len(hashes) // (2 * BANDS)
+    for depth in range(1, DEPTH + 1):
+        bucket = buckets[bytes([band]) + hashes[band * size : (band + depth) * size]]
+        yield bucket
+        if len(bucket) < BUCKET:
+            return
 
 
 def _runs(text: str) -> NDArray[np.uint64]:

@@ -215,7 +215,8 @@ def _without_copies(entries: Iterable[IngestedFile]) -> tuple[list[Passage], lis
 
 
 def _near(passages: Sequence[Passage]) -> list[tuple[str, ...]]:
-    pairs = near_duplicates([passage.full_text for passage in passages])
+    texts = [passage.full_text for passage in passages]
+    pairs = near_duplicates(texts, label="comparing passages")
     return [("nearly the same", passages[a].doc_id, passages[b].doc_id) for a, b in pairs]
 
 

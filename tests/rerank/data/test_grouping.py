@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from rerank.data import near_duplicates as near_duplicates_module
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, grouped, groupings
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.near_duplicates import near_duplicates
@@ -189,3 +192,21 @@ def test_near_duplicates_share_most_runs_of_words() -> None:
     other = " ".join(f"{word}s" for word in WORDS * 2)
     texts = [text, other, text.upper() + " more", text + " " + other, "", "", "short", "Short!"]
     assert sorted(near_duplicates(texts)) == [(0, 2), (6, 7)]
+
+
+def test_the_work_per_form_letter_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters alike by 60% are compared with a bounded number of others; copies are still found."""
+    rng = random.Random(0)
+    form = [f"f{i}" for i in range(150)]
+    letters = [" ".join([*form, *(f"o{rng.random()}" for _ in range(25))]) for _ in range(1500)]
+    letters += [f"{letter} again" for letter in letters[:20]]
+    compared = [0]
+    resemblance = near_duplicates_module._resemblance
+
+    def counted(*runs: Any) -> float:
+        compared[0] += 1
+        return resemblance(*runs)
+
+    monkeypatch.setattr(near_duplicates_module, "_resemblance", counted)
+    assert set(near_duplicates(letters)) == {(i, 1500 + i) for i in range(20)}
+    assert 0 < compared[0] <= near_duplicates_module.COMPARED * len(letters)
