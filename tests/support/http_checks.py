@@ -24,7 +24,7 @@ def body(**changed: Any) -> bytes:
 def connect(url: str, *parts: bytes) -> socket.socket:
     """A connection on which these bytes have been sent."""
     host, port = url.removeprefix("http://").split(":")
-    made = socket.create_connection((host, int(port)), timeout=30)
+    made = socket.create_connection((host, int(port)), timeout=600)
     for part in parts:
         made.sendall(part)
     return made

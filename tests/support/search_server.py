@@ -110,7 +110,7 @@ def searching(rows: Sequence[Mapping[str, Any]], *, password: str = "") -> Itera
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             if server.held is not None:
-                server.held.wait(60)
+                server.held.wait(600)
             if server.password and self.headers.get("authorization") != server.password:
                 status, answer = 401, {"error": "unauthorized", "status": 401}
             else:

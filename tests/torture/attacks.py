@@ -91,7 +91,7 @@ async def slow_bodies(url: str, end: float) -> str:
 async def wrong_keys(url: str, end: float) -> str:
     """Try keys that begin like the right one and keys that do not, in turn, as fast as it goes."""
     times: dict[str, list[float]] = {"near": [], "far": []}
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=600) as client:
         while time.monotonic() < end:
             for kind in random.sample(sorted(times), 2):
                 key = KEY[:-1] + "!" if kind == "near" else "!" + KEY[1:]
@@ -130,7 +130,7 @@ ATTACKS: tuple[Attack, ...] = (idle_connections, slow_bodies, wrong_keys, heavy_
 
 async def witnessed(url: str, attack: Attack, seconds: float) -> bool:
     """Attack, and ask meanwhile; prints what became of both."""
-    async with httpx.AsyncClient(base_url=url, timeout=60, headers=_authorized()) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=600, headers=_authorized()) as client:
         expected = (await client.post("/v1/rerank", json=ASKED)).json()["results"]
         seen: Counter[str] = Counter()
         times: list[float] = []
@@ -206,7 +206,7 @@ def _authorized() -> dict[str, str]:
 
 
 def _resident(url: str) -> float:
-    lines = httpx.get(f"{url}/metrics", headers=_authorized(), timeout=60).text.splitlines()
+    lines = httpx.get(f"{url}/metrics", headers=_authorized(), timeout=600).text.splitlines()
     name = "process_resident_memory_bytes "
     return next(float(s.rpartition(" ")[2]) for s in lines if s.startswith(name))
 

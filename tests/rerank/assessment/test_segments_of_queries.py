@@ -138,7 +138,7 @@ def test_requests_take_metadata(folder: Path) -> None:
         "/v1/search": {"question": QUESTION},
         "/v1/rerank": {"query": QUESTION, "documents": TEXTS},
     }
-    with serving(folder) as started, httpx.Client(base_url=started.url, timeout=60) as client:
+    with serving(folder) as started, httpx.Client(base_url=started.url, timeout=600) as client:
         for path, asked in paths.items():
             answers = [client.post(path, json={**asked, "metadata": m}) for m in SEGMENTS]
             assert moves([answer.json()["confidence"] for answer in answers]) == MOVES

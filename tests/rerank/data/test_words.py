@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.data.words import SENTENCE_END, WORD, _normalise, words, words_in_sentences
+from rerank.data.words import (
+    SENTENCE_END,
+    WORD,
+    _normalise,
+    word_places,
+    words,
+    words_in_sentences,
+)
+from rerank.normal_form import normal_form
 
 
 def by_sentence(text: str) -> dict[int, list[str]]:
@@ -44,3 +53,56 @@ def test_endless_accents_cost_no_time() -> None:
     """
     assert words("a" + "\u0301\u0323" * 100_000) == words("a" + "\u0301\u0323" * 15)
     assert words("Zu\u0308rich", language="none") == ["zürich"]
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("con\ufb01gure the o\ufb03ce", "configure the office"),
+        ("fire\u00adwall fire\u200bwall fire\u2060wall \ufefffirewall", "firewall " * 4),
+        (
+            "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+            "\u0645\u06cc\u062e\u0648\u0627\u0647\u0645",
+        ),
+        ("\u0e44\u0e17\u0e22\u200b\u0e14\u0e35", "\u0e44\u0e17\u0e22 \u0e14\u0e35"),
+        ("\uff21\uff22\uff11\uff12", "ab12"),
+        ("\uff76\uff9e \uff8a\uff9f", "\u30ac \u30d1"),
+        ("cafe\u0301", "caf\u00e9"),
+        ("10\u2076 10\u207b\u2076 10\u00b9\u00b2", "10^6 10^-6 10^12"),
+        ("2\u00bd 2\u207f 10\u2082 a\u00b9\u2082", "2 1/2 2^n 10_2 a1_2"),
+        ("25 m\u00b2 H\u2082O 3\u02b3\u1d48 x\u00b2", "25 m2 H2O 3rd x2"),
+        ("models\u00b9 5\u2460 \u2460\u2461", "models 1 5 1 1 2"),
+        ("Windows\u2122 \u21165 \u2163 5\u2103", "windows tm no 5 iv 5 c"),
+    ],
+)
+def test_one_word_in_two_codings_is_one_word(written: str, plain: str) -> None:
+    """Ligatures, wide forms, what nobody sees; digits of an exponent are no part of the number."""
+    assert words(written, language="none") == words(plain, language="none")
+
+
+CODED = st.text(
+    st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("a1⁶₂½ \u00ad\u200b№™ﬁｶﾞ①"))
+)
+
+
+@given(CODED)
+def test_each_word_has_a_place(text: str) -> None:
+    """Those of the text as a whole, where they begin in the text as it is written."""
+    found = words(text, language="none")
+    places = word_places(text, set(found), language="none")
+    assert {word: len(at) for word, at in places.items()} == dict(Counter(found))
+    assert normal_form(normal_form(text)) == normal_form(text)
+
+
+def test_a_place_points_into_the_text_as_written() -> None:
+    text = "The o\ufb03ce: con\u00ad\ufb01gure 10\u2076"
+    places = word_places(text, {"configure", "10"}, language="none")
+    assert places == {"configure": [text.index("con")], "10": [text.index("10")]}
+
+
+def test_wide_stops_end_sentences() -> None:
+    assert words_in_sentences("\u306f\u3044\uff01\u3044\u3044\uff1f\u3046", language="none")[1] == [
+        0,
+        1,
+        2,
+    ]

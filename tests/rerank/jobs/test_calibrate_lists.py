@@ -305,7 +305,7 @@ def test_over_http(
     scores = {stage: [p["scores"][stage] for p in row["passages"]] for stage in STAGES}
     with (
         serving(outcome.folder) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
+        httpx.Client(base_url=started.url, timeout=600) as client,
     ):
         told = client.post("/v1/assess", json={"query": row["query"], "scores": scores}).json()
         expected = model.assess(queries[:1])[0]

@@ -226,7 +226,7 @@ def test_over_http(model: CalibratedReranker, outcome: CalibrationRun) -> None:
     """The routes give the model's numbers; what the page shows has the scores of each stage."""
     with serving(outcome.folder) as started:
         told, page = (
-            httpx.post(f"{started.url}/v1/{route}", json={"query": ASKED}, timeout=60).json()
+            httpx.post(f"{started.url}/v1/{route}", json={"query": ASKED}, timeout=600).json()
             for route in ("search", "ask")
         )
     found = model.search(ASKED)
@@ -249,7 +249,7 @@ def test_a_lost_index_is_no_fault_of_the_query(
 
     with serving(outcome.folder) as started:
         monkeypatch.setattr(type(model.pipeline.system), "keyword", lost)  # type: ignore[attr-defined]
-        told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=60)
+        told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=600)
     assert_refused(told, 503, "does not answer; try again later")
     assert "inside" not in told.text
     (why,) = [r.fields["why"] for r in caplog.records if r.msg == "the search system failed"]

@@ -45,7 +45,7 @@ def test_a_model_without_labels_is_served(
 ) -> None:
     """Its answers say that they are not calibrated, and its reliability that nothing is known."""
     folder = init(small_folder, tmp_path / "model", config, work=work)
-    with serving(folder) as started, httpx.Client(base_url=started.url, timeout=60) as client:
+    with serving(folder) as started, httpx.Client(base_url=started.url, timeout=600) as client:
         told = client.post("/v1/ask", json={"query": "median of an array"}).json()
         assert (told["assessment"]["calibrated"], told["assessment"]["accepted"]) == (False, False)
         reliability = client.get("/v1/reliability").json()

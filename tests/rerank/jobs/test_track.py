@@ -73,7 +73,7 @@ class Failing:
         """Answer a request, or let it wait."""
         self.asked += 1
         if self.asked > self.healthy:
-            self.mended.wait(60)
+            self.mended.wait(600)
         return self.app(environ, start)
 
 

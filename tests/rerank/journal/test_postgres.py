@@ -134,7 +134,7 @@ def test_a_server_that_dies_and_comes_back(
         with pytest.raises(JournalError, match="cannot be used"):
             store.judge("a", True)
         writer.offer(make_entry("b"))
-        assert failed.wait(60)
+        assert failed.wait(600)
     finally:
         server.start()
     assert writer.flush(60)

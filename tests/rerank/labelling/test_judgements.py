@@ -25,7 +25,7 @@ def test_two_processes_write_and_no_line_is_lost(tmp_path: Path) -> None:
     """Every line of both, whole, those of each in order."""
     path = tmp_path / "judgements.jsonl"
     started = [Popen([sys.executable, "-c", WRITER, path, name]) for name in ("ada", "ben")]
-    assert [one.wait(60) for one in started] == [0, 0]
+    assert [one.wait(600) for one in started] == [0, 0]
     found = JudgementFile(path).read()
     for name in ("ada", "ben"):
         assert [e["i"] for e in found if e["by"] == name] == list(range(40))

@@ -25,7 +25,7 @@ def client(run: Any) -> Iterator[httpx.Client]:
     """A client of a running server."""
     with (
         serving(run.folder) as started,
-        httpx.Client(base_url=started.url, timeout=60) as made,
+        httpx.Client(base_url=started.url, timeout=600) as made,
     ):
         yield made
 

@@ -91,7 +91,7 @@ def test_a_server_answers_from_it_to_the_bit(run: Run) -> None:
     """The second answer is the first, but for its id; and it is counted."""
     with (
         serving(run.folder, cache_seconds=3600.0) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
+        httpx.Client(base_url=started.url, timeout=600) as client,
     ):
         first, second = (
             client.post("/v1/search", json={"query": "median of an array"}).json() for _ in "ab"

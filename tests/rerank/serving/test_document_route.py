@@ -52,7 +52,7 @@ def reader(folder: Path) -> Iterator[httpx.Client]:
     """A client of a server of these documents."""
     with (
         serving(folder) as started,
-        httpx.Client(base_url=started.url, timeout=60) as made,
+        httpx.Client(base_url=started.url, timeout=600) as made,
     ):
         yield made
 

@@ -52,7 +52,7 @@ def asking(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr("rerank.journal.writer.PAUSES", (0.05, 0.05))
     with (
         serving(run.folder, journal=sqlite_url(tmp_path)) as started,
-        httpx.Client(base_url=started.url, timeout=60) as made,
+        httpx.Client(base_url=started.url, timeout=600) as made,
     ):
         yield made
 
@@ -69,10 +69,10 @@ def test_every_assessed_question_is_written(run: Run, tmp_path: Path, queries: l
     }
     with serving(run.folder, journal=sqlite_url(tmp_path)) as started:
         answers = {
-            route: httpx.post(f"{started.url}/v1/{route}", json=body, timeout=60).json()
+            route: httpx.post(f"{started.url}/v1/{route}", json=body, timeout=600).json()
             for route, body in bodies.items()
         }
-        bad = httpx.post(f"{started.url}/v1/search", json={"query": " "}, timeout=60)
+        bad = httpx.post(f"{started.url}/v1/search", json={"query": " "}, timeout=600)
         assert bad.status_code == 422
     found = rows(tmp_path)
     assert list(found) == [answer["id"] for answer in answers.values()]
@@ -153,7 +153,7 @@ def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
     """Feedback that waits for it takes no place in the queue, and too much of it is refused."""
     with (
         serving(run.folder, journal=sqlite_url(tmp_path), queue=2) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
+        httpx.Client(base_url=started.url, timeout=600) as client,
         closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other,
     ):
         answer = client.post("/v1/search", json={"query": "median"}).json()
@@ -161,7 +161,7 @@ def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
         given = {"id": answer["id"], "right": True}
         with ThreadPoolExecutor(WAITING + 8) as people:
             asked = [
-                people.submit(httpx.post, f"{started.url}/v1/feedback", json=given, timeout=120)
+                people.submit(httpx.post, f"{started.url}/v1/feedback", json=given, timeout=600)
                 for _ in range(WAITING + 8)
             ]
             assert client.post("/v1/search", json={"query": "mean"}).status_code == 200
@@ -179,7 +179,7 @@ def test_a_database_that_is_slow_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         access = JournalAccess(journal, 0.05)
         try:
             with pytest.raises(Refusal) as late:
-                await access("it cannot be read", lambda _: over.wait(60), hint="do it again")
+                await access("it cannot be read", lambda _: over.wait(600), hint="do it again")
             assert late.value.sentence == (
                 "the journal did not answer within 0.05 seconds; try again in 5 seconds; "
                 "do it again"
@@ -218,7 +218,7 @@ def test_without_text(run: Run, tmp_path: Path) -> None:
     settings = {"journal": sqlite_url(tmp_path), "journal_without_text": True}
     with serving(run.folder, **settings) as started:
         asked = {"query": "xylophone zymurgy"}
-        assert httpx.post(f"{started.url}/v1/search", json=asked, timeout=60).status_code == 200
+        assert httpx.post(f"{started.url}/v1/search", json=asked, timeout=600).status_code == 200
     assert len(rows(tmp_path)) == 1
     assert not any(b"xylophone" in path.read_bytes() for path in tmp_path.iterdir())
 
@@ -229,7 +229,7 @@ def test_labels_without_text_are_counted(run: Run, tmp_path: Path) -> None:
         settings = {"journal": sqlite_url(tmp_path), "journal_without_text": without_text}
         with (
             serving(run.folder, **settings) as started,
-            httpx.Client(base_url=started.url, timeout=60) as client,
+            httpx.Client(base_url=started.url, timeout=600) as client,
         ):
             asked = {"query": f"median {without_text}"}
             answer = client.post("/v1/search", json=asked).json()
@@ -270,13 +270,13 @@ def test_the_drift_alarm_reads_the_journal(
     found = [answer.features for answer in model.assess([Query(text) for text in asked])]
     settings = {"journal": sqlite_url(tmp_path), "journal_without_text": True, "drift_level": 0.5}
     with serving(run.folder, **settings) as started:
-        assert httpx.get(f"{started.url}/v1/journal", timeout=60).json()["drift"] is None
+        assert httpx.get(f"{started.url}/v1/journal", timeout=600).json()["drift"] is None
         for text in asked:
-            httpx.post(f"{started.url}/v1/search", json={"query": text}, timeout=60)
+            httpx.post(f"{started.url}/v1/search", json={"query": text}, timeout=600)
     with serving(run.folder, **settings) as started:
         brought = {"query": "not a search", "documents": ["a", "b"]}
-        httpx.post(f"{started.url}/v1/rerank", json=brought, timeout=60)
-        told = httpx.get(f"{started.url}/v1/journal", timeout=60).json()["drift"]
+        httpx.post(f"{started.url}/v1/rerank", json=brought, timeout=600)
+        told = httpx.get(f"{started.url}/v1/journal", timeout=600).json()["drift"]
     expected = alarm(model.sketch, found, level=0.5, groups=asked)
     assert (told["fired"], told["sentence"]) == (True, expected.sentence)
     assert told["p_value"] == pytest.approx(expected.p_value)
@@ -286,7 +286,7 @@ def test_the_drift_alarm_reads_the_journal(
     assert told["moves"][0]["meaning"]
     few = {**settings, "drift_window": 10}
     with serving(run.folder, **few) as started:
-        told = httpx.get(f"{started.url}/v1/journal", timeout=60).json()["drift"]
+        told = httpx.get(f"{started.url}/v1/journal", timeout=600).json()["drift"]
     assert told["new_rows"] == 10
     expected = alarm(model.sketch, found[-10:], level=0.5, groups=asked[-10:])
     assert told["sentence"] == expected.sentence

@@ -32,7 +32,7 @@ def labelling(run: Any, folder: Path) -> Iterator[httpx.Client]:
     labels = LabelSessions(folder, LabelConfig(count=10, depth=2))
     with (
         serving(run.folder, labels=labels) as started,
-        httpx.Client(base_url=started.url, timeout=60) as made,
+        httpx.Client(base_url=started.url, timeout=600) as made,
     ):
         yield made
 

@@ -28,7 +28,7 @@ Parts = dict[str, dict[str, Any]]
 def made_from(folder: Path, work: Path) -> Parts:
     """What the page is told by a server that knows this working folder."""
     with serving(folder, work=work) as started:
-        found: Parts = httpx.get(f"{started.url}/v1/reliability", timeout=60).json()["made_from"]
+        found: Parts = httpx.get(f"{started.url}/v1/reliability", timeout=600).json()["made_from"]
     return found
 
 

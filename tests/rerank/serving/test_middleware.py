@@ -22,14 +22,14 @@ MAX_BODY = 20_000  # bytes of a body
 def started(run: Any) -> Iterator[Any]:
     """A server with narrow bounds."""
     bounds = {"max_body": MAX_BODY, "max_documents": 3, "max_document": 500, "max_query": 100}
-    with serving(run.folder, read_timeout=3.0, max_depth=6, max_values=1000, **bounds) as made:
+    with serving(run.folder, read_timeout=600.0, max_depth=6, max_values=1000, **bounds) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def client(started: Any) -> Iterator[httpx.Client]:
     """A client of that server."""
-    with httpx.Client(base_url=started.url, timeout=60) as made:
+    with httpx.Client(base_url=started.url, timeout=600) as made:
         yield made
 
 
@@ -189,7 +189,7 @@ def test_keys(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RERANK_API_KEYS", "first-key, second-key")
     with (
         serving(run.folder) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
+        httpx.Client(base_url=started.url, timeout=600) as client,
     ):
         for path in ("/healthz", "/readyz", "/openapi.json"):
             assert client.get(path).status_code == 200

@@ -56,7 +56,7 @@ def replace(place: Path, by: Path) -> None:
 
 def metrics(started: Any) -> str:
     """The text of `/metrics`."""
-    return httpx.get(f"{started.url}/metrics", timeout=60).text
+    return httpx.get(f"{started.url}/metrics", timeout=600).text
 
 
 def test_swap_under_load(run: Any, other: Path, place: Path) -> None:
@@ -72,7 +72,7 @@ def test_swap_under_load(run: Any, other: Path, place: Path) -> None:
 
         def ask(_: int) -> set[tuple[str, float]]:
             heard = set()
-            with httpx.Client(base_url=started.url, timeout=60) as client:
+            with httpx.Client(base_url=started.url, timeout=600) as client:
                 while not stop.is_set():
                     answer = client.post("/v1/search", json={"query": QUERY})
                     assert answer.status_code == 200, answer.text
@@ -100,7 +100,7 @@ def test_swap_under_load(run: Any, other: Path, place: Path) -> None:
 
 def ask_once(started: Any) -> float:
     """The confidence of one answer."""
-    answer = httpx.post(f"{started.url}/v1/search", json={"query": QUERY}, timeout=60)
+    answer = httpx.post(f"{started.url}/v1/search", json={"query": QUERY}, timeout=600)
     assert answer.status_code == 200
     return float(answer.json()["confidence"])
 

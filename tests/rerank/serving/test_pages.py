@@ -58,7 +58,7 @@ def test_pages_need_no_key_and_what_they_show_does(run: Any, monkeypatch: Any) -
     monkeypatch.setenv("RERANK_API_KEYS", "a-key-of-this-server")
     with (
         serving(run.folder) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
+        httpx.Client(base_url=started.url, timeout=600) as client,
     ):
         assert client.get("/").status_code == 200
         assert client.get("/v1/reliability").status_code == 401

@@ -71,7 +71,7 @@ def test_drift_alarm(run: Any, model: CalibratedReranker, queries: list[str]) ->
     expected = alarm(model.sketch, ranking_features(found), level=0.5)
     with (
         serving(run.folder, drift_window=WINDOW, drift_level=0.5) as started,
-        httpx.Client(base_url=started.url, timeout=60) as client,
+        httpx.Client(base_url=started.url, timeout=600) as client,
     ):
         assert metric(client, "rerank_drift_p_value") == 1
         for q in strange:
@@ -130,7 +130,7 @@ def test_too_many_connections_do_not_fill_the_log(
             monkeypatch.setattr(known, field, getattr(known, field))
     with serving(run.folder) as started:
         log_to_stderr(started.holder.metrics)
-        answers = [httpx.get(f"{started.url}/healthz", timeout=60).status_code for _ in range(5)]
+        answers = [httpx.get(f"{started.url}/healthz", timeout=600).status_code for _ in range(5)]
         left_out = started.holder.metrics.repeated.labels("uvicorn")._value.get()
     assert answers == [503] * 5
     assert (capsys.readouterr().err.count("Exceeded concurrency"), left_out) == (1, 4)

@@ -43,7 +43,7 @@ def server() -> Iterator[SearchServer]:
 
 
 def system_at(url: str, kind: str, **changed: Any) -> SearchSystem:
-    given = {"keyword": ("title^2", "text"), "vector": "vector", "timeout": 2.0, **changed}
+    given = {"keyword": ("title^2", "text"), "vector": "vector", "timeout": 60.0, **changed}
     return connect(RetrieverSettings(kind, url, INDEX, **given))
 
 
