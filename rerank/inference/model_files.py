@@ -11,7 +11,7 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "mo
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
+LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder
 
 
 TOKENIZER = (  # files that define how text becomes tokens
@@ -261,6 +262,41 @@ def _is_copy(path: Path) -> bool:
     return path.match("pytorch_model*.bin") and any(each.is_file() for each in safe)
 
 
+def _check_no_code(path: Path) -> None:
+    """Refuse a configuration that names code to import, of the model's folder or of a package.
+
+    Raises:
+        InputError: it does.
+    """
+    try:
+        code = next(_code_named(json.loads(path.read_text(encoding="utf-8"))), None)
+    except (ValueError, RecursionError):
+        return  # the libraries cannot read it either
+    if code:
+        raise InputError(
+            f"{path} asks for the code {code!r:.200}, and no code of a model is run; take a model "
+            "that transformers and sentence-transformers read without it"
+        )
+
+
+def _code_named(value: Any) -> Iterator[object]:
+    """What a configuration would have imported: an `auto_map`, or a foreign module's type."""
+    match value:
+        case {"auto_map": named} if named:
+            yield named
+        case [{"type": _}, *_]:  # modules.json
+            yield from (m["type"] for m in value if _is_foreign(m.get("type")))
+        case {"types": {**kinds}, "structure": _}:  # router_config.json
+            yield from filter(_is_foreign, kinds.values())
+    if isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _code_named(part)
+
+
+def _is_foreign(kind: object) -> bool:
+    return not str(kind).startswith("sentence_transformers.")
+
+
 def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
@@ -273,6 +309,8 @@ def _local(name: str, folder: Path) -> ModelFiles:
         and not _is_copy(path)
     ]
     for path in sorted(parts):
+        if path.name == "modules.json" or path.match("*config*.json"):
+            _check_no_code(path)
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()
         state.update(line)
         if path.parent == folder and path.name in TOKENIZER:

@@ -6,7 +6,6 @@ values of the other tokens. Importing this file imports torch.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import onnx  # noqa: F401  # torch exports with it, and its error is unclear if 
 import torch
 
 from rerank.errors import InputError, RerankError, optional
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import LOCAL, ModelFiles
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # their layers have the parts used below
 
@@ -82,20 +81,6 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def _check_no_code(folder: Path) -> None:
-    """Refuse a model that names modules outside sentence-transformers, which would be imported."""
-    path = folder / "modules.json"
-    if not path.is_file():
-        return
-    modules = json.loads(path.read_text(encoding="utf-8"))
-    strange = [m["type"] for m in modules if not m["type"].startswith("sentence_transformers.")]
-    if strange:
-        raise InputError(
-            f"{folder} asks for the code {strange[0]!r}; only modules of sentence-transformers are "
-            "run"
-        )
-
-
 def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Rows:
     """The module that gives rows of shape (1, width).
 
@@ -115,34 +100,28 @@ def cross_encoder(folder: Path) -> Rows:
     """A pair's logits, without any activation.
 
     Raises:
-        InputError: the folder has no trained classification head, or needs code of its own.
+        InputError: the folder has no trained classification head.
     """
-    _check_no_code(folder)
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification
 
     loaded = AutoModelForSequenceClassification.from_pretrained(
-        str(folder), output_loading_info=True, local_files_only=True
+        str(folder), output_loading_info=True, **LOCAL
     )[1]
     if loaded["missing_keys"]:
         raise InputError(
             f"{folder} is not a cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which "
             "would be drawn at random; give a reranker, or train one with `rerank finetune`"
         )
-    model = CrossEncoder(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
+    model = CrossEncoder(str(folder), device="cpu", model_kwargs=FP32, **LOCAL)
     return Rows(model, "scores").eval()
 
 
 def bi_encoder(folder: Path) -> Rows:
-    """A text's unit vector.
-
-    Raises:
-        InputError: the folder needs code of its own.
-    """
-    _check_no_code(folder)
+    """A text's unit vector."""
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True, model_kwargs=FP32)
+    model = SentenceTransformer(str(folder), device="cpu", model_kwargs=FP32, **LOCAL)
     return Rows(model, "sentence_embedding", unit=True).eval()
 
 

@@ -15,7 +15,7 @@ from rerank.config import EncoderConfig, FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
-from rerank.inference.model_files import ModelFiles, trained_on, training
+from rerank.inference.model_files import LOCAL, ModelFiles, trained_on, training
 from rerank.inference.tokenizer import positions
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, is_made_from, write_folder
@@ -145,7 +145,7 @@ def architecture(files: ModelFiles) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(str(files.folder), local_files_only=True)
+        return AutoConfig.from_pretrained(str(files.folder), **LOCAL)
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{files.name} is not a transformer: {error}") from error
 

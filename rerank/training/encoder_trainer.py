@@ -22,7 +22,7 @@ from transformers import PrinterCallback
 
 from rerank.config import EncoderConfig
 from rerank.errors import InputError
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import LOCAL, ModelFiles
 from rerank.training.loop import WEIGHTS, Progress, Resuming, arguments, freeze, load_mean
 from rerank.training.mining import Example
 
@@ -51,7 +51,7 @@ def train_encoder(
     """
     torch.manual_seed(config.seed)
     try:
-        model = SentenceTransformer(str(base.folder), local_files_only=True)
+        model = SentenceTransformer(str(base.folder), **LOCAL)
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
     _check_modules(model, base)

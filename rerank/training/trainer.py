@@ -23,7 +23,7 @@ from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback
 
 from rerank.config import FinetuneConfig
 from rerank.errors import InputError
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import LOCAL, ModelFiles
 from rerank.training.loop import (
     FIRST_STAGE,
     NDCG,
@@ -116,7 +116,7 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
             str(base.folder),
             num_labels=1,
             max_length=config.max_length,
-            local_files_only=True,
+            **LOCAL,
             config_kwargs=_dropout(base.folder, config.dropout),
         )
     except Exception as error:  # broken files fail in many ways
@@ -192,7 +192,7 @@ class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence
 
 def _dropout(folder: Path, rate: float) -> dict[str, float]:
     """Every dropout rate that the model's configuration names, set to `rate`."""
-    settings = AutoConfig.from_pretrained(str(folder), local_files_only=True).to_dict()
+    settings = AutoConfig.from_pretrained(str(folder), **LOCAL).to_dict()
     return {k: rate for k, v in settings.items() if "dropout" in k and isinstance(v, float)}
 
 

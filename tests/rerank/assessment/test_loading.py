@@ -151,19 +151,6 @@ def test_a_listed_file_that_is_no_data_is_refused(copied: Path, name: str) -> No
     assert f"holds {name}, which does not belong in a model folder" in refusal(copied)
 
 
-def test_a_model_that_asks_for_code_is_not_run(
-    other_reranker: Callable[..., Path], tmp_path: Path
-) -> None:
-    """A cross-encoder whose modules are not sentence-transformers' is refused before its export."""
-    folder = other_reranker()
-    (folder / "modules.json").write_text('[{"idx": 0, "path": "", "type": "evil.Module"}]')
-    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    reader = cross_encoder.CrossEncoder(resolve(str(folder)), max_length=32)
-    with pytest.raises(InputError, match=r"asks for the code 'evil\.Module'"):
-        reader.score([("a", "b")])
-    assert not (tmp_path / "ran").exists()
-
-
 # --- what it refuses --------------------------------------------------------------------------
 
 
