@@ -203,7 +203,8 @@ def serve(folder: Path, *, blocked: Sequence[str] = ()) -> Iterator[tuple[Any, s
 import sys
 sys.modules.update(dict.fromkeys({list(blocked)!r}))
 from rerank.cli import main
-sys.exit(main(["serve", {str(folder)!r}, "--port", "0", "--poll", "0"]))
+patient = ["--poll", "0", "--timeout", "3600", "--read-timeout", "3600"]
+sys.exit(main(["serve", {str(folder)!r}, "--port", "0", *patient]))
 """
     started = subprocess.Popen(
         [sys.executable, "-c", code],
