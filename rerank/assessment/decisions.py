@@ -9,6 +9,7 @@ import numpy as np
 
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
+from rerank.assessment.ranking import with_empty_last
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Bools, Floats, Mode, Ranking, metadata_name
@@ -144,10 +145,12 @@ def to_assessments(
             why = (UNLIKE, *why)
         if unfitted := _unfitted_segment(ranking, maps, config.segment_by):
             why = (unfitted, *why)
+        every, relevance = with_empty_last(ranking), predicted.relevance[i]
+        nothing = "no passage has any text" if len(every) else "no passage was found"
         assessments.append(
             Assessment(
-                ranking=ranking,
-                relevance=predicted.relevance[i],
+                ranking=every,
+                relevance=np.append(relevance, np.zeros(len(every) - len(ranking))),
                 confidence=confidence,
                 sufficiency=sufficiency,
                 sufficiency_at=tuple(predicted.sufficiency[i].tolist()),
@@ -159,7 +162,7 @@ def to_assessments(
                 and not is_unlike
                 and maps.context_certificate is not None
                 and maps.context_certificate.promises(sufficiency),
-                reasons=why if len(ranking) else ("against: no passage was found",),
+                reasons=why if len(ranking) else (f"against: {nothing}",),
                 features=predicted.features[i],
                 mode=modes[i],
             )

@@ -10,7 +10,7 @@ import numpy as np
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.config import Config
-from rerank.data.equal_passages import distinct, highest_of_equal
+from rerank.data.equal_passages import distinct, highest_of_equal, with_text
 from rerank.retrieval.caller_passages import rank_passages
 from rerank.retrieval.dense import Vectors, cosines
 from rerank.retrieval.fusion import fused_without
@@ -40,7 +40,8 @@ class IndexPipeline(Pipeline):
 
     def texts_of(self, query: Query) -> list[str]:
         """The query, then each window of the passages it brings."""
-        windows = self.encoder.windows_of(query.passages or ())
+        passages = query.passages or ()
+        windows = self.encoder.windows_of([passages[i] for i in with_text(passages)])
         return [query.text, *(text for of_passage in windows for text in of_passage)]
 
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
@@ -67,19 +68,23 @@ class IndexPipeline(Pipeline):
         return self.ranked_candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
     def _caller_candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The passages of the query, ranked by the same two stages.
+        """The passages of the query that hold any text, ranked by the same two stages.
 
         Logits that came with equal passages are the highest of theirs.
         """
-        passages, vector = query.passages or (), vectors[query.text]
+        provided, vector = query.passages or (), vectors[query.text]
+        rows = with_text(provided)
+        passages = [provided[i] for i in rows]
         nearest = [
             cosines(np.stack([vectors[text] for text in of_passage]), vector).max()
             for of_passage in self.encoder.windows_of(passages)
         ]
         if query.logits is not None:
-            _, group = distinct(passages)
+            _, group = distinct(provided)
             query = replace(query, logits=highest_of_equal(query.logits, group))
-        return self._from_caller(query, passages, np.array(nearest, dtype=np.float64))
+        found = self._from_caller(query, passages, np.array(nearest, dtype=np.float64))
+        stage = replace(found.first_stage, rows=rows[found.first_stage.rows])
+        return replace(found, first_stage=stage)
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each first stage, each passage once, best fused first."""

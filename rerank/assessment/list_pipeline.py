@@ -13,7 +13,7 @@ from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import CROSS_ENCODER
 from rerank.assessment.pipeline import Pipeline, ReadPolicy, Selection
 from rerank.config import Config
-from rerank.data.equal_passages import distinct, highest_of_equal
+from rerank.data.equal_passages import distinct, highest_of_equal, with_text
 from rerank.errors import InputError
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.no_index import NoIndex
@@ -48,29 +48,34 @@ class ListPipeline(Pipeline):
     def candidates_of_list(self, query: Query) -> Candidates:
         """The passages of the query, best fused score first; ties are ordered by id.
 
-        Equal passages count as one: each has the highest score that a stage gave one of them.
+        Equal passages count as one: each has the highest score that a stage gave one of them. If
+        texts are needed, passages without one are left out.
 
         Raises:
-            InputError: the passages lack the scores of these stages, or a text if texts are needed.
+            InputError: the passages lack the scores of these stages; or none has a text, if texts
+                are needed.
         """
-        passages = query.passages or ()
-        if not passages:
+        provided = query.passages or ()
+        if not provided:
             nothing = self._stage(np.zeros(0, dtype=np.int64), np.zeros(0))
             width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
             none = self.with_metadata(np.zeros((0, width)), ())
             return Candidates(query, (), nothing, none)
         self.check(query)
-        first, group = distinct(passages)
+        rows = with_text(provided) if self.kind.texts else np.arange(len(provided))
+        passages = tuple(provided[i] for i in rows)
+        _, group = distinct(provided)
         scores = {s: highest_of_equal(given, group) for s, given in (query.scores or {}).items()}
+        first, group = distinct(passages)
         once = replace(
             query,
             passages=tuple(passages[i] for i in first),
-            scores={s: highest[first] for s, highest in scores.items()},
+            scores={s: highest[rows[first]] for s, highest in scores.items()},
         )
         fused = self._fused(once)
         ranked_once = self._stage(np.arange(len(first)), fused)
         features = list_features(self.kind, once, ranked_once, language=self.config.language)
-        stage = self._stage(np.arange(len(passages)), fused[group])
+        stage = self._stage(rows, fused[group])
         candidates = Candidates(
             replace(query, scores=scores),
             passages,
@@ -94,10 +99,9 @@ class ListPipeline(Pipeline):
                 f"its passages have the scores of {', '.join(stages) or 'no stage'}; expected "
                 f"those of {', '.join(expected)}, null where a stage did not bring a passage"
             )
-        if self.kind.texts and not all(p.text.strip() for p in query.passages or ()):
+        if self.kind.texts and not len(with_text(query.passages)):
             raise InputError(
-                "a passage has no text; the model was calibrated on lists whose passages all have "
-                "one"
+                "no passage has a text; the model was calibrated on lists whose passages have one"
             )
 
     def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:

@@ -16,7 +16,13 @@ import numpy as np
 
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.decisions import to_assessments
-from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, check_no_overflow, read_maps
+from rerank.assessment.fitted_maps import (
+    FittedMaps,
+    MapsByMode,
+    check_certificates,
+    check_no_overflow,
+    read_maps,
+)
 from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
@@ -34,7 +40,7 @@ from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.assessment.predictions import predict
 from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.config import Config
-from rerank.data.checks import is_encodable
+from rerank.data.checks import has_text, is_encodable
 from rerank.errors import InputError, MissingExtraError, RetrieverError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
@@ -97,6 +103,7 @@ class CalibratedReranker:
         cache: ScoreCache | None = None,
         allow_download: bool = False,
         tracking_uri: str | None = None,
+        manifest_sha256: str | None = None,
     ) -> CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
@@ -108,21 +115,28 @@ class CalibratedReranker:
         removed with the model. A folder needs neither MLflow nor a network: a hub id in its
         configuration is looked up on this machine only, unless `allow_download`.
 
+        The hashes of a folder find accidents: who changes a file can renew them. With
+        `manifest_sha256`, taken from a place that others cannot write to, the folder must be the
+        one that had this hash of its `manifest.json`.
+
         Raises:
-            InputError: not a model folder, a changed file, or another encoder, reranker, tokenizer,
+            InputError: not a model folder, a changed file, another manifest, or another encoder, reranker, tokenizer,
                 maximum length, precision or index than the one the model was calibrated with; the
                 message says which part differs. Or MLflow has no such model.
             MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
         if str(path_or_uri) == DEFAULT and not Path(DEFAULT).exists():
+            if manifest_sha256 is not None:
+                raise InputError("`default` has no manifest, and so none of this sha256")
             return cls._default(cache=cache)
         if is_uri(path_or_uri):
             place, temporary = fetch(path_or_uri, tracking_uri=tracking_uri)
         else:
             place, temporary = Path(path_or_uri), None
         try:
-            model = cls._open(place, cache=cache, allow_download=allow_download)
+            files = open_folder(place, manifest_sha256=manifest_sha256)
+            model = cls._open(files, cache=cache, allow_download=allow_download)
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -150,13 +164,14 @@ class CalibratedReranker:
 
     @classmethod
     def _open(
-        cls, path: Path, *, cache: ScoreCache | None, allow_download: bool
+        cls, files: ModelFolder, *, cache: ScoreCache | None, allow_download: bool
     ) -> CalibratedReranker:
-        files = open_folder(path)
+        path = files.path
         config = Config.from_dict(files.manifest["config"])
         maps = read_maps(files)
         for fitted in maps.values():
             check_no_overflow(fitted, path)
+            check_certificates(fitted, config.thresholds, path)
         kind, metadata = maps.main.list_kind, maps.main.metadata
         if kind and maps.main_mode == LISTS:
             return cls(files, maps, ListPipeline(kind, config, metadata))
@@ -269,10 +284,11 @@ class CalibratedReranker:
         """Rank the passages that the caller brings, and give the confidence in the top passage.
 
         A plain string is a passage whose id is its position. Ids may repeat: the ranking has the
-        positions, too. No passages give confidence 0.
+        positions, too. A passage without any text is ranked last, with relevance 0. No passages,
+        or only such ones, give confidence 0.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; what came is not a list; or
+            InputError: the query is empty; it or a passage is not text; what came is not a list; or
                 the model takes only lists with scores.
         """
         if not isinstance(passages, Iterable) or isinstance(passages, (str, bytes, Mapping)):
@@ -313,8 +329,8 @@ class CalibratedReranker:
         """The mode in which the model answers a query, after checking that it can.
 
         Raises:
-            InputError: the query or a passage is empty, or not text; the model does not have the
-                mode of the query, or has nothing to search; or the scores that came with the
+            InputError: the query is empty; it or a passage is not text; the model does not have
+                the mode of the query, or has nothing to search; or the scores that came with the
                 passages are of other stages.
         """
         check_query(query)
@@ -393,18 +409,15 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
 
 
 def check_query(query: Query) -> None:
-    """Refuse a query, or a passage of it, without any text.
+    """Refuse a query without any text, and what is not text.
 
     Raises:
         InputError: the message says which.
     """
-    texts = [("the query", query.text)]
+    if not has_text(query.text):
+        raise InputError("the query is empty; expected some words")
     provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
-    if query.scores is not None:  # a passage may have scores and no text
-        provided = [(name, text) for name, text in provided if text]
-    for name, text in texts + provided:
-        if not text.strip():
-            raise InputError(f"{name} is empty; expected some words")
+    for name, text in [("the query", query.text), *provided]:
         if not is_encodable(text):
             raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
 

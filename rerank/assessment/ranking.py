@@ -5,14 +5,14 @@ Functions of candidates and scores alone: nothing is searched and no network run
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from calibration.maps import CalibrationMap
 from rerank.assessment.passage_features import cross_encoder_features
 from rerank.data.equal_passages import distinct, highest_of_equal
-from rerank.types import Bools, Candidates, Floats, Ranking, Scored
+from rerank.types import Bools, Candidates, FirstStage, Floats, Ranking, Scored
 
 MIN_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
 
@@ -63,6 +63,42 @@ def reorder(ranking: Ranking, *, rank_by: str) -> Ranking:
     }
     by_fused = np.argsort(-fused, kind="stable")
     return ranking.take(by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")])
+
+
+def with_empty_last(ranking: Ranking) -> Ranking:
+    """The ranking, and after it the passages without any text that came with the query.
+
+    No stage has read these, so they have no scores.
+    """
+    provided = ranking.query.passages or ()
+    rows = np.setdiff1d(np.arange(len(provided)), ranking.first_stage.rows)
+    if not len(rows):
+        return ranking
+    n, m = len(ranking), len(rows)
+    nothing, last = np.full(m, 0.0 if ranking.query.scores is None else np.nan), np.full(m, n + 1)
+    none_read = np.zeros(m, dtype=np.bool_)
+    empty = FirstStage(rows, nothing, nothing, last, last, np.zeros(m))
+    stage = FirstStage(
+        *(
+            np.append(getattr(ranking.first_stage, f.name), getattr(empty, f.name))
+            for f in fields(FirstStage)
+        )
+    )
+    features = ranking.candidates.features
+    candidates = Candidates(
+        ranking.query,
+        (*ranking.passages, *(provided[i] for i in rows)),
+        stage,
+        np.vstack([features, np.zeros((m, features.shape[1]))]),
+    )
+    return Ranking(
+        candidates,
+        np.append(ranking.logits, np.full(m, ranking.logits.min() if n else 0.0)),
+        np.append(ranking.scored, none_read),
+        np.append(ranking.truncated, none_read),
+        np.vstack([ranking.features, np.zeros((m, ranking.features.shape[1]))]),
+        np.append(ranking.score, np.zeros(m)),
+    )
 
 
 def by_prior(candidates: Candidates, prior_scores: Floats) -> tuple[Candidates, Floats, int]:

@@ -91,14 +91,15 @@ class RetrieverPipeline(Pipeline):
         if selection.known:
             return self.list_pipeline.with_scores(selection, logits, truncated)
         candidates, rows = selection.candidates, selection.candidates.first_stage.rows
-        last = np.full(len(rows), np.nan)
+        last = np.full(len(candidates.query.passages or ()), np.nan)
         last[rows[: len(logits)]] = logits
         query = candidates.query
         query = replace(query, scores={**(query.scores or {}), RERANKER: last})
         ranked = self.list_pipeline.candidates_of_list(query)
-        place = np.argsort(ranked.first_stage.rows)
+        place = {row: i for i, row in enumerate(ranked.first_stage.rows.tolist())}
+        order = np.array([place[row] for row in rows.tolist()], dtype=np.int64)
         truncated = truncated | selection.partly
-        return Scored(ranked.take(place[rows]), selection.prior_scores, logits, truncated)
+        return Scored(ranked.take(order), selection.prior_scores, logits, truncated)
 
     def _with_results(
         self,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unicodedata import category
 from urllib.parse import urlsplit
 
 from rerank.errors import InputError
+
+NOT_VISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode
 
 
 def as_text(name: str, value: object, *, max_length: int | None = None, empty: bool = False) -> str:
@@ -18,11 +21,16 @@ def as_text(name: str, value: object, *, max_length: int | None = None, empty: b
         raise InputError(f"{name!r} should be text, got {json_type(value)}")
     if max_length is not None and len(value) > max_length:
         raise InputError(f"{name!r} has {len(value)} characters, at most {max_length} are taken")
-    if not empty and not value.strip():
+    if not empty and not has_text(value):
         raise InputError(f"{name!r} is empty")
     if not is_encodable(value):
         raise InputError(f"{name!r} holds a lone surrogate, which is not text")
     return value
+
+
+def has_text(text: str) -> bool:
+    """Whether it holds a visible character: not only spaces, controls and zero-width signs."""
+    return any(category(character) not in NOT_VISIBLE for character in text)
 
 
 def is_url(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Passages with equal title and text, which do not compete with each other.
+"""Passages that do not compete with each other: those with equal title and text, or without any.
 
 Whatever compares passages takes equal ones as one. Otherwise a passage that occurs twice would have
 no lead over the others, and would count as two chances that one is right. Labels go by id: if they
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rerank.data.checks import has_text
 from rerank.types import Floats, Ints, Passage, RankedPassage
 
 
@@ -31,6 +32,11 @@ def distinct(passages: Sequence[Passage | RankedPassage]) -> tuple[Ints, Ints]:
         np.array(list(first.values()), dtype=np.int64),
         np.array([number[key] for key in keys], dtype=np.int64),
     )
+
+
+def with_text(passages: Sequence[Passage]) -> Ints:
+    """The positions of the passages that hold any text; the others cannot be right."""
+    return np.flatnonzero([has_text(p.text) or has_text(p.title) for p in passages])
 
 
 def ranks_without_equal(ranks: Ints, first: Ints, group: Ints) -> Ints:

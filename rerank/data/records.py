@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.canonical import to_json
-from rerank.data.checks import as_text, is_encodable, json_type
+from rerank.data.checks import as_text, has_text, is_encodable, json_type
 from rerank.errors import InputError
 from rerank.types import Floats, Passage, Query, metadata_name
 
@@ -40,7 +40,8 @@ def read_query(
 
     `passages`, or `documents`, is the query's own candidates: a list of texts or of `{"_id" or
     "doc_id", "title", "text", "logit" or "score"}`, where `text` is required. A passage without an
-    id gets its position, from 0; no id may occur twice. All passages have a logit, or none.
+    id gets its position, from 0; no id may occur twice. A text may be empty: such a passage is
+    ranked last, with relevance 0. All passages have a logit, or none.
     `scores` of a passage is an object: its score by each stage of another system, null if a stage
     did not return it; all passages have scores of the same stages, or none has. A passage with
     scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
@@ -98,7 +99,7 @@ def read_passage(
     else:
         doc_id = read_id(row, key or DOC_ID[0])
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
-    may_be_empty = empty or bool(title.strip())
+    may_be_empty = empty or has_text(title)
     text = read_text(row, "text", max_length=LONGEST_PASSAGE - len(title), empty=may_be_empty)
     return Passage(doc_id, title, text, _metadata(row, None))
 
@@ -180,14 +181,14 @@ def _passage(
     position: int, value: object, where: str
 ) -> tuple[Passage, float | None, Scores | None]:
     if isinstance(value, (str, bytes)):
-        text = read_text({where: value}, where)
+        text = read_text({where: value}, where, empty=True)
         return Passage(str(position), "", text), None, None
     if not isinstance(value, Mapping):
         raise InputError(f"{where} should be text or an object, got {json_type(value)}")
     try:
         scores = _scores(value)
         row = value if scores is None or value.get("text") is not None else {**value, "text": ""}
-        passage = read_passage(row, default_id=str(position), empty=scores is not None)
+        passage = read_passage(row, default_id=str(position), empty=True)
         return passage, _logit(value), scores
     except InputError as error:
         raise InputError(f"{where}: {error}") from None

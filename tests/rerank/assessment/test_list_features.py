@@ -140,8 +140,10 @@ def test_words_count_where_there_are_texts() -> None:
     made, table = ranked(query(texts=TEXTS), kind), features_of(kind).ranking
     told = dict(zip(table, ranking_features([made], table)[0].tolist(), strict=True))
     assert told["winner_term_coverage"] == 0  # of d1
-    with pytest.raises(InputError, match="a passage has no text"):
+    with pytest.raises(InputError, match="no passage has a text"):
         run(query(), kind)
+    some = run(query(texts=("", *TEXTS[1:])), kind)
+    assert sorted(some.candidates.first_stage.rows.tolist()) == [1, 2, 3]
 
 
 def test_scores_are_numbers_of_the_passages() -> None:

@@ -276,6 +276,38 @@ def test_a_missing_file_is_refused(copied: Path) -> None:
     assert "calibrators.json is missing" in refusal(copied)
 
 
+@pytest.mark.parametrize("logits", [None, [0.5, 9.0, -1.0, 9.0]])
+@pytest.mark.parametrize("empty", ["", " \n", "\u200b\ufeff", "\u00ad"])
+def test_a_passage_without_text_is_last(
+    model: CalibratedReranker, empty: str, logits: list[float] | None
+) -> None:
+    """It has relevance 0 and its own id and row; the others are answered as without it."""
+    texts = ["Sort an array in place.", empty, "Median that ignores NaNs.", empty]
+    passages = [Passage(f"d{i}", "", text) for i, text in enumerate(texts)]
+    of_two = None if logits is None else logits[::2]
+    found, alone = model.assess(
+        [
+            Query("sort an array", passages=tuple(passages), logits=logits),  # type: ignore[arg-type]
+            Query("sort an array", passages=tuple(passages[::2]), logits=of_two),  # type: ignore[arg-type]
+        ]
+    )
+    assert [p.row for p in found.first(4)][2:] == [1, 3]
+    assert [p.doc_id for p in found.first(4)] == [p.doc_id for p in alone.first(2)] + ["d1", "d3"]
+    assert found.relevance.tolist() == [*alone.relevance.tolist(), 0, 0]
+    assert (found.confidence, found.sufficiency) == (alone.confidence, alone.sufficiency)
+    assert [p.logit for p in found.first(4)][2:] == [None, None]
+    check_coherent(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_passages_of_which_none_has_text_hold_no_answer(model: CalibratedReranker) -> None:
+    """All of them are listed, with confidence and relevance 0."""
+    found = model.rerank("sort an array", ["", " "])
+    assert (found.confidence, found.sufficiency, found.accepted) == (0, 0, False)
+    assert [(p.doc_id, p.relevance) for p in found.first(9)] == [("0", 0), ("1", 0)]
+    check_coherent(found)
+
+
 @pytest.mark.parametrize("make", ["nothing", "empty", "broken", "index"])
 def test_what_is_no_model_folder_is_refused(run: Run, tmp_path: Path, make: str) -> None:
     """A missing folder, an empty one, a broken manifest and an index are all refused by name."""

@@ -133,6 +133,13 @@ def test_own_passages_are_read() -> None:
         assert row.query.logits is None
 
 
+def test_a_passage_may_be_empty() -> None:
+    """It is ranked last; the row is answered."""
+    row = line({"_id": "a", "text": "x", "passages": ["one", "", {"text": " "}]})
+    assert isinstance(row, QueryRow)
+    assert [p.text for p in row.query.passages or ()] == ["one", "", " "]
+
+
 def test_logits_are_read() -> None:
     """A logit or score per passage, as it came."""
     own = [{"_id": "p", "title": "t", "text": "b", "logit": 1.5}, {"text": "c", "score": -2}]
@@ -168,9 +175,8 @@ def test_logits_are_read() -> None:
         ({"_id": "a", "text": 5}, "'text' should be text, got a whole number", "a"),
         ({"_id": "a", "text": "y" * 20_000}, "'text' has 20000 characters", "a"),
         ({"_id": "a", "text": "x", "passages": "p"}, "should be a list, got text", "a"),
-        ({"_id": "a", "text": "x", "passages": [""]}, "passages[0]' is empty", "a"),
         ({"_id": "a", "text": "x", "passages": ["b", 3]}, "passages[1] should be text", "a"),
-        ({"_id": "a", "text": "x", "passages": [{"text": ""}]}, "passages[0]: 'text' is", "a"),
+        ({"_id": "a", "text": "x", "passages": [{"_id": "b"}]}, "passages[0]: 'text' is", "a"),
         ({"_id": "a", "text": "x", "passages": ["b"], "documents": ["b"]}, "both", "a"),
         ({"_id": "a", "text": "x", "passages": ["b"] * 1001}, "holds 1001, at most", "a"),
         (
