@@ -46,6 +46,12 @@ RIGHT = "right"
 FEW = 50
 """With fewer independent labels, it cannot be told how many more are needed."""
 
+MOST = 10**9
+"""More labels than this were not counted."""
+
+ROUNDING = 1e-6
+"""What two ways to compute a tail may differ by."""
+
 MAX_TIMES = 40
 """The advice is never to collect more than this many times the labels that there are."""
 
@@ -92,6 +98,26 @@ def percent(share: float) -> str:
     return f"{100 * share:.10g}%"
 
 
+def binomial_tail(hits: int, n: int, share: float) -> float:
+    """Return P(at least `hits` of `n` rows are right) if each is with probability `share`.
+
+    The exact sum, without SciPy: hits > n share, so that its terms fall.
+    """
+    term = math.exp(
+        math.lgamma(n + 1)
+        - math.lgamma(hits + 1)
+        - math.lgamma(n - hits + 1)
+        + hits * math.log(share)
+        + (n - hits) * math.log1p(-share)
+    )
+    total = 0.0
+    while term > total * 1e-17:
+        total += term
+        term *= (n - hits) / (hits + 1) * share / (1 - share)
+        hits += 1
+    return total
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """The lowest threshold that is promised, or None and the reason.
@@ -127,7 +153,8 @@ class Certificate:
         """Refuse what `certify` cannot have made.
 
         Raises:
-            ValueError: a share outside [0, 1], or counts that are not whole or do not fit together.
+            ValueError: a share outside [0, 1], counts that are not whole or do not fit together, or
+                a threshold that these counts cannot have certified.
         """
         shares = (self.target, self.level, 0.0 if self.threshold is None else self.threshold)
         if not all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares):
@@ -147,6 +174,30 @@ class Certificate:
             raise ValueError(f"event should say what is promised, got {self.event!r:.80}")
         if not isinstance(self.refused, str) or (self.refused and self.threshold is not None):
             raise ValueError(f"refused should say why there is no threshold, got {self.refused!r}")
+        if self.threshold is not None and not self._follows:
+            raise ValueError(
+                f"{self.right} right of {self.accepted} certify no {percent(self.target)} at "
+                f"{percent(self.level)} confidence"
+            )
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the counts can have certified a threshold.
+
+        By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value also
+        depends on which rows go together: here it is that of equal groups, all with the same share
+        of right rows, as none of the same counts is lower (see `group_tails`).
+        """
+        excess = self.right - self.target * self.accepted
+        if not self.target or excess <= 0 or self.accepted > MOST:
+            return False
+        if self.groups is None:
+            chance = binomial_tail(self.right, self.accepted, self.target)
+        else:
+            count = min(max(1, self.groups), self.accepted)
+            largest = max(1.0, self.accepted / count)
+            chance = (1 + excess / (count * self.target * largest)) ** -count
+        return chance <= 1 - self.level + ROUNDING
 
     @property
     def sentence(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from calibration.group_tests import LEVEL
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.segments import Segments
 from calibration.thresholds import Certificate
@@ -17,6 +18,7 @@ from rerank.assessment.metadata_features import MetadataFeature, metadata_from_d
 from rerank.assessment.model_folder import CALIBRATORS, ModelFolder
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
+from rerank.config import Thresholds
 from rerank.errors import InputError
 from rerank.types import LISTS, MODES, Floats, ListKind, Mode, Query, main_mode
 
@@ -264,6 +266,22 @@ def maps_from_dict(values: Mapping[str, Any]) -> MapsByMode:
 def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
     """The maps of each mode as plain JSON values; `maps_from_dict` restores equal ones."""
     return {mode: fitted.to_dict() for mode, fitted in maps.items()}
+
+
+def check_certificates(fitted: FittedMaps, thresholds: Thresholds, path: Path) -> None:
+    """Refuse certificates that promise less than `calibrate` would, at these thresholds.
+
+    Raises:
+        InputError: the message names the promise and `path`, where it was read.
+    """
+    promised = (fitted.certificate, thresholds.advisory)
+    context = (fitted.context_certificate, thresholds.sufficient)
+    for certificate, target in (promised, context):
+        if certificate and (certificate.target < target or certificate.level < LEVEL):
+            raise InputError(
+                f"{path}: a certificate of {certificate.target} at {certificate.level}, expected "
+                f"{target} at {LEVEL}; calibrate again"
+            )
 
 
 def check_no_overflow(fitted: FittedMaps, path: Path) -> None:

@@ -120,9 +120,9 @@ class CalibratedReranker:
         one that had this hash of its `manifest.json`.
 
         Raises:
-            InputError: not a model folder, a changed file, another manifest, or another encoder, reranker, tokenizer,
-                maximum length, precision or index than the one the model was calibrated with; the
-                message says which part differs. Or MLflow has no such model.
+            InputError: not a model folder, a changed file, another manifest, or another encoder,
+                reranker, tokenizer, maximum length, precision or index than the one the model was
+                calibrated with; the message says which part differs. Or MLflow has no such model.
             MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """

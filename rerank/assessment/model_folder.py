@@ -168,8 +168,10 @@ def write_changed(
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
 
-def open_folder(path: Path) -> ModelFolder:
+def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolder:
     """Check that a folder is a complete model folder that holds only data.
+
+    `manifest_sha256`: the hash that its manifest must have; None: any.
 
     Raises:
         InputError: the message says what is wrong, and where.
@@ -179,7 +181,7 @@ def open_folder(path: Path) -> ModelFolder:
             f"there is no folder {path}; `rerank calibrate` or `rerank init` makes a model folder"
         )
     try:
-        manifest = verify_folder(path)
+        manifest = verify_folder(path, sha256=manifest_sha256)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:

@@ -72,7 +72,7 @@ def on_ray(
                 queries_in.path.resolve(),
                 queries_in.identity,
             ),
-            fn_constructor_kwargs={"threads": threads},
+            fn_constructor_kwargs={"threads": threads, "manifest_sha256": model.files.sha256()},
             batch_size=1,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -110,9 +110,17 @@ def _blocks(places: Ints) -> list[pa.Table]:
 class _Actor:
     """A process of the pool: the model, loaded once, and the open input."""
 
-    def __init__(self, model: Path, queries: Path, identity: FileIdentity, *, threads: int) -> None:
+    def __init__(
+        self,
+        model: Path,
+        queries: Path,
+        identity: FileIdentity,
+        *,
+        threads: int,
+        manifest_sha256: str,
+    ) -> None:
         os.environ[CORES] = str(threads)
-        self._model = CalibratedReranker.load(model)
+        self._model = CalibratedReranker.load(model, manifest_sha256=manifest_sha256)
         self._open = open_input(queries, RowParser(self._model.segment_by), identity)
         self._input = self._open.__enter__()
 

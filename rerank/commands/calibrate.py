@@ -89,6 +89,7 @@ def _run(o: argparse.Namespace) -> None:
         folder = open_folder(o.out)
         print_json(
             model=o.out,
+            manifest_sha256=folder.sha256(),
             made=outcome.made,
             headline=split_report(outcome.report)[0],
             measured=folder.json(MEASURED)["confidence"][OURS],
@@ -136,6 +137,7 @@ def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
     if o.verbose:
         print(f"\n{rest}")
     print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")
+    print(f"--manifest-sha256 {folder.sha256()} loads this one and no other")
 
 
 COMMAND = Command(

@@ -18,12 +18,15 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.export import export
+    from rerank.storage.files import sha256_file
+    from rerank.storage.folder import MANIFEST
 
     made = export(load_model(o), o.out, overwrite=o.overwrite)
+    sha256 = sha256_file(made / MANIFEST)
     if o.json:
-        print_json(model=made)
+        print_json(model=made, manifest_sha256=sha256)
     else:
-        print(f"{made}: the model, self-contained")
+        print(f"{made}: the model, self-contained; --manifest-sha256 {sha256} loads no other")
 
 
 COMMAND = Command(

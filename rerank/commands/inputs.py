@@ -80,4 +80,5 @@ def load_model(o: argparse.Namespace) -> CalibratedReranker:
         cache=ScoreCache(work.scores) if work else None,
         allow_download=getattr(o, "download", False),
         tracking_uri=work.tracking_uri if work else None,
+        manifest_sha256=o.manifest_sha256,
     )

@@ -157,6 +157,17 @@ def add_work(p: argparse.ArgumentParser) -> None:
         default=Path("work"),
         help="folder for indexes, scores and MLflow's database (default: work)",
     )
+    add_manifest_sha256(p)
+
+
+def add_manifest_sha256(p: argparse.ArgumentParser) -> None:
+    """Add `--manifest-sha256`, of the model to load."""
+    p.add_argument(
+        "--manifest-sha256",
+        metavar="SHA256",
+        help="refuse the model unless its manifest.json has this sha256, which `calibrate` and "
+        "`export` print (default: any)",
+    )
 
 
 def add_journal(p: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_work, from_options
+from rerank.commands.options import add_manifest_sha256, add_work, from_options
 from rerank.serving.settings import Settings
 
 
@@ -15,6 +15,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         help="model folder (a copy of it in TMPDIR answers), or MLflow's name for it, such as "
         "models:/calibrated-rerank-pydata@champion",
     )
+    add_manifest_sha256(p)
     add_work(p)
 
 
@@ -23,7 +24,7 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve
 
-    serve(place_of_model(o.model, o.work), chosen)
+    serve(place_of_model(o.model, o.work), chosen, manifest_sha256=o.manifest_sha256)
 
 
 COMMAND = Command(

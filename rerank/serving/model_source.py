@@ -118,10 +118,12 @@ class NoRoomError(InputError):
     """A disk is full, or too many files are open: the same model may be served later."""
 
 
-def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
+def open_model(
+    folder: Path, *, observe: Observe | None = None, manifest_sha256: str | None = None
+) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` is called with the seconds of each stage.
+    `observe` is called with the seconds of each stage; `manifest_sha256` is as in `load`.
 
     Raises:
         InputError: the folder cannot be read or is refused, its networks cannot be kept in the
@@ -129,7 +131,7 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
             the cache is full, or too many files are open.
     """
     try:
-        return _open_copy(folder, observe)
+        return _open_copy(folder, observe, manifest_sha256)
     except (RerankError, OSError) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
         known = isinstance(error, RerankError)
@@ -139,7 +141,7 @@ def open_model(folder: Path, *, observe: Observe | None = None) -> ServedModel:
         raise (NoRoomError if lack else InputError)(sentence) from error
 
 
-def _open_copy(folder: Path, observe: Observe | None) -> ServedModel:
+def _open_copy(folder: Path, observe: Observe | None, manifest_sha256: str | None) -> ServedModel:
     """Copy a model folder, load and check the copy, and let the model answer once.
 
     Later changes to the folder do not affect the model: its large files are memory-mapped from the
@@ -163,7 +165,7 @@ def _open_copy(folder: Path, observe: Observe | None) -> ServedModel:
         except (OSError, shutil.Error, FolderError) as error:
             raise InputError(f"{folder} cannot be served: {error}") from None
         try:
-            model = CalibratedReranker.load(copy)
+            model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
             reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
             report = (copy / REPORT).read_text(encoding="utf-8")
             answers = answer_confidence_of(model)
@@ -242,6 +244,7 @@ class ModelHolder:
     """Holds the current model and swaps it.
 
     `locate` returns the model's folder, `run_of` the MLflow run of a manifest's sha256, if known.
+    With `manifest_sha256`, models of another manifest are refused.
     Many threads may read `current`; only one at a time refreshes it.
 
     Raises:
@@ -254,9 +257,11 @@ class ModelHolder:
         metrics: Metrics,
         *,
         run_of: Callable[[str], TrackedRun | None] = lambda _: None,
+        manifest_sha256: str | None = None,
     ) -> None:
         self._locate = locate
         self._run_of = run_of
+        self._manifest_sha256 = manifest_sha256
         self.metrics = metrics
         self._refreshing = threading.Lock()
         self._passing = False  # whether what refused the last model may pass without a change
@@ -322,7 +327,11 @@ class ModelHolder:
 
     def _open(self, folder: Path) -> ServedModel:
         try:
-            served = open_model(folder, observe=self.metrics.observe_stage)
+            served = open_model(
+                folder,
+                observe=self.metrics.observe_stage,
+                manifest_sha256=self._manifest_sha256,
+            )
             return replace(served, run=self._run_of(served.key))
         except RerankError:
             raise

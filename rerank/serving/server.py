@@ -54,7 +54,13 @@ def make_server(
     return uvicorn.Server(config)
 
 
-def serve(place: ModelPlace, settings: Settings, labels: LabelSessions | None = None) -> None:
+def serve(
+    place: ModelPlace,
+    settings: Settings,
+    labels: LabelSessions | None = None,
+    *,
+    manifest_sha256: str | None = None,
+) -> None:
     """Serve the model that is at a place, until SIGTERM or Ctrl-C.
 
     Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model. With
@@ -71,7 +77,9 @@ def serve(place: ModelPlace, settings: Settings, labels: LabelSessions | None = 
     keys = keys_for(settings.host)  # fail before spending seconds on the model
     check_journal(settings)
     with listen(settings) as listening:
-        holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
+        holder = ModelHolder(
+            place.folder, Metrics(), run_of=place.run, manifest_sha256=manifest_sha256
+        )
         server = make_server(holder, settings, labels)
         log_to_stderr(holder.metrics)
         address = url_of(settings.host, listening.getsockname()[1])

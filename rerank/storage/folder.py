@@ -115,20 +115,26 @@ def is_ours(path: str | Path) -> bool:
     return isinstance(manifest, dict) and {"format_version", "files"} <= manifest.keys()
 
 
-def read_manifest(path: str | Path) -> dict[str, Any]:
+def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, Any]:
     """Return the checked manifest of a folder, without checking its files (see `verify_folder`).
 
+    sha256: the hash that the manifest must have; None: any.
+
     Raises:
-        FolderError: no manifest, not JSON, a newer format, or entries that are not a relative path
-            within the folder with its sha256 and size.
+        FolderError: no manifest, another one than `sha256` says, not JSON, a newer format, or
+            entries that are not a relative path within the folder with its sha256 and size.
     """
     file = Path(path) / MANIFEST
     if file.is_symlink() or not file.is_file():
         raise FolderError(f"{path} has no {MANIFEST}")
     try:
-        manifest = parse_json(read_bytes(file, LARGEST_JSON, follow=False), str(file))
+        content = read_bytes(file, LARGEST_JSON, follow=False)
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error}") from None
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and found != sha256.lower():
+        raise FolderError(f"{file} has sha256 {found}, expected {sha256}")
+    manifest = parse_json(content, str(file))
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise FolderError(f"{file} is not a manifest of this project: it lists no files")
     version = manifest.get("format_version")
@@ -158,13 +164,13 @@ def with_digest(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
 
 
-def verify_folder(path: str | Path) -> dict[str, Any]:
+def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, Any]:
     """Check every file of a folder against its manifest, and return the manifest.
 
     Raises:
         FolderError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
     """
-    manifest = read_manifest(path)
+    manifest = read_manifest(path, sha256=sha256)
     present = files_below(Path(path))
     present.pop(MANIFEST, None)
     for name, entry in manifest["files"].items():

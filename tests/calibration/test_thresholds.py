@@ -17,7 +17,14 @@ from scipy.stats import binom, binomtest
 
 from calibration import sequence_tests
 from calibration.sequence_tests import foreseen_place, refuted, starts_of, tails
-from calibration.thresholds import Certificate, binomial_interval, certify, lower_bound, upper_bound
+from calibration.thresholds import (
+    Certificate,
+    binomial_interval,
+    binomial_tail,
+    certify,
+    lower_bound,
+    upper_bound,
+)
 
 Draw = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -370,3 +377,32 @@ def test_numbers_of_any_type_certify(number: Callable[[float], Any]) -> None:
     bound = lower_bound(number(1), number(3), level=number(0.875))
     assert bound == lower_bound(1, 3, level=0.875)
     assert upper_bound(number(1), number(3), level=number(0.875)) == upper_bound(1, 3, level=0.875)
+
+
+@pytest.mark.parametrize("groups", [None, 10, 1])
+@pytest.mark.parametrize(("accepted", "right"), [(100, 70), (100, 0), (10, 9), (0, 0), (8, 8)])
+def test_a_threshold_that_does_not_follow_from_its_counts_is_refused(
+    groups: int | None, accepted: int, right: int
+) -> None:
+    """So a certificate cannot just be typed in; 9 of 10 and 8 of 8 are not enough for 70%."""
+    with pytest.raises(ValueError, match=f"{right} right of {accepted} certify no 70%"):
+        Certificate(0.5, 0.7, 0.95, 1000, accepted, right, None, groups=groups)
+
+
+@pytest.mark.parametrize("target", [0.3, 0.7, 0.95])
+def test_what_was_certified_follows_from_its_counts(target: float) -> None:
+    """By rows the tail is SciPy's; by groups none that `certify` makes is refused."""
+    for n, right in ((30, 29), (400, 390), (100_000, 96_000)):
+        expected = binom.sf(right - 1, n, target)
+        assert binomial_tail(right, n, target) == pytest.approx(expected, rel=1e-6, abs=1e-300)
+    rng, made = np.random.default_rng(0), 0
+    for _ in range(60):
+        n, size = int(rng.integers(20, 600)), int(rng.integers(1, 12))
+        number = rng.integers(0, max(2, n // size), n)
+        p = rng.random(n)
+        of_group = rng.random(n)[number]
+        y = (rng.random(n) < np.clip(0.5 * p + 0.5 * of_group + rng.random() / 2, 0, 1)).astype(int)
+        for groups in (None, number, np.arange(n) // 2):
+            found = certify(y, p, groups=groups, target=target)  # else it raises
+            made += found.threshold is not None
+    assert made

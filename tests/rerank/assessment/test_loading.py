@@ -151,6 +151,52 @@ def test_a_listed_file_that_is_no_data_is_refused(copied: Path, name: str) -> No
     assert f"holds {name}, which does not belong in a model folder" in refusal(copied)
 
 
+# --- who sealed it ---------------------------------------------------------------------------
+
+
+def edit_maps(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the maps of `search`, and make every hash right again."""
+    kept = json.loads((folder / "calibrators.json").read_text())
+    change(kept["search"])
+    (folder / "calibrators.json").write_text(json.dumps(kept))
+    rewrite(folder, lambda _: None)
+
+
+def raise_intercept(maps: dict[str, Any]) -> None:
+    maps["confidence"]["first"]["intercept"] += 9.0
+
+
+def test_a_folder_that_was_sealed_again_has_another_manifest(copied: Path) -> None:
+    """The hashes fit, so only the hash from elsewhere tells that the maps are not those fitted."""
+    pin = sha256_file(copied / "manifest.json")
+    assert CalibratedReranker.load(copied, manifest_sha256=pin.upper()).files.sha256() == pin
+    edit_maps(copied, raise_intercept)
+    CalibratedReranker.load(copied)
+    with pytest.raises(InputError, match=f"has sha256 [0-9a-f]{{64}}, expected {pin}"):
+        CalibratedReranker.load(copied, manifest_sha256=pin)
+    with pytest.raises(InputError, match="no manifest"):
+        CalibratedReranker.load("default", manifest_sha256=pin)
+
+
+@pytest.mark.parametrize("key", ["certificate", "context"])
+@pytest.mark.parametrize(
+    ("typed", "complaint"),
+    [
+        ({"threshold": 0.0, "accepted": 0, "right": 0}, "0 right of 0 certify no 70%"),
+        ({"threshold": 0.0, "accepted": 90, "right": 63}, "63 right of 90 certify no 70%"),
+        ({"threshold": 0.0, "accepted": 90, "right": 70, "target": 0.2}, "0.2 at 0.95"),
+        ({"threshold": 0.0, "accepted": 90, "right": 70, "level": 0.5}, "0.7 at 0.5"),
+    ],
+)
+def test_a_certificate_that_was_typed_in_is_refused(
+    copied: Path, key: str, typed: dict[str, Any], complaint: str
+) -> None:
+    """It must follow from the counts that it states, and promise what `calibrate` does."""
+    given = {"queries": 100, "labels_needed": None, "groups": None, "refused": "", **typed}
+    edit_maps(copied, lambda maps: maps[key].update(given))
+    assert complaint in refusal(copied)
+
+
 # --- what it refuses --------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,22 @@ def test_an_empty_question_is_refused(
 ) -> None:
     """There is nothing to search for."""
     assert "the query is empty" in refused(capsys, "search", run.folder, question)
+
+
+@pytest.mark.parametrize("command", ["search", "answer", "rescore", "evaluate", "export", "serve"])
+def test_another_manifest_is_refused(
+    run: Run, small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """`--manifest-sha256` is taken by every command that opens a model."""
+    queries, out = small_folder / "queries.jsonl", tmp_path / "out.jsonl"
+    rest = {
+        "rescore": [queries, "--out", out],
+        "evaluate": [small_folder],
+        "export": ["--out", out],
+        "serve": ["--port", "0"],
+    }.get(command, ["a question"])
+    pin = ["--manifest-sha256", "0" * 64]
+    assert f"expected {'0' * 64}" in refused(capsys, command, run.folder, *rest, *pin)
 
 
 def test_search_prints_an_answer_a_question(

@@ -27,6 +27,7 @@ from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.model_place import place_of_model
 from rerank.serving.model_source import ModelHolder, folder_state, open_model
 from rerank.serving.telemetry import Metrics
+from rerank.storage.files import sha256_file
 from rerank.storage.folder import with_digest
 from rerank.types import Query
 
@@ -192,6 +193,18 @@ def test_a_broken_model_is_not_started(place: Path) -> None:
     _changed_byte(place)
     with pytest.raises(InputError, match=r"calibrators\.json is changed"), serving(place):
         pass
+
+
+def test_a_pinned_server_takes_no_other_model(place: Path, other: Path) -> None:
+    """Neither at its start nor later; a whole and working model is refused, too."""
+    pin = sha256_file(place / "manifest.json")
+    holder = ModelHolder(lambda: place, Metrics(), manifest_sha256=pin)
+    before = holder.current
+    replace(place, other)
+    assert not holder.refresh(now=True)
+    assert holder.current is before
+    with pytest.raises(InputError, match=f"expected {pin}"):
+        ModelHolder(lambda: place, Metrics(), manifest_sha256=pin)
 
 
 def test_only_what_the_manifest_lists_is_copied(run: Any, tmp_path: Path) -> None:
