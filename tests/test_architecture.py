@@ -17,7 +17,7 @@ STATISTICS |= {"threadpoolctl"}  # scikit-learn's own
 
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
-    {"types", "progress"},
+    {"types", "progress", "normal_form"},
     {"config", "storage"},
     {"data", "inference", "workspace"},
     {"ingest", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them

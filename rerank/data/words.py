@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import threading
-import unicodedata
 from collections.abc import Container
 from itertools import accumulate
 from typing import Protocol
@@ -16,11 +15,18 @@ import regex
 import Stemmer
 
 from rerank.data.stop_words import STOP_WORDS
+from rerank.normal_form import normal_form
 
+READ = 2**16  # characters of a passage whose words are features; ordinary ones have a few thousand
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
-MARKS = regex.compile(r"(\p{M}{30})\p{M}++")  # no language writes so many on a letter
+# what becomes one word or several in the normal form
+RUN = regex.compile(
+    r"(?V1)[\p{L}\p{N}[[\p{So}\p{Sc}]&&\p{NFKC_QC=N}]]"
+    r"[\p{L}\p{N}\p{M}[[\p{So}\p{Sc}]&&\p{NFKC_QC=N}]\p{DI}]*"
+)
 ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
-SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\uff01\uff1f\n]")  # with CJK's full-width stops
+WIDE_END = re.compile("[\uff01\uff1f]")  # ends a sentence without a space; not in the normal form
+SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\n]")  # with CJK's full stop
 # a word, as the group, or the end of a sentence
 WORD_OR_END = regex.compile(f"({WORD.pattern})|{SENTENCE_END.pattern}")
 ASCII_WORD_OR_END = re.compile(r"([a-z0-9]+)|[.!?:;][ \t\n\r\f\v]|\n")
@@ -57,7 +63,7 @@ def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[st
     A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line. One
     without a word has a number too.
     """
-    normal = _normalise(text)
+    normal = _normalise(WIDE_END.sub(r"\g<0>\n", text))
     found = (ASCII_WORD_OR_END if normal.isascii() else WORD_OR_END).findall(normal)
     ended = accumulate(int(not word) for word in found)
     numbers = [number for word, number in zip(found, ended, strict=True) if word]
@@ -66,13 +72,16 @@ def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[st
 
 def word_places(text: str, wanted: Container[str], *, language: str) -> dict[str, list[int]]:
     """The characters at which the `wanted` words (stems of `words`) of a text begin, in order."""
-    plain = text.isascii()
-    found = list(ASCII_WORD.finditer(text.lower()) if plain else WORD.finditer(text))
-    stems = _stems([m[0] if plain else _normalise(m[0]) for m in found], language)
+    if text.isascii():
+        found = [(match[0], match.start()) for match in ASCII_WORD.finditer(text.lower())]
+    else:
+        runs = RUN.finditer(text)
+        found = [(word, m.start()) for m in runs for word in WORD.findall(_normalise(m[0]))]
+    stems = _stems([word for word, _ in found], language)
     places: dict[str, list[int]] = {}
-    for match, stem in zip(found, stems, strict=True):
+    for (_, start), stem in zip(found, stems, strict=True):
         if stem in wanted:
-            places.setdefault(stem, []).append(match.start())
+            places.setdefault(stem, []).append(start)
     return places
 
 
@@ -81,12 +90,7 @@ def _split_words(normal: str) -> list[str]:
 
 
 def _normalise(text: str) -> str:
-    """Lower case, with composed characters.
-
-    Composing takes time that grows with the square of a run of combining marks; so runs are cut, as
-    in the Stream-Safe Text Format of Unicode's UAX #15.
-    """
-    return unicodedata.normalize("NFC", MARKS.sub(r"\1", text)).lower()
+    return normal_form(text).lower()
 
 
 def _stems(tokens: list[str], language: str) -> list[str]:

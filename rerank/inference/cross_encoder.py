@@ -17,6 +17,7 @@ from rerank.inference.engine import EXPORT_FORMAT, open_cross_encoder
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens, open_tokenizer
+from rerank.normal_form import normal_form
 from rerank.types import Floats, Precision
 
 Pair = tuple[str, str]
@@ -111,6 +112,6 @@ class CrossEncoder:
         by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}\0{EXPORT_FORMAT}"
         state = hashlib.sha256(by.encode())
         for text in pair:
-            content = text.encode()
+            content = normal_form(text).encode()  # what the tokenizer reads
             state.update(len(content).to_bytes(8, "big") + content)
         return state.digest()[:16]
