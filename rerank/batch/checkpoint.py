@@ -4,7 +4,8 @@
                    header.json  what the work belongs to: model, input, version, format
                    predictions  lines, appended a chunk at a time
                    rejected     likewise
-                   progress     one line per chunk: the file sizes after it, and its checksums
+                   progress     one line per chunk: the file sizes after it, and its checksums;
+                                the last line may note what was being scored when the process ended
 
 A chunk counts if its line of `progress` is complete and the checksums match; what follows the last
 such chunk is cut off when a run begins. So a process may die between any two writes, and after a
@@ -24,6 +25,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rerank.batch.chunks import Position
 from rerank.batch.recovery import (
     CONVERTED,
     PREDICTIONS,
@@ -36,7 +38,7 @@ from rerank.errors import InputError
 from rerank.storage.file_lock import open_locked
 from rerank.storage.files import sync, write_file
 
-FORMAT = 2  # of the unfinished work; 1: other names in `CheckpointProgress`
+FORMAT = 3  # of the unfinished work; 1, 2: other names in `CheckpointProgress`
 SYNC_EVERY = 5.0  # seconds of work that a power cut may lose
 LOCK, HEADER = "lock", "header.json"
 FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
@@ -54,6 +56,30 @@ class Checkpoint:
         scoring = state.stage == "scoring"  # later the two files may have been moved away
         self._data = [_append_to(folder / n) for n in (PREDICTIONS, REJECTED)] if scoring else []
         self._synced = time.monotonic()
+        self._noted = 0  # size of `progress` before a note
+        if state.scoring is not None:  # the process before this one ended there
+            ended_at = (*state.ended_at, state.scoring)
+            self._record(replace(state, scoring=None, ended_at=ended_at), [0, 0])
+
+    @property
+    def position(self) -> Position:
+        """Where the next chunk starts in the input."""
+        return Position(self.state.line, self.state.byte)
+
+    def note(self, scoring: int) -> None:
+        """Note what is being scored of the next chunk, all rows (0) or one of them (from 1).
+
+        If the process ends at it, the next run finds it in `state.ended_at`.
+        """
+        self.remove_note()
+        self._noted = os.fstat(self._progress).st_size
+        self._record(replace(self.state, scoring=scoring), [0, 0])
+
+    def remove_note(self) -> None:
+        """Remove the note: what was being scored did not end the process. A full disk allows it."""
+        if self.state.scoring is not None:
+            os.ftruncate(self._progress, self._noted)
+            self.state = replace(self.state, scoring=None)
 
     def append(self, state: CheckpointProgress, predictions: bytes, rejections: bytes) -> None:
         """Append the results of a chunk; `state` has the position in the input and the row counts.
@@ -69,6 +95,7 @@ class Checkpoint:
             predictions_bytes=self.state.predictions_bytes + len(predictions),
             rejections_bytes=self.state.rejections_bytes + len(rejections),
         )
+        self.remove_note()
         self._record(state, [zlib.crc32(data) for data in parts])
         if time.monotonic() - self._synced > SYNC_EVERY:
             self._sync()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
@@ -15,7 +14,7 @@ from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.output_paths import check_places
 from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, CheckpointProgress
-from rerank.batch.rows import RejectedRow, RowParser
+from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, RetrieverError, nearest, optional
@@ -23,6 +22,8 @@ from rerank.progress import progress
 from rerank.storage.package import package_version
 
 ENGINES = ("local", "ray")
+MOST_ENDS = 2  # of the process, while it scored one row alone
+ENDED_TWICE = "scoring this row ended the process twice"
 OF_PREDICTIONS = "ranking"  # a field of every prediction, and of no other file of this project
 
 
@@ -62,6 +63,10 @@ def rescore(
     files are then bit-identical to those of an uninterrupted run. `restart` discards work that was
     begun with another model, input or version; without it, such work is an error.
 
+    If the process ends while it scores, as when the system kills it for its memory, the next run
+    scores the rows of that chunk one by one. A row at which it ended twice is rejected; only ends
+    while this row alone was scored count, so that a kill from outside blames no row.
+
     Memory does not grow with the input, nor with the length of its rows: it is at most 512 MiB
     beside the model's own, for the longest rows accepted (`rerank.data.records`).
 
@@ -93,15 +98,20 @@ def rescore(
             resumed = checkpoint.state.answered + checkpoint.state.rejected
             try:
                 if checkpoint.state.stage == "scoring":
-                    start = Position(checkpoint.state.line, checkpoint.state.byte)
-                    _keep(scoring(model, queries_in, start), queries_in, checkpoint, strict=strict)
+                    results = scoring(model, queries_in, checkpoint)
+                    _keep(results, queries_in, checkpoint, strict=strict)
                 checkpoint.install(out, rejected_file, convert)
-            except (OSError, RetrieverError) as error:
+            except BaseException as error:
+                if not isinstance(error, MemoryError):  # for any other, no row is to blame
+                    checkpoint.remove_note()
+                if not isinstance(error, (OSError, MemoryError, RetrieverError)):
+                    raise
                 done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
                 kind = RetrieverError if isinstance(error, RetrieverError) else OSError
+                why = "the memory is not enough" if isinstance(error, MemoryError) else error
                 raise kind(
-                    f"{error}; {done} and kept in {checkpoint.folder}: run the same command again "
-                    "to resume"
+                    f"{why}; {done} and kept in {checkpoint.folder}: run the same command again to "
+                    "resume"
                 ) from error
             return RescoreSummary(
                 checkpoint.state.answered, checkpoint.state.rejected, rejected_file, resumed
@@ -110,8 +120,8 @@ def rescore(
 
 def _scoring(
     engine: str, actors: int | None
-) -> Callable[[CalibratedReranker, Input, Position], Iterator[tuple[Position, ScoredChunk]]]:
-    """The function that scores the chunks of an input from a position on.
+) -> Callable[[CalibratedReranker, Input, Checkpoint], Iterator[tuple[Position, ScoredChunk]]]:
+    """The function that scores the chunks of an input that a checkpoint lacks.
 
     Raises:
         InputError: there is no such engine.
@@ -128,15 +138,41 @@ def _scoring(
     with optional():
         ray_module()  # before `on_ray`, which needs the pyarrow that it brings
         from rerank.batch.on_ray import on_ray
-    return partial(on_ray, actors=actors)
+    return lambda model, queries_in, checkpoint: on_ray(
+        model, queries_in, checkpoint.position, actors=actors
+    )
 
 
 def _score_locally(
-    model: CalibratedReranker, queries_in: Input, start: Position
+    model: CalibratedReranker, queries_in: Input, checkpoint: Checkpoint
 ) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk, scored one at a time in this process."""
-    for chunk in queries_in.reader.chunks(start):
-        yield chunk.end, score_chunk(model, queries_in.reader.rows(chunk))
+    for chunk in queries_in.reader.chunks(checkpoint.position):
+        rows = queries_in.reader.rows(chunk)
+        if checkpoint.state.ended_at:
+            yield chunk.end, _one_by_one(model, rows, checkpoint)
+        else:
+            checkpoint.note(0)
+            yield chunk.end, score_chunk(model, rows)
+
+
+def _one_by_one(
+    model: CalibratedReranker, rows: Iterator[Row], checkpoint: Checkpoint
+) -> ScoredChunk:
+    """Score the rows of a chunk at which processes ended; a row that ended two is rejected.
+
+    A row is noted before it is decoded, so that no other is blamed for that.
+    """
+    scored, number = ScoredChunk(b"", b"", 0, 0), 0
+    while True:
+        number += 1
+        checkpoint.note(number)
+        row = next(rows, None)
+        if row is None:
+            return scored
+        if checkpoint.state.ended_at.count(number) >= MOST_ENDS and isinstance(row, QueryRow):
+            row = RejectedRow(row.line, ENDED_TWICE, row.query.query_id)
+        scored += score_chunk(model, [row])
 
 
 def _keep(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 PREDICTIONS, REJECTED, PROGRESS, CONVERTED = "predictions", "rejected", "progress", "converted"
-LONGEST_LINE = 1_000  # bytes of a line of `progress`
+LONGEST_LINE = 4_000  # bytes of a line of `progress`
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,9 @@ class CheckpointProgress:
 
     `stage` is `scoring`, then `scored` when the whole input is, then `installed` when the output
     has its name; its size is then `installed` bytes.
+
+    The last two are of the next chunk: what is being scored of it, all rows (0) or one (from 1);
+    and at what of it processes have ended.
     """
 
     line: int = 0
@@ -30,6 +33,8 @@ class CheckpointProgress:
     rejections_bytes: int = 0  # size of the file of rejected rows
     stage: str = "scoring"
     installed: int = 0
+    scoring: int | None = None
+    ended_at: Sequence[int] = ()
 
 
 def recover(folder: Path, out: Path, rejected_file: Path | None) -> CheckpointProgress:

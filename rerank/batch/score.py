@@ -26,6 +26,9 @@ class ScoredChunk:
     answered: int
     rejected: int
 
+    def __add__(self, later: ScoredChunk) -> ScoredChunk:
+        return ScoredChunk(*(getattr(self, n) + getattr(later, n) for n in self.__slots__))
+
 
 def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
     """The lines of a chunk. A row on which the model fails is rejected.

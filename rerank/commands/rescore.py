@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +57,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 def _run(o: argparse.Namespace) -> int:
     from rerank.batch import rescore
 
+    with suppress(ValueError):  # in another thread than the main one
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
     done = rescore(
         load_model(o),
         o.queries,
