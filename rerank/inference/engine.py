@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from math import ceil
+from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -39,6 +40,7 @@ GRAPH = "graph.onnx"  # in an export's folder
 TOLERANCE = 1e-4  # largest allowed deviation of an export from torch
 SAMPLE_LENGTH = 32  # tokens
 CORES = "RERANK_CORES"  # environment variable: for several processes that share a machine
+CGROUPS = Path("/sys/fs/cgroup")  # where Linux shows control groups
 SLOWER = ["SkipLayerNormFusion"]  # a runtime fusion that takes 1.7 times as long as its two parts
 SAMPLES = [  # pairs that an export is traced and checked on
     ("what is the median", "The middle value of a sorted sample."),
@@ -71,6 +73,8 @@ class Engine:
 def cores() -> int:
     """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given.
 
+    That is what its affinity and the CPU quotas of its control groups allow, as in a container.
+
     Raises:
         InputError: the variable holds something else than a whole number from 1 up.
     """
@@ -80,8 +84,39 @@ def cores() -> int:
             raise InputError(f"{CORES} should be a whole number from 1 up, got {setting!r:.80}")
         return int(setting)
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+        return min([len(os.sched_getaffinity(0)), *_quotas()])
     return os.cpu_count() or 1
+
+
+def _quotas(groups: Path = Path("/proc/self/cgroup"), mounts: Path = CGROUPS) -> Iterator[int]:
+    """Cores by the CPU quotas of this process' control groups and of those around them, rounded up.
+
+    In a container the path of a group may be the host's; what is mounted is then the group itself.
+    """
+    try:
+        lines = groups.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, kinds, place = line.split(":", 2)
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        inner = PurePosixPath(place)
+        for mount in (mounts / kinds, mounts / ("cpu" if kinds else "unified")):
+            for group in (inner, *inner.parents):
+                folder = mount / group.relative_to("/")
+                with suppress(OSError, ValueError):  # no such group, or no quota: "max"
+                    quota, period = map(int, _quota_and_period(folder, version=1 if kinds else 2))
+                    if quota > 0:
+                        yield ceil(quota / period)
+
+
+def _quota_and_period(folder: Path, *, version: int) -> list[str]:
+    """What a control group says of its CPU time, in microseconds."""
+    if version == 2:
+        return (folder / "cpu.max").read_text(encoding="utf-8").split()
+    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
 def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
