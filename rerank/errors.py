@@ -6,6 +6,7 @@ RerankError
 ├── MissingExtraError (an ImportError)  2   an optional library is not installed
 ├── JournalError                        2   the database of a journal cannot be used
 ├── TrackingError                       3   MLflow does not answer, or refuses
+│   └── MovedError                      3   an alias was moved by somebody else meanwhile
 ├── EndpointError                       3   the language model does not answer, or refuses
 └── RetrieverError                      3   another search system does not answer, or refuses
 """
@@ -13,6 +14,7 @@ RerankError
 from __future__ import annotations
 
 import errno
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -24,7 +26,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "approximate": {"usearch"},
     "completion": {"shtab"},
     "elasticsearch": {"elasticsearch"},
-    "ingest": {"docutils", "docx", "markdown_it", "pypdfium2", "selectolax"},
+    "ingest": {"docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},
     "lancedb": {"lancedb"},
     "llm": {"openai"},
@@ -90,6 +92,10 @@ class TrackingError(RerankError):
     exit_code = 3
 
 
+class MovedError(TrackingError):
+    """An alias in MLflow's registry was moved by somebody else meanwhile; nothing was changed."""
+
+
 class EndpointError(RerankError):
     """The endpoint of a language model does not answer, refuses, or gives an invalid answer.
 
@@ -130,10 +136,20 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
     The command in its message works as printed, from a checkout too.
     """
     checkout = Path(__file__).parent.parent
-    ours = f"-e '{checkout}" if (checkout / "pyproject.toml").is_file() else "'calibrated-rerank"
+    here = (checkout / "pyproject.toml").is_file()
+    ours = shlex.quote(f"{checkout if here else 'calibrated-rerank'}[{extra}]")
     return MissingExtraError(
-        f"the extra [{extra}] is not installed ({error}): pip install {ours}[{extra}]'"
+        f"the extra [{extra}] is not installed ({error}): pip install {'-e ' if here else ''}{ours}"
     )
+
+
+def command_line(*words: object) -> str:
+    """A command of ours as a person can paste it into a shell, whatever its paths are called.
+
+    >>> command_line("track", "out/my model")
+    "rerank track 'out/my model'"
+    """
+    return shlex.join(["rerank", *map(str, words)])
 
 
 def nearest(word: object, known: Iterable[str]) -> str:

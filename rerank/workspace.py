@@ -14,6 +14,18 @@ from typing import Any
 from rerank.storage.files import write_file
 
 
+def sqlite_url(path: Path) -> str:
+    """The URL of a SQLite database, whatever signs its path has, for SQLAlchemy and so for MLflow.
+
+    Without SQLAlchemy, which then nobody opens it with, no sign is escaped.
+    """
+    try:
+        from sqlalchemy.engine import URL
+    except ImportError:
+        return f"sqlite:///{path}"
+    return URL.create("sqlite", database=str(path)).render_as_string()
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """The parts of a working folder, whether they exist yet or not."""
@@ -43,7 +55,7 @@ class Workspace:
     @property
     def tracking_uri(self) -> str:
         """MLflow's name for `database`."""
-        return f"sqlite:///{self.database.resolve()}"
+        return sqlite_url(self.database.resolve())
 
     @property
     def artifacts(self) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.config import Config
-from rerank.errors import FolderError, InputError, MissingExtraError
+from rerank.errors import FolderError, InputError, MissingExtraError, command_line
 from rerank.inference.exported_models import (
     NETWORKS,
     WriteExported,
@@ -189,7 +189,7 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
     if manifest["format_version"] < MIN_FORMAT:
         raise InputError(
             f"{path} was written by an older version, whose features are others; make it anew: "
-            f"rerank calibrate DATASET --out {path} --overwrite"
+            + command_line("calibrate", "DATASET", "--out", path, "--overwrite")
         )
     unexpected = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
     if unexpected:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.options import add_json, add_options, add_out, add_work, from_options
 from rerank.commands.printing import print_json
 from rerank.config import Config
+from rerank.errors import command_line
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def _run(o: argparse.Namespace) -> None:
         print_json(model=o.out, calibrated=False)
         return
     print(f"{o.out}: a model to search with. {NOT_CALIBRATED}")
-    print(f'Next: rerank search {shlex.quote(str(o.out))} "a query of yours"')
+    print(f"Next: {command_line('search', o.out, 'a query of yours')}")
 
 
 COMMAND = Command(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model
 from rerank.commands.options import add_json, add_model, add_work, positive
 from rerank.commands.printing import print_json
+from rerank.errors import command_line
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -51,8 +51,8 @@ def _run(o: argparse.Namespace) -> None:
         return
     print(f"{o.out}: {many} queries to label, with their top passages")
     print('Add "right": true or false to each line; then:')
-    model, out = (shlex.quote(str(path)) for path in (o.model, o.out))
-    print(f"  rerank recalibrate {model} --labels {out} --out {shlex.quote(f'{o.model}-new')}")
+    again = ("--labels", o.out, "--out", f"{o.model}-new")
+    print(f"  {command_line('recalibrate', o.model, *again)}")
 
 
 COMMAND = Command(

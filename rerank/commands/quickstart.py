@@ -14,9 +14,10 @@ from rerank.commands.options import add_json, add_options, add_work, from_option
 from rerank.commands.printing import print_json
 from rerank.commands.update import print_updated
 from rerank.config import IngestConfig
-from rerank.errors import InputError
+from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 from rerank.storage.folder import MANIFEST
+from rerank.workspace import sqlite_url
 
 BODY, JSON = '{"query": "a question of yours"}', "-H 'Content-Type: application/json'"
 
@@ -94,17 +95,16 @@ def _check_journal(settings: Settings, out: Path) -> None:
 def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
     """Print what to do with the model."""
     address = f"http://127.0.0.1:{settings.port}" if settings.port else "http://ADDRESS"
-    named, labels = shlex.quote(str(model)), shlex.quote(str(corpus))
-    calibrated = shlex.quote(str(model.parent / "calibrated"))
     print("Next:")
     print(f"  ask:        open {address}/ in a browser while it is served")
-    print(f'  or:         rerank search {named} "a question of yours"')
+    print(f"  or:         {command_line('search', model, 'a question of yours')}")
     print(f"  over HTTP:  curl {address}/v1/search -d '{BODY}' {JSON}")
     if not settings.journal:
-        kept = shlex.quote(f"sqlite:///{model.parent}/journal.db")
+        kept = shlex.quote(sqlite_url(model.parent / "journal.db"))
         print(f"  watch:      --journal {kept} keeps questions and judgements for the Watch page")
-    print(f"  label:      rerank label {named} --out {labels}")
-    print(f"  calibrate:  rerank calibrate {labels} --out {calibrated}")
+    calibrated = model.parent / "calibrated"
+    print(f"  label:      {command_line('label', model, '--out', corpus)}")
+    print(f"  calibrate:  {command_line('calibrate', corpus, '--out', calibrated)}")
     print("When documents change, run this command again: it reads only what changed.")
 
 

@@ -32,7 +32,14 @@ from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate, grouped_as
 from rerank.jobs.track import model_name, track_model
-from rerank.tracking.registry import BEST, CHAMPION, aliased, folder_at, set_champion
+from rerank.tracking.registry import (
+    BEST,
+    CHAMPION,
+    aliased,
+    aliases,
+    folder_at,
+    set_champion,
+)
 from rerank.types import LISTS, Floats
 from rerank.workspace import Workspace
 
@@ -104,6 +111,7 @@ def promote(
         InputError: not a model folder, no such split, queries drawn by confidence, or a champion
             that cannot be loaded here.
         MissingExtraError: MLflow is not installed.
+        MovedError: the champion or the best so far was moved meanwhile; neither is changed.
         TrackingError: MLflow does not answer, or refuses.
     """
     folder, workspace, gate = Path(folder), Workspace(Path(work)), gate or PromotionGate()
@@ -117,6 +125,7 @@ def promote(
             "`chosen` says; a promotion needs queries drawn at random (`rerank label --draw even`)"
         )
     name = model_name(candidate.manifest)
+    before = aliases(name, tracking_uri=uri)
     present = aliased(name, CHAMPION, tracking_uri=uri)
     best = aliased(name, BEST, tracking_uri=uri) or present
     measured = evaluate(candidate, labelled, split, work=work)
@@ -141,7 +150,7 @@ def promote(
         stays = best[0] if best else None
         return Promotion(name, tuple(checks), champion, None, stays, tuple(notes))
     run = track_model(folder, work=workspace)
-    now = set_champion(name, run.run_id, best=best_kept, tracking_uri=uri)
+    now = set_champion(name, run.run_id, best=best_kept, before=before, tracking_uri=uri)
     return Promotion(name, tuple(checks), champion, now, best_kept or now, tuple(notes))
 
 

@@ -19,6 +19,7 @@ from rerank.assessment.model_folder import (
     open_folder,
 )
 from rerank.config import Config
+from rerank.errors import command_line
 from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
 from rerank.tracking.records import DataUsed, Flavour, RunRecord, TrackedRun
@@ -54,7 +55,7 @@ def track_model(path: Path, *, work: Workspace) -> TrackedRun:
         run_name=f"{named}-{_calibrator(folder)}",
         work=work,
         written=path,
-        again=f"rerank track {path} --work {work.path}",
+        again=command_line("track", path, "--work", work.path),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -227,7 +228,8 @@ def tracked_run(
             run_name=f"{command}-{out.name}",
             work=work,
             written=out,
-            again=f"the same `rerank {command}` command, with --out {out} --work {work.path}",
+            again=f"the same `rerank {command}` command, with "
+            + shlex.join(["--out", str(out), "--work", str(work.path)]),
         )
     )
     return TrainingRun(out, report, run, made, notes)

@@ -20,7 +20,7 @@ from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY, read_id
-from rerank.errors import InputError
+from rerank.errors import InputError, command_line
 from rerank.labelling.beir_export import SPLIT, groups_of, write_set
 from rerank.labelling.corpus_digests import digest_of_file, digest_of_index
 from rerank.labelling.judgements import Event, JudgementFile
@@ -281,7 +281,7 @@ class Session:
         if corpus.exists() and digest_of_file(corpus) != digest_of_index(self.corpus):
             raise InputError(
                 f"{corpus} holds other passages than the model searches; give another --out, or "
-                f"run `rerank update {self.model.folder} {self.out}`"
+                f"run `{command_line('update', self.model.folder, self.out)}`"
             )
 
 

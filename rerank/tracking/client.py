@@ -19,11 +19,12 @@ from threading import RLock
 
 import mlflow
 from mlflow import MlflowClient
+from sqlalchemy.engine import make_url
 
 from rerank.storage.cleanup import locked, remove_leftovers
+from rerank.workspace import sqlite_url
 
 VARIABLE = "MLFLOW_TRACKING_URI"
-SQLITE = "sqlite:///"
 _IN_USE = RLock()
 
 HTTP_LIMITS = {
@@ -69,9 +70,9 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
 
 def sqlite_file(tracking_uri: str) -> Path | None:
     """The file of a SQLite store, without the options behind a `?`; None for another store."""
-    if not tracking_uri.startswith(SQLITE):
+    if not tracking_uri.startswith("sqlite:///"):
         return None
-    return Path(tracking_uri.removeprefix(SQLITE).partition("?")[0])
+    return Path(make_url(tracking_uri).database or "")
 
 
 def _make_database(tracking_uri: str) -> None:
@@ -87,7 +88,7 @@ def _make_database(tracking_uri: str) -> None:
     try:
         with locked(aside):
             new = aside / path.name
-            MlflowClient(tracking_uri=f"{SQLITE}{new}").search_experiments(max_results=1)
+            MlflowClient(tracking_uri=sqlite_url(new)).search_experiments(max_results=1)
             with suppress(FileExistsError):  # another process was faster
                 os.link(new, path)
     finally:

@@ -5,17 +5,19 @@ It knows nothing of what a folder means. MLflow is imported when it is used.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-from rerank.errors import InputError, RerankError, TrackingError
+from rerank.errors import InputError, MovedError, RerankError, TrackingError
+from rerank.storage.file_lock import lock
 from rerank.tracking.records import (
     FOLDER,
     INNER,
@@ -163,23 +165,80 @@ def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | No
         return str(version.version), _source(client, version)
 
 
-def set_champion(name: str, run_id: str, *, best: str | None = None, tracking_uri: str) -> str:
+def aliases(name: str, *, tracking_uri: str) -> dict[str, str]:
+    """The versions of a registered model by alias; {} if there is none.
+
+    Raises:
+        As `fetch`.
+    """
+    with _open_client(f"the aliases of {name}", tracking_uri, make=True) as client:
+        return _aliases(client, name)
+
+
+def set_champion(
+    name: str,
+    run_id: str,
+    *,
+    best: str | None = None,
+    before: Mapping[str, str] | None = None,
+    tracking_uri: str,
+) -> str:
     """Make the version that a run registered the champion, and return its number.
 
-    `best` is the version that stays the best so far; None: it is this one.
+    `best` is the version that stays the best so far; None: it is this one. `before` are the
+    aliases that the decision rests on; None: whatever they are now. Both aliases are set, or
+    neither. With a store of this machine, promotions wait for each other meanwhile; with a server,
+    two within the same moment are not told apart.
 
     Raises:
         InputError: the run registered no version of that name.
+        MovedError: one of the aliases is another than `before`.
         MissingExtraError, TrackingError: as `fetch`.
     """
-    with _open_client(f"run {run_id}", tracking_uri) as client:
+    with _open_client(f"run {run_id}", tracking_uri) as client, _one_promotion(tracking_uri):
         versions = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
         if not versions:
             raise InputError(f"run {run_id} registered no version of {name!r}")
         newest = max(versions, key=lambda version: int(version.version))
+        now = _aliases(client, name)
+        for alias in (CHAMPION, BEST):
+            if before is not None and now.get(alias) != before.get(alias):
+                raise MovedError(
+                    f"{alias} of {name} is version {now.get(alias)} by now, it was "
+                    f"{before.get(alias)} when this model was measured; nothing is changed, "
+                    "promote again"
+                )
         client.set_registered_model_alias(name, CHAMPION, newest.version)
-        client.set_registered_model_alias(name, BEST, best or newest.version)
+        try:
+            client.set_registered_model_alias(name, BEST, best or newest.version)
+        except BaseException:
+            if CHAMPION in now:
+                client.set_registered_model_alias(name, CHAMPION, now[CHAMPION])
+            else:
+                client.delete_registered_model_alias(name, CHAMPION)
+            raise
     return str(newest.version)
+
+
+def _aliases(client: MlflowClient, name: str) -> dict[str, str]:
+    models = client.search_registered_models(f"name = '{name}'")
+    return {alias: str(version) for m in models for alias, version in m.aliases.items()}
+
+
+@contextmanager
+def _one_promotion(tracking_uri: str) -> Iterator[None]:
+    """Keep other processes from promoting in the same SQLite store meanwhile."""
+    client = client_module()
+    database = client.sqlite_file(client.named_store() or tracking_uri)
+    if database is None:
+        yield
+        return
+    handle = os.open(database.with_name(f"{database.name}.promotion"), os.O_CREAT | os.O_RDWR)
+    try:
+        lock(handle, wait=True)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -85,9 +85,11 @@ def track(
         )
         work.note_tracked(key, asdict(run))
     except Exception as error:  # the store is the user's: any client error can come back
+        known = isinstance(error, TrackingError)  # it says what to do
+        why = error if known else f"{reason(error)}; check MLFLOW_TRACKING_URI"
         raise TrackingError(
-            f"{written} is written, but MLflow did not take the run ({reason(error)}); check "
-            f"MLFLOW_TRACKING_URI, and send it later with: {again}"
+            f"{written} is written, but MLflow did not take the run: {why}. Send it later with: "
+            f"{again}"
         ) from error
     return run
 
@@ -166,6 +168,7 @@ def log_run(
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.
         MissingExtraError: MLflow is not installed.
+        TrackingError: the experiment is deleted.
         mlflow.exceptions.MlflowException: the store refuses, or cannot be reached.
     """
     if record.registered_name and record.folder is None:
@@ -177,7 +180,7 @@ def log_run(
     with mlflow_client.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         place = artifact_location if local else None
-        experiment_id = _experiment(client, experiment, place)
+        experiment_id = _experiment(client, experiment, place, uri)
         name = record.registered_name
         logged = _find_finished_run(client, experiment_id, record)
         if logged is not None:
@@ -321,11 +324,17 @@ def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: Flavour
     client.log_artifacts(run_id, str(folder), f"{FOLDER}/{INNER}")
 
 
-def _experiment(client: MlflowClient, name: str, place: str | None) -> str:
+def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) -> str:
     experiment = client.get_experiment_by_name(name)
-    if experiment is not None:
-        return str(experiment.experiment_id)
-    return str(client.create_experiment(name, artifact_location=place))
+    if experiment is None:
+        return str(client.create_experiment(name, artifact_location=place))
+    if experiment.lifecycle_stage != "active":
+        restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
+        raise TrackingError(
+            f"the experiment {name!r} is deleted; restore it (MLFLOW_TRACKING_URI="
+            f"{shlex.quote(without_secrets(uri))} {restore}), or give another --name to calibrate"
+        )
+    return str(experiment.experiment_id)
 
 
 def _shorten(value: str) -> str:
