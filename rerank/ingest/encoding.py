@@ -1,38 +1,130 @@
-"""Bytes to text: UTF-8, UTF-16 with its mark, what the file declares, else Windows-1252."""
+"""Bytes to text: UTF-8, what the file declares, else what its bytes tell; never a guess unsaid."""
 
 from __future__ import annotations
 
 import codecs
 import re
 
-from rerank.ingest.document import UnreadableError
+import chardet
+
+from rerank.ingest.document import UnreadableError, counted
 
 DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9_.:-]+)""")
-MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+MARKS = {  # UTF-32's mark begins with that of UTF-16
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 # Python's own escapes; and wide characters, which would have zero bytes or a mark
-NEVER = re.compile(r".*escape|ucs|utf[-_]?(16|32)[-_]?(le|be)?$", re.IGNORECASE)
+NEVER = re.compile(r".*escape|ucs|utf[-_]?(7|16|32)[-_]?(le|be)?$", re.IGNORECASE)
+# what programs declare without a look at the text, if they declare anything: no more than a hint
+BY_DEFAULT = re.compile(r"utf-?8|(us-)?ascii|(iso-?8859-?|latin-?|l)1|(cp|windows-)1252", re.I)
+WIDER = {  # what browsers read for a name: more characters, the same otherwise
+    "iso8859-1": "cp1252",
+    "ascii": "cp1252",
+    "shift_jis": "cp932",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+    "tis-620": "cp874",
+}
+WIDE = ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]
+DETECTED = [
+    *(f"windows-{number}" for number in range(1250, 1259)),
+    *("iso-8859-2", "iso-8859-5", "iso-8859-7", "koi8-r", "koi8-u", "cp866", "cp850", "macroman"),
+    *("shift_jis", "cp932", "euc-jp", "gb18030", "big5", "euc-kr", "cp949", "tis-620", "cp874"),
+]
+FEW = 5  # bytes that are not ASCII; fewer do not tell the encoding
+NOT_UTF_8 = ("byte is not UTF-8", "bytes are not UTF-8")
+NOT_TEXT = re.compile(r"[\x80-\x9f\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]")
 
 
-def decoded(data: bytes) -> str:
+def decoded(data: bytes) -> tuple[str, str]:
     r"""The text of a file, with line feeds as line ends and without control characters.
 
+    Also what could not be read, for `Document.skipped`: bytes that are not UTF-8 in a file that is
+    for the rest. Each of their places has a U+FFFD.
+
     Raises:
-        UnreadableError: it has a zero byte, so it is not text.
+        UnreadableError: it is not text, or in an encoding that its bytes do not tell for sure.
     """
-    known = [encoding for mark, encoding in MARKS.items() if data.startswith(mark)]
-    if not known and b"\0" in data:
-        raise UnreadableError("binary data, not text")
-    declared = DECLARED.search(data[:2048])
-    for encoding in (*known, "utf-8", *([declared[1].decode()] if declared else []), "cp1252"):
-        if not known and NEVER.match(encoding):
-            continue
-        try:
-            text = data.decode(encoding)
-            text.encode()  # a file may declare UTF-7, which holds unpaired surrogates
-            break
-        except (UnicodeError, LookupError):
-            continue
+    marked = next((name for mark, name in MARKS.items() if data.startswith(mark)), None)
+    if marked and marked != "utf-8-sig":
+        text = data.decode(marked, "replace")
+        unread = counted(text.count("\ufffd"), f"character is not {marked.upper()}")
+    elif b"\0" in data:
+        text, unread = _wide(data), ""
+    elif b"\x1b$" in data and (japanese := _strict(data, "iso2022_jp_ext")):
+        text, unread = japanese, ""
     else:
-        text = data.decode("latin-1")
-    return CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        text, unread = _nearly_utf_8(data) or _other(data)
+    return CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")), unread
+
+
+def _nearly_utf_8(data: bytes) -> tuple[str, str] | None:
+    """The text, if most of what is not ASCII is UTF-8; and how many bytes are not."""
+    text = data.decode("utf-8-sig", "replace")
+    lost = text.count("\ufffd") - data.count("\ufffd".encode())
+    if not lost:
+        return text, ""
+    if sum(not char.isascii() for char in text) < 3 * lost:
+        return None
+    kept = data.decode("utf-8-sig", "ignore")
+    number = len(data.removeprefix(codecs.BOM_UTF8)) - len(kept.encode())
+    return text, counted(number, *NOT_UTF_8)
+
+
+def _wide(data: bytes) -> str:
+    """UTF-16 or UTF-32 without a mark."""
+    found = chardet.detect(data, include_encodings=WIDE)["encoding"]
+    text = found and _strict(data, found)
+    if not text or "\0" in text or CONTROLS.search(text):
+        raise UnreadableError("binary data, not text")
+    return text
+
+
+def _other(data: bytes) -> tuple[str, str]:
+    """The text in what the file declares, if it is no default; else as its bytes tell."""
+    declared = DECLARED.search(data[:2048])
+    name = declared[1].decode() if declared else "utf-8"
+    if not BY_DEFAULT.fullmatch(name) and not NEVER.match(name):
+        text = _strict(data, name)
+        if text is not None:
+            return text, ""
+    if sum(byte > 127 for byte in data) < FEW:
+        return _with_few(data)
+    undeclared = DECLARED.sub(b"", data)  # the library believes what is declared
+    found = chardet.detect_all(undeclared, ignore_threshold=True, include_encodings=DETECTED)
+    texts = (_strict(data, one["encoding"]) for one in found if one["encoding"])
+    text = next((text for text in texts if text is not None), None)
+    if text is None:
+        raise UnreadableError("its encoding is unknown")
+    return text, ""
+
+
+def _with_few(data: bytes) -> tuple[str, str]:
+    """The text, if what is not ASCII reads alike in Western and Central Europe and in Turkey.
+
+    Else it is lost, if the rest is most of the text.
+    """
+    texts = {_strict(data, name) for name in ("cp1252", "cp1250", "cp1254")}
+    text, odd = texts.pop(), sum(byte > 127 for byte in data)
+    if len(data) < 2 * odd + 2:
+        raise UnreadableError("its encoding is unknown")
+    if texts or text is None:
+        return data.decode("utf-8", "replace"), counted(odd, *NOT_UTF_8)
+    return text, ""
+
+
+def _strict(data: bytes, name: str) -> str | None:
+    """The text in an encoding; None if it is not, or if there is no such encoding of text."""
+    try:
+        known = codecs.lookup(name).name
+        text = data.decode(WIDER.get(known, known))
+    except (UnicodeError, LookupError):
+        return None
+    return None if NOT_TEXT.search(text) else text

@@ -1,28 +1,93 @@
-"""HTML: its main part, without scripts, navigation and hidden text. Other formats use it too."""
+"""HTML: what a person reads on a page, without navigation. Other formats use it too."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from rerank.ingest.document import Block, Document, Headings, date_in, one_line
+from rerank.ingest.document import (
+    Block,
+    Document,
+    Headings,
+    clauses,
+    counted,
+    date_in,
+    one_line,
+)
 from rerank.ingest.encoding import decoded
 
 NO_TEXT = (
-    "script, style, noscript, template, svg, canvas, iframe, object, select, button, dialog, "
+    "script, style, noscript, template, datalist, svg title, svg desc, svg style, "
     "aside:has(nav, [role=navigation]), nav, footer, [role=navigation], [role=search], "
-    "[role=banner], [role=contentinfo], [role=complementary], [hidden], [aria-hidden=true], "
+    "[role=banner], [role=contentinfo], [role=complementary], "
     "a.headerlink, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
     ".related, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
     ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
 )
+DELETED = 'del, s, strike, .strike, .strikethrough, .line-through, [style*="line-through" i]'
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
 INLINE = re.compile(
-    "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|ins|kbd|label|mark|q|ruby|s|"
-    "samp|small|span|strike|strong|sub|sup|time|tt|u|var|wbr"
+    "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|dfn|em|font|i|img|input|ins|kbd|label|mark|math|"
+    "nobr|output|q|rb|rp|rt|rtc|ruby|samp|select|small|span|strong|sub|sup|svg|time|tt|u|var|wbr"
+)
+UNREAD = (  # parts that show what is not in the page, and what to call one
+    ("canvas", "drawing by a script"),
+    ("iframe[src], iframe[srcdoc]", "embedded page"),
+    ("object, embed", "embedded file"),
+)
+HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;]*line-through", re.IGNORECASE)
+SHOWN = re.compile(r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible", re.IGNORECASE)
+NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
+RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+SIMPLE = re.compile(r"[.#][\w-]+")  # a selector
+RULES = 300  # of a page are looked at
+PANEL = re.compile(  # classes of what is shown by a click
+    r"(?:^|[\s_-])(?:tab|tabs|tabbed|tab-?(?:pane|panel|content|item|link)s?|pane|panel|accordion|"
+    r"collaps\w*|spoiler|slide|carousel)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+POPUP = re.compile(r"menu|modal|dropdown|offcanvas|dialog|popup|cookie|consent", re.IGNORECASE)
+TOGGLES = "[aria-controls], [aria-expanded], [data-toggle], [data-bs-toggle], [onclick]"
+TABS = (
+    "[role=tab], [data-toggle=tab], [data-toggle=pill], [data-bs-toggle=tab], "
+    "[data-bs-toggle=pill], .tablinks, .tabbed-labels > label"
+)
+PANELS = "[role=tabpanel], .tab-pane, .tabcontent, .tabbed-block"
+QUOTED = re.compile(r"""["']([^"']+)["']""")
+AS_TEXT = "sup, sub, math, img, input, select, q, rt, a[role=doc-noteref], a.footnote-reference"
+TYPED = {None, "", "text", "number", "email", "tel", "url", "date", "time", "month", "week"}
+TICKED = {"checkbox", "radio"}
+SWITCH = re.compile(rf"{PANEL.pattern}|toggle|drawer|menu|nav", re.IGNORECASE)
+CHOICES = 20  # of a list; a longer one is counted, not read
+WORDS = 12  # of a dialog; a shorter one is not counted
+NOTE = re.compile(r"[\[(]?(\w+)[\])]?")
+ORDINALS = {"a", "e", "o", "d", "m", "st", "nd", "rd", "th", "er", "re", "ème", "eme", "ère", "os"}
+TRADE = {"tm": "™", "sm": "℠"}
+CHARGE = re.compile(r"\d*[+\u2212\u2013-]")
+TERM = re.compile(r"[+-]?[\w.,^/]+")
+DEEPEST = 50  # of a formula; what is deeper is left out
+OPERATORS = {*"=+\u2212-\u00d7\u00b7<>\u2264\u2265\u2260\u2248\u2192\u00b1\u2208"}
+FORMULA = {  # by element and number of parts: the parts, then each as one term
+    ("mfrac", 2): "{2}/{3}",
+    ("mroot", 2): "root({0}, {1})",
+    **{(tag, 2): "{2}^{3}" for tag in ("msup", "mover")},
+    **{(tag, 2): "{2}_{3}" for tag in ("msub", "munder")},
+    **{(tag, 3): "{3}_{4}^{5}" for tag in ("msubsup", "munderover")},
+}
+PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
+LETTERS = re.compile(r"[^\W\d_]*$")
+ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
+    *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+NUMBERED = re.compile(  # how a list says so, in its classes (docutils) or its style
+    r"(lower|upper)-?(alpha|latin|roman)|list-style(?:-type)?\s*:\s*none", re.IGNORECASE
 )
 LABELS = {"note", "notes", "tip", "hint", "important", "warning", "caution", "danger", "example"}
 """What DocBook and others print above a box as if it were a heading."""
@@ -32,22 +97,34 @@ REVISED = (
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
     'meta[name="revised" i], meta[name="revision" i], meta[name="date" i]'
 )
+NOTE_MARK = re.compile(r"\[\w{1,4}\]")
 PILCROW = re.compile(r"\s*¶\s*$")
 
 
 def read(data: bytes) -> Document:
     """The document of an HTML file."""
-    return read_markup(decoded(data))
+    text, unread = decoded(data)
+    found = read_markup(text)
+    return replace(found, skipped=clauses(unread, found.skipped))
 
 
 def read_markup(markup: str) -> Document:
-    """The document of HTML markup, a whole page or a fragment."""
+    """The document of HTML markup, a whole page or a fragment.
+
+    What a page shows after a click is read too, such as tabs; what it never shows is not, nor is
+    deleted text.
+    """
     tree = LexborHTMLParser(markup)
     named = tree.css_first("head > title")
     title = one_line(named.text()) if named else ""
     dates = (node.attributes.get("content") or "" for node in tree.css(REVISED))
     revised = next(filter(None, map(date_in, dates)), "")
-    for node in tree.css(NO_TEXT):
+    labels, tabs = _panels(tree)
+    hidden = _hidden(tree)
+    dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
+    gone = [*tree.css(NO_TEXT), *tree.css(DELETED), *hidden, *tabs]
+    gone += [node for node in tree.css("button") if not _is_label(node)]
+    for node in gone:
         if node.tag not in ("html", "body"):
             node.decompose()
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
@@ -56,10 +133,296 @@ def read_markup(markup: str) -> Document:
     for node in tree.css("a.anchor"):
         if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
+    root = _main(tree)
+    unread = [
+        counted(sum(_is_seen(node) for node in root.css(which)) if root else 0, name)
+        for which, name in UNREAD
+    ]
+    long = 0
+    for node in reversed(tree.css(AS_TEXT)):  # the innermost first
+        text = _as_text(node)
+        long += text is None
+        if text:
+            node.replace_with(text)
+        else:
+            node.decompose()
     highest = tree.css("h1")
     if len(highest) == 1:
         title = _heading(highest[0]) or title
-    return Document(tuple(_blocks(_main(tree))), title, revised)
+    skipped = clauses(
+        *unread,
+        counted(len(dialogs), "dialog"),
+        counted(long, "long list of choices", "long lists of choices"),
+    )
+    return Document(tuple(_blocks(root, labels)), title, revised, skipped)
+
+
+def _hidden(tree: LexborHTMLParser) -> list[Any]:
+    """The nodes that a page never shows, and dialogs: they are boxes above the page."""
+    rules = [rule for style in tree.css("style") for rule in _rules(style.text())][:RULES]
+    shown = " ".join(which for which, what in rules if SHOWN.search(what))
+    selectors = {
+        one
+        for which, what in rules
+        if HIDDEN.search(what) or STRUCK.search(what)
+        for one in map(str.strip, which.split(","))
+        if SIMPLE.fullmatch(one) and (STRUCK.search(what) or one not in shown)
+    }
+    opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)}
+    nodes = [
+        node
+        for node in tree.css("[hidden], [aria-hidden=true], [style], dialog:not([open])")
+        if node.tag == "dialog" or not {"hidden", "aria-hidden"}.isdisjoint(_shown(node))
+    ]
+    nodes += [node for one in sorted(selectors) for node in tree.css(one)]
+    return [node for node in nodes if node.tag == "dialog" or not _is_panel(node, opened)]
+
+
+def _shown(node: Any) -> Iterator[str]:
+    """How a node is hidden, in the words of attributes."""
+    given = node.attributes
+    if "hidden" in given or HIDDEN.search(given.get("style") or ""):
+        yield "hidden"
+    if given.get("aria-hidden") == "true":
+        yield "aria-hidden"
+
+
+def _rules(style: str) -> list[tuple[str, str]]:
+    """The selectors and the declarations of a style sheet, without those for some screens only."""
+    return RULE.findall(NESTED_RULES.sub("", style))
+
+
+def _is_dialog(node: Any) -> bool:
+    role, kind = (node.attributes.get(name) or "" for name in ("role", "class"))
+    named = f"{kind} {node.attributes.get('id') or ''}"
+    about_itself = re.search("cookie|consent|newsletter|login|search", named, re.IGNORECASE)
+    return (
+        node.tag == "dialog" or role == "dialog" or "modal" in kind.split()
+    ) and not about_itself
+
+
+def _is_panel(node: Any, opened: set[str]) -> bool:
+    """Whether a hidden node is shown by a click, or holds a formula beside its picture."""
+    given, around = node.attributes, node.parent.attributes if node.parent else {}
+    role, kind = given.get("role") or "", given.get("class") or ""
+    if role == "tabpanel" or given.get("hidden") == "until-found":
+        return True
+    if POPUP.search(f"{role} {kind}"):
+        return False
+    inside = re.search("tabs?-content|tabbed|accordion", around.get("class") or "", re.IGNORECASE)
+    formula = node.tag != "math" and node.css_first("math") is not None
+    return given.get("id") in opened or bool(PANEL.search(kind) or inside) or formula
+
+
+def _is_label(button: Any) -> bool:
+    """Whether a button is a heading, or opens what is below it."""
+    around, above = button, 0
+    while around is not None and above < 4:
+        if HEADING.fullmatch(around.tag or "") or around.tag in ("dt", "summary"):
+            return True
+        around, above = around.parent, above + 1
+    return (
+        button.css_matches(TOGGLES)
+        or PANEL.search(button.attributes.get("class") or "") is not None
+    )
+
+
+def _opens(node: Any) -> Iterator[str]:
+    """The ids of what a click on a node shows."""
+    given = node.attributes
+    yield from (given.get("aria-controls") or "").split()
+    for name in ("data-target", "data-bs-target", "href"):
+        if (given.get(name) or "").startswith("#"):
+            yield given[name][1:]
+    yield from QUOTED.findall(given.get("onclick") or "")
+
+
+def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
+    """The label of each panel of tabs, by `mem_id`; and the tabs that are labels of panels."""
+    tabs, panels = tree.css(TABS), tree.css(PANELS)
+    by_id = {panel.attributes.get("id"): panel for panel in panels}
+    of_tab = {tab.mem_id: next((by_id[i] for i in _opens(tab) if i in by_id), None) for tab in tabs}
+    for strip in tree.css("[role=tablist], .tabbed-labels"):
+        inside = strip.css(TABS)
+        around = strip.parent
+        below = around.css(PANELS) if around else []
+        inner = {deep.mem_id for panel in below for deep in panel.css(PANELS)} - {
+            panel.mem_id for panel in below if not _within(panel, below)
+        }
+        below = [panel for panel in below if panel.mem_id not in inner]
+        if len(inside) == len(below) and not any(of_tab.get(tab.mem_id) for tab in inside):
+            of_tab |= {tab.mem_id: panel for tab, panel in zip(inside, below, strict=True)}
+    labels, used = dict[int, str](), []
+    for tab in tabs:
+        panel, text = of_tab[tab.mem_id], one_line(tab.text())
+        if panel is not None and text:
+            labels[panel.mem_id] = text
+            used.append(tab)
+    return labels, used
+
+
+def _within(node: Any, others: list[Any]) -> bool:
+    """Whether a node is inside one of the others."""
+    known, around = {other.mem_id for other in others}, node.parent
+    while around is not None and around.mem_id not in known:
+        around = around.parent
+    return around is not None
+
+
+def _is_seen(node: Any) -> bool:
+    """Whether an embedded part has a size."""
+    return not {node.attributes.get("width"), node.attributes.get("height")} & {"0", "1"}
+
+
+def _as_text(node: Any) -> str | None:
+    """What a node shows, as text; None for a list of choices that is too long."""
+    show = SHOW.get(node.tag)
+    return show(node) if show else _raised(node)
+
+
+def _picture(node: Any) -> str:
+    """The alternative text, unless it names a mark such as "[Note]"."""
+    alt = one_line(node.attributes.get("alt") or "")
+    mark = alt.strip("[]").lower() in LABELS or "badge" in (node.attributes.get("src") or "")
+    return f" {alt} " if alt and not mark else ""
+
+
+def _field(node: Any) -> str:
+    given = node.attributes
+    kind = (given.get("type") or "").lower()
+    if kind not in TICKED:
+        return f" {given.get('value') or ''} " if kind in TYPED else ""
+    named = " ".join(given.get(name) or "" for name in ("class", "id", "name"))
+    return "" if SWITCH.search(named) else " [x] " if "checked" in given else " [ ] "
+
+
+def _choices(node: Any) -> str | None:
+    choices = [one_line(choice.text()) for choice in node.css("option")]
+    return f" {' / '.join(filter(None, choices))} " if len(choices) <= CHOICES else None
+
+
+def _reading(node: Any) -> str:
+    """How East Asian characters are read, in parentheses."""
+    text = one_line(node.text())
+    return text if node.parent.css_first("rp") else f"({text})"
+
+
+def _raised(node: Any) -> str:
+    """A raised or lowered text, or the mark of a note."""
+    text = one_line(node.text())
+    alone = node.parent.tag == "a" and one_line(node.parent.text()) == text
+    marks = node.tag == "a" or alone or node.css_first("a[href]") is not None
+    note = NOTE.fullmatch(text) if marks else None
+    return f"[{note[1]}]" if note else raised(_before(node), text, low=node.tag == "sub")
+
+
+def _before(node: Any) -> str:
+    """The end of the text before a node in its line."""
+    while node.prev is None and INLINE.fullmatch(node.parent.tag or ""):
+        node = node.parent
+    before = node.prev
+    known = before is not None and (before.tag == "-text" or INLINE.fullmatch(before.tag or ""))
+    return before.text()[-40:] if known else ""
+
+
+def raised(before: str, text: str, *, low: bool = False) -> str:
+    """A raised or lowered text in a line after `before`: 10⁶ is 10^6, m² is m2, H₂O is H2O.
+
+    It never becomes a part of the number, or of the longer word, before it.
+    """
+    text = text.replace("\u2212", "-")
+    last, word = before[-1:], LETTERS.search(before)
+    letters = len(word[0]) if word else 0
+    signs, charge = not any(map(str.isalnum, text)), CHARGE.fullmatch(text) is not None
+    if low or signs or text[0] in "[(":
+        mark = ("_" if low and not signs else "^" if charge else "") if last.isdigit() else ""
+        return mark + text
+    if last.isdigit():
+        price = PRICE.search(before) and len(text) == 2 and text.isdigit()
+        mark = "." if price else "" if text.casefold() in ORDINALS else "^"
+    elif letters and text.isalpha():
+        text = TRADE.get(text.lower(), text)
+        mark = "^" if letters == len(text) == 1 and last.islower() else ""
+    elif letters:
+        mark = "" if charge or (text.isdigit() and letters < 3) else "^"
+    else:
+        mark = "^" if last and last in ")]}|" else ""
+    return f"^{_one(text)}" if mark == "^" and not charge else mark + text
+
+
+def _one(text: str) -> str:
+    """A text as one term of a formula."""
+    return text if TERM.fullmatch(text) else f"({text})"
+
+
+def linear(node: Any, depth: int = 0) -> str:
+    """A formula of MathML as a line of text, such as r^2 or (a + b)/2."""
+    tag = node.tag or ""
+    if tag == "-text":
+        return one_line(node.text_content or "").strip("\u2061\u2062\u2063\u2064")
+    if tag in ("annotation", "annotation-xml") or depth > DEEPEST:
+        return ""
+    parts = [linear(child, depth + 1) for child in node.iter(include_text=True)]
+    parts = [part for part in parts if part]
+    inner = "".join(parts)
+    form = FORMULA.get((tag, len(parts)))
+    if form:
+        inner = form.format(*parts, *(_one(part.strip()) for part in parts))
+    elif tag == "mo" and inner in OPERATORS:
+        inner = f" {inner} "
+    elif tag in ("mtr", "mtable"):
+        inner = (", " if tag == "mtr" else "; ").join(parts)
+    elif tag == "msqrt":
+        inner = f"sqrt({inner})"
+    return inner if depth else one_line(inner)
+
+
+SHOW: dict[str, Callable[[Any], str | None]] = {
+    "math": lambda node: f" {linear(node)} ",
+    "img": _picture,
+    "input": _field,
+    "select": _choices,
+    "q": lambda node: f"“{one_line(node.text())}”",
+    "rt": _reading,
+}
+
+
+class _List:
+    """A list with numbers: which one its next item has, and how it is written."""
+
+    def __init__(self, node: Any) -> None:
+        given = node.attributes
+        backwards = "reversed" in given
+        items = sum(child.tag == "li" for child in node.iter())
+        self.number = _integer(given.get("start"), items if backwards else 1)
+        self.step = -1 if backwards else 1
+        style = NUMBERED.search(f"{given.get('class') or ''} {given.get('style') or ''}")
+        self.kind = given.get("type") or "1"
+        if style:
+            kinds = {"alpha": "a", "latin": "a", "roman": "i"}
+            kind = kinds[style[2].lower()] if style[2] else ""
+            self.kind = kind.upper() if (style[1] or "").lower() == "upper" else kind
+
+    def mark(self, item: Any) -> str:
+        """The number before an item, as "2. "."""
+        number = self.number = _integer(item.attributes.get("value"), self.number)
+        self.number += self.step
+        kind = item.attributes.get("type") or self.kind
+        if not kind:
+            return "- "
+        written = str(number)
+        if kind in ("i", "I") and 0 < number < 4000:
+            written, left = "", number
+            for value, sign in ROMAN:
+                written += sign * (left // value)
+                left %= value
+        elif kind in ("a", "A") and 0 < number <= 26:
+            written = chr(ord("a") + number - 1)
+        return f"{written.upper() if kind.isupper() else written}. "
+
+
+def _integer(text: str | None, default: int) -> int:
+    return int(text) if text and re.fullmatch(r"\s*-?\d{1,9}\s*", text, re.ASCII) else default
 
 
 def _main(tree: LexborHTMLParser) -> Any:
@@ -68,9 +431,9 @@ def _main(tree: LexborHTMLParser) -> Any:
     return found[0] if len(found) == 1 else tree.body
 
 
-def _blocks(root: Any) -> list[Block]:
+def _blocks(root: Any, labels: dict[int, str]) -> list[Block]:
     """The blocks below a node, in document order; without recursion, as tags may nest deeply."""
-    walk = _Walk()
+    walk = _Walk(labels)
     node, last = root, root and root.mem_id  # `==` of two nodes compares all of their content
     while node is not None:
         below = node.child if walk.enter(node) else None
@@ -90,9 +453,14 @@ def _blocks(root: Any) -> list[Block]:
 class _Walk:
     """Collects text until a block begins or ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: dict[int, str]) -> None:
         self.blocks: list[Block] = []
         self.headings = Headings(self.blocks)
+        self._labels = labels  # of panels
+        self._level = 0  # of the last heading, in tens: a label stands between two levels
+        self._inside: list[int] = []  # the levels of the labels of the panels around
+        self._lists: list[_List | None] = []  # those around; None for one without numbers
+        self._mark = ""  # of an item, and waits for its text
         self._text: list[str] = []
         self._row = False  # whether the text is in a table row
         self._first = True  # whether no cell has begun since the last block
@@ -103,20 +471,15 @@ class _Walk:
         if tag == "-text":
             self._text.append(node.text_content or "")
             return False
-        level = HEADING.fullmatch(tag)
-        if level:
+        if node.mem_id in self._labels:
             self.flush()
-            text = _heading(node)
-            if text.lower().rstrip(":") in LABELS:
-                self._add(text, leads=True)
-            else:
-                self.headings.enter(int(level[1]), text)
-            for part in _line(node):
-                part.decompose()
+            self._inside.append(self._level + min(9, 1 + len(self._inside)))
+            self.headings.enter(self._inside[-1], self._labels[node.mem_id])
+        if HEADING.fullmatch(tag):
+            self._heading(node)
             return True
-        if tag == "pre":
-            self.flush()
-            self._add(node.text().strip("\n"), code=True)
+        if tag in ("pre", "svg"):
+            self._whole(node)
             return False
         if tag in ("td", "th"):
             self._text.append("" if self._first and not "".join(self._text).strip() else " | ")
@@ -126,9 +489,37 @@ class _Walk:
         elif not INLINE.fullmatch(tag) and not (self._row and tag in ("p", "div")):
             self.flush()
             self._row = tag == "tr"
-            if tag in ("li", "tr"):
-                self._text = ["- "] if tag == "li" else []
+            if tag in ("ol", "ul", "menu"):
+                self._lists.append(_List(node) if tag == "ol" else None)
+            elif tag == "li":
+                around = self._lists[-1] if self._lists else None
+                self._mark = around.mark(node) if around else "- "
         return True
+
+    def _heading(self, node: Any) -> None:
+        """Enter a heading, or a label of what is below it; what is left of it is text."""
+        self.flush()
+        text, self._mark = self._mark.removeprefix("- ") + _heading(node), ""
+        if text.lower().rstrip(":") in LABELS:
+            self._add(text, leads=True)
+        else:
+            self._level = 10 * int(node.tag[1])
+            self.headings.enter(self._level, text)
+        for part in _line(node):
+            part.decompose()
+
+    def _whole(self, node: Any) -> None:
+        """A block of code, after the number of its step; or the words of a drawing."""
+        drawn = [one_line(part.text()) for part in node.css("text, foreignObject")]
+        if node.tag == "svg" and not any(drawn):
+            return
+        self.flush()
+        if node.tag == "svg":
+            self._add("; ".join(filter(None, drawn)))
+            return
+        self._add(self._mark.strip(" -"), leads=True)
+        self._mark = ""
+        self._add(node.text().strip("\n"), code=True)
 
     def leave(self, node: Any) -> None:
         """Leave a node."""
@@ -136,14 +527,23 @@ class _Walk:
         if tag == "tr":
             self._row = False
         if _is_block(tag) and not self._row:
-            self.flush(leads=tag == "dt")
+            self.flush(leads=tag in ("dt", "summary"))
+        if tag == "li":
+            self._mark = ""
+        elif tag in ("ol", "ul", "menu") and self._lists:
+            self._lists.pop()
+        if node.mem_id in self._labels:
+            self.headings.enter(self._inside.pop(), "")
 
     def flush(self, *, leads: bool = False) -> None:
-        """Make a block of the collected text; a bare list mark waits for its item's text."""
+        """Make a block of the collected text; the mark of an item or a note waits for its text."""
         text = one_line("".join(self._text))
-        self._add(text, leads=leads)
-        self._text = ["- "] if text == "-" else []
-        self._first = True
+        self._text, self._first = [], True
+        if NOTE_MARK.fullmatch(text):
+            self._mark += f"{text} "
+        elif text.strip(" -|"):
+            self._add(self._mark + text, leads=leads)
+            self._mark = ""
 
     def _add(self, text: str, *, code: bool = False, leads: bool = False) -> None:
         if text.strip(" -|\n"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 
-from rerank.ingest.document import Document, date_in
+from rerank.ingest.document import Document, clauses, date_in
 from rerank.ingest.encoding import decoded
 from rerank.ingest.html import read_markup
 
@@ -18,27 +18,32 @@ YAML = re.compile(rf"{KEY.pattern}|[-?](?:[ \t]|$)|[ \t#\]}}]|$")  # how each li
 FIELD = re.compile(r"^(\w[\w -]*?)[ \t]*:[ \t]*(?![|>][\d+-]*[ \t]*$)(\S.*?)[ \t]*$", re.MULTILINE)
 REVISED = ("revised", "updated", "last_updated", "lastmod", "last_modified", "modified", "date")
 
+NOTE = re.compile(
+    r"^( {0,3})(?=\[\^[^\]\s]+\]:)", re.MULTILINE
+)  # else it defines a link, and is lost
+
 DEEPEST = 100  # text below is left out; a list in a list is 2 deeper; at 400 Python's stack ends
 DEEPEST_INLINE = 20  # the usual one: images in images take time that doubles with the depth
 
 
 def read(data: bytes) -> Document:
     """The document of a Markdown file; `title` and `date` are read from its front matter."""
-    text = decoded(data)
+    text, unread = decoded(data)
     front = FRONT.match(text)
     lines = front[1].split("\n") if front else []
     if not (any(map(KEY.match, lines)) and all(map(YAML.match, lines))):
         front = None  # text between two rules
     fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}
     body = text[front.end() :] if front else text
-    parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable("table")
+    parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     parser.core.ruler.before("inline", "inline_depth", _limit_inline)
-    found = read_markup(parser.render(body))
+    found = read_markup(parser.render(NOTE.sub(r"\1\\", body)))
     revised = next((fields[name] for name in REVISED if name in fields), "")
     return replace(
         found,
         title=fields.get("title") or found.title,
         revised=date_in(revised) or found.revised,
+        skipped=clauses(unread, found.skipped),
     )
 
 

@@ -17,7 +17,8 @@ def read(data: bytes) -> Document:
     """The document of a text file, in any encoding that `decoded` knows."""
     blocks, marks, title = list[Block](), "", ""
     headings = Headings(blocks)
-    for part in PARAGRAPH.split(decoded(data)):
+    whole, unread = decoded(data)
+    for part in PARAGRAPH.split(whole):
         lines = part.strip("\n").split("\n")
         if len(lines) > 1 and _is_underlined_heading(lines[0], lines[1]):
             mark, text = lines[1].strip()[0], one_line(lines[0])
@@ -31,7 +32,7 @@ def read(data: bytes) -> Document:
         if text.strip():
             blocks.append(Block(text, headings.path, code=shaped))
     headings.enter(1, "")
-    return Document(tuple(blocks), title)
+    return Document(tuple(blocks), title, skipped=unread)
 
 
 def _is_underlined_heading(line: str, below: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +12,24 @@ from docutils.core import publish_doctree, publish_from_doctree
 from docutils.parsers.rst import Directive, directives
 from docutils.parsers.rst.languages import en
 
-from rerank.ingest.document import Document, date_in
+from rerank.ingest.document import Document, clauses, counted, date_in
 from rerank.ingest.encoding import decoded
 from rerank.ingest.html import read_markup
 
-ROLE = re.compile(r"(?<![\w`:]):(?:[\w.+-]+:)*[\w.+-]+:`([^`]*)`")
+ROLE = re.compile(r"(?<![\w`:]):(?:[\w.+-]+:)*([\w.+-]+):`([^`]*)`")
+KEPT = {"sup", "superscript", "sub", "subscript", "math"}  # docutils reads them
+DELETED = {"del", "s", "strike", "strikethrough"}
 TARGET = re.compile(r"^[~!]?(.*?)(?:\s*<[^<>]*>)?$", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*\.\. ([\w:.+-]+)::", re.MULTILINE)
 NOTHING = {
-    *("toctree", "index", "include", "literalinclude", "raw", "image", "math", "highlight"),
+    *("toctree", "index", "include", "literalinclude", "raw", "highlight"),
     *("automodule", "autoclass", "autofunction", "module", "currentmodule", "py:module"),
     *("py:currentmodule", "tabularcolumns", "graphviz", "plot"),
+}
+UNREAD = {  # what a directive shows that is elsewhere, and what to call one
+    "included file": ("include", "literalinclude"),
+    "drawing": ("graphviz", "plot"),
+    "part in another format": ("raw",),
 }
 CONDITIONAL = {"only", "ifconfig"}  # their argument is a condition, no text
 SETTINGS = {
@@ -33,6 +41,7 @@ SETTINGS = {
     "doctitle_xform": True,
     "syntax_highlight": "none",
     "_disable_config": True,
+    "math_output": "MathML",
 }
 
 
@@ -71,14 +80,32 @@ class Nothing(Unknown):
 
 def read(data: bytes) -> Document:
     """The document of a reStructuredText file; files that it includes are not read."""
-    text = ROLE.sub(lambda role: TARGET.sub(r"\1", role[1]), decoded(data))
+    text, unread = decoded(data)
+    text = ROLE.sub(_of_role, text)
     for name in NOTHING:
         directives.register_directive(name, Nothing)
-    named = {name.lower() for name in DIRECTIVE.findall(text)}  # as docutils looks them up
+    used = Counter(DIRECTIVE.findall(text))
+    left_out = [counted(sum(used[n] for n in names), what) for what, names in UNREAD.items()]
+    named = {name.lower() for name in used}  # as docutils looks them up
     for name in named.difference(en.directives, NOTHING):
         directives.register_directive(name, Unknown)
     tree = publish_doctree(text, settings_overrides=SETTINGS)
+    for image in tree.findall(nodes.image):
+        image.attributes.setdefault("alt", "")
+        image.attributes.pop("scale", None)  # it would open the picture
     dated = next((n.astext() for n in tree.findall(nodes.date)), "")
     markup = publish_from_doctree(tree, writer="html5", settings_overrides=SETTINGS).decode()
     found = read_markup(markup)
-    return replace(found, title=tree.get("title", ""), revised=found.revised or date_in(dated))
+    return replace(
+        found,
+        title=tree.get("title", ""),
+        revised=found.revised or date_in(dated),
+        skipped=clauses(unread, *left_out, found.skipped),
+    )
+
+
+def _of_role(role: re.Match[str]) -> str:
+    name, text = role.groups()
+    if name in KEPT:
+        return f":{name}:`{text}`"
+    return "" if name in DELETED else TARGET.sub(r"\1", text)

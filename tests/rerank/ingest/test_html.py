@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rerank.ingest.document import Block, UnreadableError
-from rerank.ingest.html import read
+from rerank.ingest.html import raised, read
 
 PAGE = """<!doctype html><html><head><title>Install - Site</title>
 <meta name="last-modified" content="2024-05-31T10:00:00Z"><style>p {color: red}</style></head>
@@ -166,3 +166,147 @@ def test_what_a_file_declares_is_used_only_if_it_is_an_encoding_of_text(name: st
     data = f"<p>encoding='{name}' \\ud800 +2AA- caf\xe9</p>".encode("latin-1")
     (block,) = read(data).blocks
     assert block.text == f"encoding='{name}' \\ud800 +2AA- café"
+
+
+def texts(markup: str) -> list[str]:
+    return [block.text for block in read(markup.encode()).blocks]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("10<sup>6</sup>", "10^6"),
+        ("10<sup>\u22126</sup>", "10^-6"),
+        ("<b>10</b><sup>+3</sup>", "10^+3"),
+        ("2<sup>n-1</sup>", "2^(n-1)"),
+        ("25 m<sup>2</sup>, CO<sub>2</sub>", "25 m2, CO2"),
+        ("s<sup>-1</sup>", "s^-1"),
+        ("SO<sub>4</sub><sup>2-</sup>, Ca<sup>2+</sup>", "SO4^2-, Ca2+"),
+        ("10<sub>2</sub>", "10_2"),
+        ("the 3<sup>rd</sup>, M<sup>me</sup>", "the 3rd, Mme"),
+        ("$19<sup>99</sup>", "$19.99"),
+        ("models<sup>1</sup>", "models^1"),
+        ("2020<sup><a href='#fn1'>1</a></sup>", "2020[1]"),
+        ("word<a href='#fn1'><sup>1</sup></a>", "word[1]"),
+        ("May.<sup>[1]</sup>", "May.[1]"),
+        ("2<sup>2<sup>n</sup></sup>", "2^2^n"),
+        ("Brand<sup>TM</sup>", "Brand\u2122"),
+        (
+            "<math><msup><mi>r</mi><mn>2</mn></msup><mo>\u00d7</mo><mi>\u03c0</mi></math>",
+            "r^2 \u00d7 \u03c0",
+        ),
+        (
+            "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></mfrac></math>",
+            "(a + b)/2",
+        ),
+        ("open <del>9 to 5</del> <ins>10 to 6</ins>", "open 10 to 6"),
+        ("<s>30</s><strike>20</strike> 12", "12"),
+        ("<span style='text-decoration: line-through'>30</span> 12", "12"),
+        ("<img alt='The door is north.' src=x>", "The door is north."),
+        ("<label>Name <input value=Ann></label> <input type=hidden value=x>", "Name Ann"),
+        ("<select><option>One<option>Two</select>", "One / Two"),
+        ("<ruby>\u6f22<rt>kan</rt></ruby>", "\u6f22(kan)"),
+        ("<svg><title>icon</title><text>Pump</text><text>Valve</text></svg>", "Pump; Valve"),
+    ],
+)
+def test_characters_that_change_a_fact_are_read_as_shown(markup: str, text: str) -> None:
+    """Raised digits are no part of the number before them; deleted text is left out."""
+    assert texts(f"<p>{markup}</p>") == [text]
+    if "<svg>" not in markup:
+        assert read(f"<h1>{markup}</h1>".encode()).title == text
+
+
+def test_an_exponent_after_nothing_is_as_it_is() -> None:
+    assert raised("of ", "14") == "14"
+
+
+@pytest.mark.parametrize(
+    ("markup", "found"),
+    [
+        ("<ol start=4><li>A<li>B</ol>", ["4. A", "5. B"]),
+        ("<ol reversed><li>A<li>B</ol>", ["2. A", "1. B"]),
+        ("<ol><li value=7>A<li>B</ol>", ["7. A", "8. B"]),
+        ("<ol type=a start=3><li>A<ol type=I><li>B</ol><li>C</ol>", ["c. A", "I. B", "d. C"]),
+        ("<ol class=lowerroman start=4><li>A</ol>", ["iv. A"]),
+        ("<ol style='list-style-type: upper-alpha'><li>A</ol>", ["A. A"]),
+        ("<ol><li><p>A</p><p>B</p><li>C</ol>", ["1. A", "B", "2. C"]),
+        ("<ol><li><pre>make</pre><li></li></ol>C", ["1.", "make", "C"]),
+        ("<ol><li>A<ul><li>B</ul><li>C</ol>", ["1. A", "- B", "2. C"]),
+        ("<ol style='list-style: none'><li>A</ol>", ["- A"]),
+    ],
+)
+def test_steps_keep_their_numbers(markup: str, found: list[str]) -> None:
+    assert texts(markup) == found
+
+
+def test_a_step_that_is_a_heading_keeps_its_number() -> None:
+    found = read(b"<ol><li><h3>Open</h3><p>It.</p><li><h3>Close</h3><p>It.</p></ol>").blocks
+    assert [block.heading for block in found] == [("1. Open",), ("2. Close",)]
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<ul role=tablist><li role=tab>PC<li role=tab>macOS</ul><div role=tabpanel>PC.</div>"
+        "<div role=tabpanel hidden>On a Mac.</div>",
+        "<ul><li><a data-toggle=tab href=#mac>macOS</a></ul>"
+        "<div class=tab-pane id=mac style='display: none'>On a Mac.</div>",
+        "<button role=tab aria-controls=mac>macOS</button>"
+        "<div role=tabpanel id=mac aria-hidden=true>On a Mac.</div>",
+        "<button class=tablinks onclick=\"show(event, 'mac')\">macOS</button>"
+        "<div class=tabcontent id=mac style=display:none>On a Mac.</div>",
+        "<div><input type=radio id=__tabbed_1><div class=tabbed-labels><label for=__tabbed_1>macOS"
+        "</label></div><div class=tabbed-content>"
+        "<div class=tabbed-block>On a Mac.</div></div></div>",
+    ],
+)
+def test_a_panel_is_read_under_its_tab(markup: str) -> None:
+    """What a click shows is text; the text behind the tabs is under the heading before them."""
+    found = read(f"<h1>Install</h1>{markup}<p>Then start it.</p>".encode()).blocks
+    assert found[-2:] == (
+        Block("On a Mac.", ("Install", "macOS")),
+        Block("Then start it.", ("Install",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("markup", "shown"),
+    [
+        ("<div hidden=until-found>It.</div>", True),
+        ("<details><summary>It.</summary></details>", True),
+        ("<a data-target=#a data-toggle=collapse>Q</a><div id=a hidden>It.</div>", True),
+        ("<button aria-controls=a>Q</button><div id=a hidden>It.</div>", True),
+        ("<a onclick=\"show('a')\">Q</a><div id=a style='display:none'>It.</div>", True),
+        ("<style>.a {display: none} .a.on {display: block}</style><p class=a>It.</p>", True),
+        ("<style>@media print { .a {display: none} }</style><p class=a>It.</p>", True),
+        ("<style>.a {display: none}</style><p class=a>It.</p>", False),
+        ("<p style='visibility:hidden'>It.</p>", False),
+        ("<p style='DISPLAY : NONE'>It.</p>", False),
+        ("<p hidden>It.</p>", False),
+        ("<i aria-hidden=true>It.</i>", False),
+        ("<template>It.</template>", False),
+        ("<button>It.</button>", False),
+    ],
+)
+def test_hidden_until_a_click_is_not_invisible(markup: str, shown: bool) -> None:
+    assert ("It." in texts(markup)) == shown
+
+
+def test_the_question_of_an_accordion_is_a_heading() -> None:
+    page = "<h2><button class=accordion-button>How much?</button></h2><div hidden id=a>5</div>"
+    assert read(f"{page}<p>Text.</p>".encode()).blocks == (Block("Text.", ("How much?",)),)
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """Not what every page has: its navigation, and what it hides."""
+    said = "word " * 12
+    page = f"<nav>{said}</nav><p hidden>{said}</p><noscript>{said}</noscript><p>Text.</p>"
+    assert read(page.encode()).skipped == ""
+    choices = "<option>A" * 30
+    page += (
+        f"<canvas></canvas><iframe src=a></iframe><iframe src=b></iframe><dialog>{said}</dialog>"
+    )
+    page += f"<embed src=c><iframe src=d width=0></iframe><select>{choices}</select>"
+    assert read(page.encode()).skipped == (
+        "1 drawing by a script; 2 embedded pages; 1 embedded file; 1 dialog; 1 long list of choices"
+    )

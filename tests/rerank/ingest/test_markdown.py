@@ -129,3 +129,22 @@ def test_an_empty_field_of_the_front_matter_is_empty() -> None:
     assert (found.title, found.revised) == ("Install guide", "")
     folded = markdown.read(b"---\ntitle: >-\n  Install guide\n---\n# First steps\n\nText.\n")
     assert folded.title == "First steps"
+
+
+def test_markdown_keeps_numbers_and_notes_and_leaves_out_deleted_text() -> None:
+    page = "3. Hold.[^a]\n4. Wait.\n\n~~Old.~~ 10<sup>6</sup>\n\n[^a]: Never.\n"
+    assert [block.text for block in markdown.read(page.encode()).blocks] == [
+        *("3. Hold.[^a]", "4. Wait.", "10^6", "[^a]: Never.")
+    ]
+
+
+def test_a_bad_byte_costs_its_own_character() -> None:
+    """And is named, in every format that is text."""
+    data = "The driver\u2019s caf\u00e9 \u2014 \u20ac300. The insurer".encode() + b"\x92s card."
+    for read in (markdown.read, plain.read):
+        found = read(data)
+        assert (
+            found.blocks[0].text
+            == "The driver\u2019s caf\u00e9 \u2014 \u20ac300. The insurer\ufffds card."
+        )
+        assert found.skipped == "1 byte is not UTF-8"

@@ -70,3 +70,30 @@ def test_broken_markup_is_read_as_far_as_it_goes() -> None:
     """What is not closed, or indented wrongly, costs no page."""
     texts = [block.text for block in read(b"A *b\n\n  c\nd ``e\n\n.. foo:: x\n\nend").blocks]
     assert texts[-1] == "end"
+
+
+def test_numbers_raised_text_formulas_and_deleted_text() -> None:
+    """As a reader of the page sees them; what is elsewhere is counted."""
+    page = r"""
+3. Hold.
+#. Wait.
+
+10\ :sup:`6` and H\ :sub:`2`\ O, :del:`old` :math:`x^2`.
+
+.. math:: \frac{a}{2}
+
+.. image:: plan.png
+   :alt: The door is north.
+
+.. figure:: plan.png
+   :scale: 50
+
+   A plan.
+
+.. include:: other.rst
+"""
+    found = read(page.encode())
+    assert [block.text for block in found.blocks] == [
+        *("3. Hold.", "4. Wait.", "10^6 and H2O, x^2 .", "a/2", "The door is north.", "A plan.")
+    ]
+    assert found.skipped == "1 included file"

@@ -1,0 +1,75 @@
+"""Bytes to text: what is read, what is named, and what is refused rather than read wrongly."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerank.ingest.document import UnreadableError
+from rerank.ingest.encoding import decoded
+
+GERMAN = "Die Rückgabe ist möglich. Bitte prüfen Sie die Größe. Gut für Österreich."
+POLISH = "Zwrot jest możliwy. Opłata wynosi pięć złotych za każdą przesyłkę."
+RUSSIAN = "Возврат товара возможен."
+JAPANESE = "返品は三十日以内に限ります。\n"
+CHINESE = "退货须在三十天内办理。\n"
+KOREAN = (
+    "\ubc18\ud488\uc740 \uc0bc\uc2ed \uc77c \uc774\ub0b4\uc5d0 \uac00\ub2a5\ud569\ub2c8\ub2e4.\n"
+)
+WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-16", "utf-32", "utf-8-sig")
+
+
+@pytest.mark.parametrize(
+    ("text", "encodings"),
+    [
+        (GERMAN, ("cp1252", "latin-1", *WIDE)),
+        (POLISH, ("cp1250", "iso-8859-2", *WIDE)),
+        (RUSSIAN, ("cp1251", "koi8-r", "iso-8859-5", "cp866", *WIDE)),
+        (JAPANESE, ("shift_jis", "euc-jp", "iso2022_jp", *WIDE)),
+        (CHINESE, ("gb18030",)),
+        (KOREAN, ("euc-kr", *WIDE)),
+    ],
+)
+def test_an_undeclared_encoding_is_read_rightly(text: str, encodings: tuple[str, ...]) -> None:
+    for encoding in encodings:
+        assert decoded(text.encode(encoding)) == (text, ""), encoding
+
+
+@pytest.mark.parametrize("declared", ["iso-8859-1", "utf-8", "windows-1252", "us-ascii"])
+def test_what_is_declared_by_default_is_not_believed(declared: str) -> None:
+    head = f'<meta http-equiv="content-type" content="text/html; charset={declared}">'
+    assert decoded((head + RUSSIAN).encode("cp1251")) == (head + RUSSIAN, "")
+    assert decoded((head + GERMAN).encode("cp1252")) == (head + GERMAN, "")
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-2", "windows-1250"])
+def test_another_declaration_is_believed(encoding: str) -> None:
+    """However short the text."""
+    text = f"<?xml version='1.0' encoding='{encoding}'?>\u0142"
+    assert decoded(text.encode(encoding)) == (text, "")
+
+
+def test_a_name_is_that_of_the_wider_encoding_as_in_browsers() -> None:
+    text = "<meta charset=shift_jis>\u2460 \u9ad9"  # of Windows' Shift-JIS
+    assert decoded(text.encode("cp932")) == (text, "")
+
+
+@pytest.mark.parametrize("data", [b"\x83\xe4", b"\xb1\xb3"])
+def test_bytes_that_tell_no_encoding_are_refused(data: bytes) -> None:
+    """Never wrong letters that nobody is told of."""
+    with pytest.raises(UnreadableError, match="its encoding is unknown"):
+        decoded(data)
+
+
+def test_bad_bytes_are_counted() -> None:
+    """A bad byte has a U+FFFD in its place; a character cut in two counts its bytes."""
+    text = "\u20ac " * 10
+    assert decoded(text.encode() + b"\xe2\x82") == (text + "\ufffd", "2 bytes are not UTF-8")
+    assert decoded("\ufffd".encode()) == ("\ufffd", "")
+
+
+def test_a_few_odd_bytes_are_read_where_they_are_sure_and_named_where_not() -> None:
+    """Alike in the encodings of many languages, or lost alone."""
+    assert decoded("Caf\u00e9 M\u00fcller".encode("latin-1")) == ("Caf\u00e9 M\u00fcller", "")
+    assert decoded("mo\u017cliwy zwrot".encode("cp1250")) == (
+        *("mo\ufffdliwy zwrot", "1 byte is not UTF-8"),
+    )
