@@ -1,29 +1,57 @@
-"""PDF: the text of its pages without running heads, under the headings of its outline.
+"""PDF: the lines of its pages without running heads, under the headings of its outline.
 
-The text is in PDFium's order. A PDF has lines but no paragraphs, so lines are joined.
+A PDF has lines but no paragraphs, so lines are joined. What is not read is counted and named.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice, pairwise
 
+import pypdfium2.raw as pdfium
 from pypdfium2 import PdfDocument, PdfiumError
 
-from rerank.ingest.document import Block, Document, Headings, UnreadableError, date_in, one_line
-from rerank.ingest.encoding import CONTROLS
+from rerank.ingest.document import (
+    Block,
+    Document,
+    Headings,
+    UnreadableError,
+    clauses,
+    counted,
+    date_in,
+    one_line,
+)
+from rerank.ingest.pdf_lines import END
+from rerank.ingest.pdf_page import Page, read_page
 
 MAX_PAGES = 20_000
 MAX_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
-END = re.compile(r"[.!?:;][\"'”’)]*$")
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
-HYPHENATED = re.compile("[\x02\ufffe](?:\r?\n)?")  # PDFium's mark of a hyphen at the end of a line
 LOWER = "[a-zß-ÿ]"
 DIVIDED = re.compile(rf"{LOWER}-\n{LOWER}")
 SHARED = re.compile(r"-\n(?:and|or|und|oder|et|ou|y|o)\b")  # as in "pre- and post-processing"
+JUNK = re.compile(  # titles that programs make up, and names of files
+    r"""(?:\W*(?:untitled|no\ title|title|slide|book|page|img|image|dsc|doc|file|fax|scan(?:ned)?
+        |(?:scanned|word|new|microsoft\ word)?\ ?document|(?:powerpoint)?\ ?presentation|print
+        |(?:insert|type|enter|your|the|add|document|report|presentation)\b.*\btitle(?:\ here)?
+        |output|unknown|unspecified|anonymous|none|null|n/?a|tmp|temp|template|blank(?:\ page)?
+        |unbenannt|ohne\ titel|kein\ titel|titel|dokument|präsentation|folie|sans\ titre|titre
+        |sans\ nom|présentation|sin\ título|documento|presentación|senza\ titolo|sem\ título
+        |naamloos|namnlös|bez\ názvu|bez\ tytułu|без\ названия|無題|无标题|文書|文档)
+      (?:[\W\d_]*(?:document|copy)?[\W\d_]*))
+    |(?:microsoft|adobe|acrobat|corel|quark|libreoffice|openoffice)\b.{0,30}\ -\ .*
+    |(?:about:|file:|https?:).*|(?:[a-z]:)?[\\/].*|[a-z]:.*[\\/].*
+    |.*\.(?:do[ct][xm]?|rtf|od[tsp]|ott|pages|wp[ds5]|tex|dvi|e?ps|pdf|xls[xm]?|csv|pp[ts]x?|key|indd
+      |idml|qx[dp]|pmd|p65|fm|book|ai|psd|cdr|pub|vsdx?|dwg|dxf|sla|x?html?|xml|md|rst|te?xt|tiff?
+      |jpe?g|png|mif|sdw|lwp|tmp)
+    |\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?|[0-9a-f]{24,}
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 Mark = tuple[int, str]  # level and title of an entry of the outline
 
 
@@ -38,31 +66,70 @@ def read(data: bytes) -> Document:
     with pdf:
         if len(pdf) > MAX_PAGES:
             raise UnreadableError(f"it has {len(pdf)} pages; at most {MAX_PAGES} are read")
-        read = [_lines(pdf, i) for i in range(len(pdf))]
-        broken = [str(i) for i, lines in enumerate(read, start=1) if lines is None]
-        if len(broken) == len(read):
-            raise UnreadableError("it is broken (no page of it can be opened)")
-        pages = [lines or [] for lines in read]
-        if not any(pages):
-            raise UnreadableError(
-                f"no text in its {len(pdf)} pages; scanned pages take OCR beforehand"
-            )
+        with suppress(PdfiumError):
+            pdf.init_forms()
+        pages = [_page(pdf, i) for i in range(len(pdf))]
+        skipped = _skipped(pdf, pages)
+        if not any(page and page.lines for page in pages):
+            if not any(pages):
+                raise UnreadableError("it is broken (no page of it can be opened)")
+            raise UnreadableError(clauses(f"no text in its {counted(len(pdf), 'page')}", skipped))
         facts = _facts(pdf)
         outline = _outline(pdf)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
-    blocks = tuple(_blocks(_without_edges(pages), outline))
-    skipped = f"broken pages, not read: {', '.join(broken)}" if broken else ""
-    return Document(blocks, one_line(facts.get("Title", "")), dated, skipped)
+    blocks = tuple(_blocks(_without_edges([page.lines if page else [] for page in pages]), outline))
+    return Document(blocks, _title(facts.get("Title", "")), dated, skipped)
 
 
-def _lines(pdf: PdfDocument, page: int) -> list[str] | None:
-    """The lines of a page that are not empty; None if the page is broken."""
+def _page(pdf: PdfDocument, number: int) -> Page | None:
+    """A page; None if it is broken."""
     try:
-        text = pdf[page].get_textpage().get_text_bounded()
+        return read_page(pdf, number)
     except PdfiumError:
         return None
-    text = HYPHENATED.sub("-\n", text).replace("\xad", "-").replace("\r\n", "\n")
-    return [line for part in text.split("\n") if (line := one_line(CONTROLS.sub("", part)))]
+
+
+def _skipped(pdf: PdfDocument, pages: Sequence[Page | None]) -> str:
+    """What of the pages and of the file is not read."""
+    kinds = {
+        "broken": [page is None for page in pages],
+        "a picture|pictures": [page is not None and page.is_picture for page in pages],
+        "unreadable (fonts without Unicode)": [
+            page is not None and page.is_unreadable for page in pages
+        ],
+    }
+    left_out = sum((page.left_out for page in pages if page), Counter[str]())
+    left_out["attached files"] += pdfium.FPDFDoc_GetAttachmentCount(pdf)
+    return clauses(
+        *(
+            _numbered(kind, [i for i, is_so in enumerate(which, start=1) if is_so])
+            for kind, which in kinds.items()
+        ),
+        *(counted(left_out[many], many[:-1], many) for many in sorted(left_out)),
+        "an XFA form" if pdf.get_formtype() == pdfium.FORMTYPE_XFA_FULL else "",
+    )
+
+
+def _numbered(kind: str, pages: Sequence[int]) -> str:
+    """Pages in words, as "pages 2-4 and 7 are pictures"; empty for none."""
+    if not pages:
+        return ""
+    one, _, many = kind.partition("|")
+    runs: list[list[int]] = []
+    for page in pages:
+        if runs and page == runs[-1][-1] + 1:
+            runs[-1][1:] = [page]
+        else:
+            runs.append([page])
+    *first, last = ("-".join(map(str, run)) for run in runs)
+    listed = " and ".join(filter(None, [", ".join(first), last]))
+    return f"page {listed} is {one}" if len(pages) == 1 else f"pages {listed} are {many or one}"
+
+
+def _title(title: str) -> str:
+    """The title, unless a program made it up or it is the name of a file; then ""."""
+    title = one_line(title)
+    return "" if JUNK.fullmatch(title) or not any(map(str.isalpha, title)) else title
 
 
 def _facts(pdf: PdfDocument) -> dict[str, str]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from PIL import Image
+from pypdfium2 import PdfDocument
+from reportlab.lib.pagesizes import A4
 from reportlab.lib.pdfencrypt import StandardEncryption
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfbase.pdfdoc import PDFArray, PDFDictionary, PDFName, PDFString
 from reportlab.pdfgen.canvas import Canvas
 
 from rerank.ingest.document import Block, Document, UnreadableError
@@ -89,7 +95,7 @@ def test_a_broken_page_is_named_and_the_others_are_read() -> None:
     first, _, third = re.findall(rb"\d+ 0 R", listed[1])
     found = read(whole.replace(listed[1], b" ".join((first, b"99 0 R", third))))
     assert {block.page for block in found.blocks} == {1, 3}
-    assert found.skipped == "broken pages, not read: 2"
+    assert found.skipped == "page 2 is broken"
     assert Document.from_dict(found.to_dict()) == found
     with pytest.raises(UnreadableError, match="no page of it can be opened"):
         read(whole.replace(listed[1], b"97 0 R 98 0 R 99 0 R"))
@@ -111,11 +117,287 @@ def test_half_a_file_is_broken_or_read_as_far_as_it_goes() -> None:
             read(whole[:end])
 
 
-def test_a_scan_has_no_text() -> None:
-    """The reason says what would help."""
+def drawn(draw: Callable[[Canvas], object], *, size: tuple[float, float] = A4) -> Document:
+    """The document of one page or more."""
     out = io.BytesIO()
-    canvas = Canvas(out)
-    canvas.rect(10, 10, 100, 100)
+    canvas = Canvas(out, pagesize=size)
+    canvas.setTitle("")
+    draw(canvas)
     canvas.save()
-    with pytest.raises(UnreadableError, match="no text in its 1 pages; scanned"):
+    return read(out.getvalue())
+
+
+def said(found: Document) -> str:
+    """The text of a document on one line."""
+    return " ".join(block.text for block in found.blocks)
+
+
+def picture() -> ImageReader:
+    """A scan: dark bars on paper."""
+    image = Image.new("L", (200, 280), 250)
+    for y in range(20, 260, 12):
+        image.paste(60, (20, y, 180, y + 5))
+    return ImageReader(image)
+
+
+def test_a_file_without_text_is_skipped_with_its_pictures() -> None:
+    """A scan is pictures; so are letters that are drawn as lines. A rectangle is not."""
+
+    def scan(canvas: Canvas) -> None:
+        for _ in range(2):
+            canvas.drawImage(picture(), 0, 0, *A4)
+            canvas.showPage()
+
+    with pytest.raises(UnreadableError, match="no text in its 2 pages; pages 1-2 are pictures"):
+        drawn(scan)
+    with pytest.raises(UnreadableError, match="page 1 is a picture"):
+        drawn(lambda canvas: [canvas.circle(9 * i, 9, 4) for i in range(60)])
+    with pytest.raises(UnreadableError, match=r"no text in its 1 page$"):
+        drawn(lambda canvas: canvas.rect(10, 10, 100, 100))
+
+
+def test_scanned_pages_between_others_are_named() -> None:
+    """So is one with a page number only; the text that OCR lays upon a scan is read."""
+
+    def mixed(canvas: Canvas) -> None:
+        canvas.drawString(60, 700, "The rent is due on the first.")
+        canvas.showPage()
+        for number in (2, 3, 5):
+            canvas.drawImage(picture(), 0, 0, *A4)
+            if number == 3:
+                canvas.drawString(300, 20, "Page 3")
+            canvas.showPage()
+            if number == 3:
+                canvas.drawImage(picture(), 0, 0, *A4)
+                text = canvas.beginText(60, 700)
+                text.setTextRenderMode(3)
+                text.textLine(
+                    "The keys are handed over in the presence of both parties on the third of May."
+                )
+                canvas.drawText(text)
+                canvas.showPage()
+
+    found = drawn(mixed)
+    assert found.skipped == "pages 2-3 and 5 are pictures"
+    assert said(found).endswith(
+        "The keys are handed over in the presence of both parties on the third of May."
+    )
+
+
+def test_text_that_leaves_no_trace_is_not_read() -> None:
+    """White on white, or without colour; white on a dark ground is read."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.rect(50, 590, 200, 30, fill=1)
+        canvas.setFillColorRGB(1, 1, 1)
+        canvas.drawString(60, 600, "Read me.")
+        canvas.drawString(60, 500, "Not me.")
+        text = canvas.beginText(60, 400)
+        text.setTextRenderMode(3)
+        text.textLine("Nor me.")
+        canvas.drawText(text)
+
+    found = drawn(draw)
+    assert said(found) == "Read me."
+    assert found.skipped == "4 invisible words"
+
+
+def test_values_of_a_form_stand_at_their_labels() -> None:
+    """On their right, below them, or behind a box to tick; a field without a label has its name."""
+
+    def draw(canvas: Canvas) -> None:
+        for x, y, label in ((80, 700, "Name:"), (80, 670, "City:"), (80, 620, "Remarks")):
+            canvas.drawString(x, y, label)
+        canvas.drawString(320, 620, "Sum")
+        canvas.drawString(80, 500, "It is new.")
+        canvas.drawString(80, 440, "Thank you.")
+        form = canvas.acroForm
+        box = {"width": 200, "height": 18}
+        form.textfield(x=160, y=695, value="Robin Carter", name="a", **box)
+        form.choice(x=160, y=665, value="Oslo", options=["Bergen", "Oslo"], name="b", **box)
+        form.textfield(x=80, y=595, value="None so far", name="c", **box)
+        form.textfield(x=320, y=595, value="7 euros", name="f", **box)
+        form.checkbox(x=60, y=498, size=14, checked=True, name="d")
+        form.textfield(x=300, y=300, value="482.50", name="e", tooltip="Amount in euros", **box)
+
+    assert said(drawn(draw)) == (
+        "Name: Robin Carter City: Oslo Remarks None so far Sum 7 euros [x] It is new. Thank you. "
+        "Amount in euros: 482.50"
+    )
+
+
+def annotated(kind: str, contents: str, y: int) -> Callable[[Canvas], None]:
+    """A canvas gets an annotation."""
+
+    def draw(canvas: Canvas) -> None:
+        entries = {
+            "Type": PDFName("Annot"),
+            "Subtype": PDFName(kind),
+            "Contents": PDFString(contents),
+        }
+        note = PDFDictionary({**entries, "Rect": PDFArray([60, y, 260, y + 16])})
+        canvas._addAnnotation(note)
+
+    return draw
+
+
+def test_free_text_is_read_and_comments_are_counted() -> None:
+    """A person sees the former on the page, and the latter on a click."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.drawString(60, 700, "The gate is on the north side.")
+        canvas.drawString(60, 600, "The end.")
+        annotated("FreeText", "The code is 4711.", 650)(canvas)
+        annotated("Text", "Is that so?", 500)(canvas)
+        annotated("Highlight", "Check this.", 700)(canvas)
+        annotated("Highlight", "", 600)(canvas)
+
+    found = drawn(draw)
+    assert said(found) == "The gate is on the north side. The code is 4711. The end."
+    assert found.skipped == "2 comments"
+
+
+PROSE = (
+    ("The committee read the annual", "The budget of the coming year", "Members who have moved"),
+    ("report of the society and found", "was approved, with a fee of 45", "are asked to tell the"),
+    (
+        "no errors in it. The treasurer",
+        "euros for each member, which is",
+        "office their new address",
+    ),
+    (
+        "was thanked for her work of the",
+        "due before the end of March by",
+        "before the next meeting is",
+    ),
+    ("year, and was elected again.", "transfer to the bank only.", "called by the chair."),
+)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_columns_drawn_row_by_row_follow_each_other(count: int) -> None:
+    """Below a heading as wide as the page, and above a line that ends them."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 10)
+        canvas.drawString(
+            40, 760, "Minutes of the meeting of the society, held in the town hall " * 2
+        )
+        for i, row in enumerate(PROSE):
+            for j, text in enumerate(row[:count]):
+                canvas.drawString(40 + 170 * j, 730 - 12 * i, text)
+        canvas.drawString(40, 600, "Signed by all.")
+
+    columns = " ".join(row[j] for j in range(count) for row in PROSE)
+    assert said(drawn(draw)).endswith(f"town hall {columns} Signed by all.")
+
+
+def test_rows_of_a_table_stay_rows() -> None:
+    """Cells, even long ones, are no columns of prose."""
+    rows = [
+        ("The pump makes a noise", "Close the valve at once"),
+        ("The lamp is red", "Call the maker of it"),
+        ("No water comes out", "Look at the filter first"),
+        ("The door does not close", "Oil the lock of the door"),
+    ]
+
+    def draw(canvas: Canvas) -> None:
+        for i, row in enumerate(rows):
+            for j, text in enumerate(row):
+                canvas.drawString(40 + 250 * j, 730 - 14 * i, text)
+
+    assert said(drawn(draw)) == " ".join(" ".join(row) for row in rows)
+
+
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_words_at_the_ends_of_lines_stay_apart_on_a_turned_page(turn: int) -> None:
+    """In landscape, too; columns are put in order there as well."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setPageRotation(turn)
+        canvas.translate(300, 420)
+        canvas.rotate(turn)
+        canvas.setFont("Helvetica", 10)
+        for i, row in enumerate(PROSE):
+            for j, text in enumerate(row[:2]):
+                canvas.drawString(170 * j - 170, 12 * -i, text)
+
+    assert said(drawn(draw)) == " ".join(row[j] for j in (0, 1) for row in PROSE)
+
+
+def test_raised_and_lowered_digits_do_not_join_a_number() -> None:
+    """A power, a unit, a note and a formula."""
+
+    def draw(canvas: Canvas) -> None:
+        text = canvas.beginText(60, 700)
+        for part, rise in (("At most 10", 0), ("6", 5), (" messages on 5 m", 0), ("2", 5)):
+            text.setFont("Helvetica", 7 if rise else 12)
+            text.setRise(rise)
+            text.textOut(part)
+        for part, rise in ((" of CO", 0), ("2", -3), (" since 2019", 0), ("3", 5)):
+            text.setFont("Helvetica", 7 if rise else 12)
+            text.setRise(rise)
+            text.textOut(part)
+        canvas.drawText(text)
+
+    assert said(drawn(draw)) == "At most 10⁶ messages on 5 m² of CO₂ since 2019³"
+
+
+@pytest.mark.parametrize(
+    ("title", "kept"),
+    [
+        *(
+            (junk, False)
+            for junk in ("untitled", "Untitled-1", "Document1", "", "  ", "Title", "(anonymous)")
+        ),
+        *(
+            (junk, False)
+            for junk in (
+                "Microsoft Word - plan.doc",
+                "Microsoft PowerPoint - Plan",
+                "i-xx_Book.indd",
+            )
+        ),
+        *(
+            (junk, False)
+            for junk in (
+                "C:\\texts\\plan",
+                "/tmp/plan",
+                "file:///tmp/plan",
+                "scan0012",
+                "Unbenannt",
+            )
+        ),
+        *(
+            (junk, False)
+            for junk in ("PowerPoint Presentation", "[Document title]", "2024-05-31", "plan.PDF")
+        ),
+        *(
+            (title, True)
+            for title in ("Plan", "Title IX", "Scanning documents", "Document object model")
+        ),
+        *(
+            (title, True)
+            for title in ("Microsoft Word for beginners", "Node.js", "ISO 9001", "1984 and after")
+        ),
+    ],
+)
+def test_a_title_that_a_program_made_up_is_none(title: str, kept: bool) -> None:
+    """Then the file's name is its title."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setTitle(title)
+        canvas.drawString(60, 700, "Some text.")
+
+    assert drawn(draw).title == (title if kept else "")
+
+
+def test_attached_files_are_counted() -> None:
+    """They are not opened."""
+    pdf = PdfDocument.new()
+    pdf.new_page(100, 100)
+    pdf.new_attachment("a.txt").set_data(b"a")
+    out = io.BytesIO()
+    pdf.save(out)
+    with pytest.raises(UnreadableError, match=r"no text in its 1 page; 1 attached file$"):
         read(out.getvalue())
