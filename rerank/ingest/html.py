@@ -124,7 +124,7 @@ def read_markup(markup: str) -> Document:
     dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
     gone = [*tree.css(NO_TEXT), *tree.css(DELETED), *hidden, *tabs]
     gone += [node for node in tree.css("button") if not _is_label(node)]
-    for node in gone:
+    for node in _once(gone):
         if node.tag not in ("html", "body"):
             node.decompose()
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
@@ -139,7 +139,7 @@ def read_markup(markup: str) -> Document:
         for which, name in UNREAD
     ]
     long = 0
-    for node in reversed(tree.css(AS_TEXT)):  # the innermost first
+    for node in reversed(_once(tree.css(AS_TEXT))):  # the innermost first
         text = _as_text(node)
         long += text is None
         if text:
@@ -155,6 +155,11 @@ def read_markup(markup: str) -> Document:
         counted(long, "long list of choices", "long lists of choices"),
     )
     return Document(tuple(_blocks(root, labels)), title, revised, skipped)
+
+
+def _once(nodes: list[Any]) -> list[Any]:
+    """Each node once: a selector finds one again for each of its parts."""
+    return list({node.mem_id: node for node in nodes}.values())
 
 
 def _hidden(tree: LexborHTMLParser) -> list[Any]:

@@ -189,6 +189,7 @@ def texts(markup: str) -> list[str]:
         ("2020<sup><a href='#fn1'>1</a></sup>", "2020[1]"),
         ("word<a href='#fn1'><sup>1</sup></a>", "word[1]"),
         ("May.<sup>[1]</sup>", "May.[1]"),
+        ("May <a class=footnote-reference role=doc-noteref href='#id1'>1</a>", "May [1]"),
         ("2<sup>2<sup>n</sup></sup>", "2^2^n"),
         ("Brand<sup>TM</sup>", "Brand\u2122"),
         (
