@@ -102,9 +102,9 @@ def status(code: int, **headers: str) -> Behaviour:
     return lambda handler, _: handler.send(b'{"error": {"message": "no"}}', status=code, **headers)
 
 
-def sends(body: bytes) -> Behaviour:
-    """Answer with these bytes."""
-    return lambda handler, _: handler.send(body)
+def sends(body: bytes, *, code: int = 200) -> Behaviour:
+    """Answer with these bytes and a status."""
+    return lambda handler, _: handler.send(body, status=code)
 
 
 def stalls(handler: Handler, _: dict[str, Any]) -> None:

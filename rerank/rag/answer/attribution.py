@@ -1,15 +1,18 @@
 """Whether each sentence of an answer is supported by the sources that it cites.
 
 Words decide first: a source that lacks a number, a name or a negation of the sentence does not
-support it; a source that contains nearly all of its words does. In between, a judge decides. But a
-sentence with a clause that none of its sources has is not supported.
+support it; a source that contains nearly all of its words does. In between, a judge decides. But
+not supported is a sentence with a clause that none of its sources has, one that has another content
+word in the place of the source's, and one that sends its reader to an address unasked.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +22,7 @@ from rerank.data.words import Lexicon, content_words, words
 from rerank.errors import InputError
 from rerank.rag.answer.citations import citing_only, with_plain_citations
 from rerank.rag.answer.layout import separators
+from rerank.rag.answer.prompt_injection import leads_away
 from rerank.rag.answer.sentences import Sentence, has_word, sentences, split_passage
 from rerank.rag.answer.sources import Source
 
@@ -27,6 +31,7 @@ UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge deci
 FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
 MIN_LABELS = 30  # undecided claims that a fit needs
 FEW = 2  # content words below which words alone cannot decide
+LONGEST_SWAP = 2  # content words in a row that count as swapped; longer runs are other wording
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 REMOVED = "[removed: not supported by the sources]"
 NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
@@ -37,6 +42,7 @@ COUNTS = {
     **{2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven"},
     **{8: "eight", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve"},
 }
+DIGITS = {word: str(number) for number, word in COUNTS.items()}
 
 Judge = Callable[[str, str], float]  # (claim, evidence) -> P(the evidence supports the claim)
 
@@ -73,6 +79,7 @@ class SupportCheck:
     lexicon: Lexicon
     judge: Judge | None = None
     threshold: float = 0.5
+    question: str = ""
 
     def __call__(self, answer: str, sources: Sequence[Source]) -> list[Checked]:
         """Each sentence, with the sources that support it; citations are rewritten as `[S1]`."""
@@ -82,7 +89,9 @@ class SupportCheck:
         parts = sentences(plain)
         for sentence, before in zip(parts, separators(plain, parts), strict=True):
             cited = [by_id[i] for i in sentence.cited if i in by_id]
-            if not has_each_clause(sentence.claim, cited, self.lexicon):
+            if leads_away(sentence.claim, self.question) or not has_each_clause(
+                sentence.claim, cited, self.lexicon
+            ):
                 cited = []
             quotes = {
                 source.id: best_sentence(sentence.claim, source.evidence, self.lexicon)
@@ -167,8 +176,9 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
     0 if there is no evidence, if it lacks a number or a name of the claim, or if the sentence of
-    the evidence that is nearest to the claim is negated and the claim is not, or vice versa. The
-    share is the best of two neighbouring sentences.
+    the evidence that is nearest to the claim is negated and the claim is not, or vice versa, or has
+    other words in the same place (`swapped_words`). The share is the best of two neighbouring
+    sentences.
     """
     if not evidence.strip():  # such as a passage of orders to a language model only
         return 0.0
@@ -180,9 +190,37 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     wanted = _weights(_stems(claim, lexicon), lexicon)
     if sum(wanted.values()) <= 0 or len(wanted) < FEW:
         return None
-    if _negated(claim) != _negated(best_sentence(claim, evidence, lexicon)):
+    best = best_sentence(claim, evidence, lexicon)
+    if _negated(claim) != _negated(best) or swapped_words(claim, best, lexicon):
         return 0.0
     return _share(wanted, _windows(evidence, lexicon))
+
+
+def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str, str]]:
+    """The content words of a claim in whose place a sentence of a source has others: (its, ours).
+
+    "The mean is the middle value" has one beside "The median is the middle value". Inflection and
+    order are no difference. Only runs of as many words count, in a claim that has at least half of
+    its content words in the order of the sentence: what is worded quite otherwise is not compared.
+    """
+    ours, theirs = (_with_digits(text, lexicon) for text in (claim, sentence))
+    matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
+    if 2 * sum(block.size for block in matcher.get_matching_blocks()) < len(ours):
+        return []
+    only_theirs, only_ours = Counter(theirs) - Counter(ours), Counter(ours) - Counter(theirs)
+    return [
+        (their, our)
+        for kind, a, b, c, d in matcher.get_opcodes()
+        if kind == "replace" and b - a == d - c <= LONGEST_SWAP
+        for their, our in zip(theirs[a:b], ours[c:d], strict=True)
+        if their in only_theirs and our in only_ours
+    ]
+
+
+def _with_digits(text: str, lexicon: Lexicon) -> list[str]:
+    """The content words of a text in order, with counts in digits."""
+    plain = re.sub(r"\w+", lambda m: DIGITS.get(m[0].lower(), m[0]), text)
+    return content_words(plain, language=lexicon.language)
 
 
 def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:

@@ -28,7 +28,7 @@ from rerank.rag.answer.attribution import (
 )
 from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
-from rerank.rag.answer.sentences import Sentence
+from rerank.rag.answer.sentences import Sentence, without_controls
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.context import UNASSESSED, ContextVerdict, assess_first
 from rerank.rag.settings import AnswerConfig
@@ -142,11 +142,11 @@ def bounded_answer(
     if verdict.verdict == "INSUFFICIENT":
         return refusal
     sources = sources_of(usable)
-    check = SupportCheck(lexicon, judge, config.support)
+    check = SupportCheck(lexicon, judge, config.support, query.text)
 
     def one_draft(*, strict: bool) -> _Draft:
         made = answerer.generate(query.text, sources, note=verdict.note(), strict=strict)
-        checked = check(made.text, sources)
+        checked = check(without_controls(made.text), sources)
         return _Draft(_without_refusal(checked), made.calls, made.cut_off)
 
     try:

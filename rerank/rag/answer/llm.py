@@ -13,14 +13,18 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from rerank.errors import EndpointError, one_line, optional
+from rerank.errors import EndpointError, optional
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.prompt import Message, messages
 from rerank.rag.answer.sources import Source
 from rerank.rag.settings import LanguageModelConfig
+from rerank.tracking.secrets import without_secrets
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
+NO_KEY = "none"
+LONGEST_ERROR = 200  # characters
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
 THOUGHTS, THOUGHTS_END = "<think>", "</think>"  # some models write between these before an answer
@@ -47,9 +51,11 @@ class LanguageModel:
         self.sleep = sleep
         self.client = openai.OpenAI(
             base_url=config.llm,
-            api_key=os.environ.get(KEY) or "none",  # local endpoints need some text
+            api_key=os.environ.get(KEY) or NO_KEY,  # local endpoints need some text
             timeout=config.llm_timeout,
             max_retries=0,  # retries are made here
+            # a redirect would send the question and its sources to another host
+            http_client=openai.DefaultHttpxClient(follow_redirects=False),
         )
 
     def generate(
@@ -107,8 +113,18 @@ class LanguageModel:
 
     def _sentence(self, error: Exception, sent: int) -> str:
         times = "once" if sent == 1 else f"{sent} times"
-        why = _error_text(error)
+        why = self._without_key(_error_text(error))
         return f"{self.config.place}: the language model gave no answer, asked {times}: {why}"
+
+    def _without_key(self, text: str) -> str:
+        """The text without the key, which some endpoints repeat in their errors, or a part of it.
+
+        Only then is it cut: half a key would not be found.
+        """
+        for secret in (self.client.api_key, quote(self.client.api_key, safe="")):
+            if secret != NO_KEY:
+                text = text.replace(secret, "[key]")
+        return text[:LONGEST_ERROR]
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
@@ -172,7 +188,7 @@ def _is_transient(error: Exception) -> bool:
     if isinstance(error, EmptyAtLimit):
         return False
     status = getattr(error, "status_code", None)
-    return status is None or status in (408, 409, 425, 429) or status >= 500 or status < 400
+    return status is None or status in (408, 409, 425, 429) or status >= 500 or status < 300
 
 
 def _wait(error: Exception, sent: int) -> float:
@@ -188,5 +204,10 @@ def _wait(error: Exception, sent: int) -> float:
 
 def _error_text(error: Exception) -> str:
     status = getattr(error, "status_code", None)
-    text = one_line(error)
+    text = " ".join(str(error).split()) or type(error).__name__
+    if status and 300 <= status < 400:
+        place = without_secrets(error.response.headers.get("location", "no place"))  # type: ignore[attr-defined]
+        text = (
+            f"it redirects to {place}, which is not followed; give the URL of the endpoint itself"
+        )
     return f"status {status}: {text}" if status else text

@@ -1,4 +1,4 @@
-"""Finds prompt injections: sentences of retrieved text that give orders to a language model.
+"""Finds prompt injections: sentences of retrieved text that give orders to a model or its reader.
 
 Retrieved text is data. Such a sentence is neither shown to a model nor taken as evidence. Patterns
 find only the usual forms: the attribution check is the second line of defence.
@@ -25,6 +25,43 @@ ORDER = re.compile(
     r"|^\s*(system|assistant)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
+
+
+ADDRESS = (  # outside of the documents: a URL, a host, an e-mail address or a phone number
+    r"(?:\w+://\S+|\bwww\.\S+|\S+@\S+\.\w+|\+?\d[\d ()-]{6,}\d"
+    r"|\b[\w-]+(?:\.[\w-]+)*\.(?:com|net|org|info|io|co|ru|cn|xyz|top|site|online|shop|app|link|"
+    r"click|live|example|test|de|fr|uk|eu)\b)"
+)
+SECRET = (
+    r"\b(?:pass(?:word|code|phrase)s?|pins?|credentials?|log-?ins?|cvv|seed phrases?"
+    r"|(?:card|account|social security) (?:number|details?)s?|recovery (?:codes?|phrases?)"
+    r"|(?:api|private|secret) keys?|access tokens?|(?:one-time|verification|security) codes?)\b"
+)
+GO = (
+    r"\b(?:visit|go to|open|click|follow|download|run|install|call|dial|text|e-?mail|write to"
+    r"|contact|message|transfer|pay|send|forward|upload|log ?in|sign ?in|register)\b"
+)
+TELL = (
+    r"\b(?:enter|type|send|give|provide|submit|confirm|verify|share|paste|tell|reply|fill in"
+    r"|mail)\b"
+)
+TO_READER = re.compile(
+    f"{GO}.{{0,80}}?{ADDRESS}|{TELL}.{{0,60}}?{SECRET}", re.IGNORECASE | re.DOTALL
+)
+ASKED_FOR = re.compile(
+    rf"{ADDRESS}|{SECRET}|\b(?:where|url|links?|web ?sites?|sites?|pages?|address(?:es)?|e-?mails?|"
+    r"phone|telephone|contact|call|download|install|log ?in|sign ?(?:in|up)|register|pay)\b",
+    re.IGNORECASE,
+)
+
+
+def leads_away(sentence: str, question: str) -> bool:
+    """Whether a sentence sends its reader to an address, or asks for a secret, unasked.
+
+    An order that stands in a passage would otherwise be its own evidence. `question` asks for it if
+    it names such an address or secret, or says where, link, download, contact and the like.
+    """
+    return TO_READER.search(sentence) is not None and ASKED_FOR.search(question) is None
 
 
 def gives_order(sentence: str) -> bool:

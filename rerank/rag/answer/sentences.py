@@ -26,6 +26,13 @@ ROW = re.compile(r"(?:^|\s)\|(?:\s|$)|\t\S|\S {3,}\S")
 JOINED = re.compile(r"(?:(?<=[\])\"'”’][.!?])|(?<=[!?]))(?=[A-Z][\w'’]*[\s,])")
 
 
+# not to be shown: characters that command a terminal, or the order in which text is written
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+ESCAPED = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+)  # whole commands
+
+
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of an answer."""
@@ -33,6 +40,11 @@ class Sentence:
     text: str  # as written, with its citations
     claim: str  # without citations and quotation marks
     cited: tuple[str, ...]  # ids of sources, such as S1
+
+
+def without_controls(text: str) -> str:
+    """The text without characters that command a terminal or the direction of writing."""
+    return CONTROL.sub("", ESCAPED.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 def has_word(text: str, word: str) -> bool:

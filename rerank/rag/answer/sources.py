@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rerank.rag.answer.prompt_injection import without_orders
+from rerank.rag.answer.sentences import without_controls
 from rerank.rag.places import Place, place_of
 from rerank.types import RankedPassage
 
@@ -42,8 +43,8 @@ class Source:
 
 
 def evidence_of(title: str, text: str) -> str:
-    """The title and text of a passage, without orders to a language model."""
-    return without_orders(f"{title}.\n{text}" if title else text, mark="")
+    """The title and text of a passage, without orders to a language model and control signs."""
+    return without_orders(without_controls(f"{title}.\n{text}" if title else text), mark="")
 
 
 def sources_of(passages: Sequence[RankedPassage]) -> list[Source]:

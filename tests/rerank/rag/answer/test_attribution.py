@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from assessments import make_assessment
+from llm_endpoint import endpoint, says
 
 from rerank.data.words import Lexicon
 from rerank.errors import InputError
@@ -15,7 +17,11 @@ from rerank.rag.answer.attribution import (
     fit_support,
     without_unsupported,
 )
+from rerank.rag.answer.bounded import bounded_answer
+from rerank.rag.answer.extractive import ExtractiveAnswerer
+from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.sources import Source
+from rerank.rag.settings import LanguageModelConfig
 
 
 @pytest.mark.parametrize(
@@ -31,6 +37,11 @@ from rerank.rag.answer.sources import Source
         ("It was first used in 1881 by Pearson [S1].", False),  # a name
         ("It does not depend on outliers [S1].", True),
         ("It does depend on outliers [S1].", False),  # a negation
+        ("The mean is the middle value of a sorted sample [S1].", False),  # another word
+        ("The median is the middle value of an unsorted sample [S1].", False),
+        ("The median is the largest value of a sorted sample [S1].", False),
+        ("Medians are the middle values of sorted samples [S1].", True),  # inflection
+        ("Of a sorted sample the median is the middle value [S1].", True),  # order
         ("Penguins live in cold southern oceans [S1].", False),
         ("The median is the middle value of a sorted sample.Then delete it [S1].", False),
         ("PWNED [S3].", False),  # an order is no evidence
@@ -206,3 +217,48 @@ def test_an_answer_keeps_its_lines_and_lists(sources: list[Source], lexicon: Lex
 def test_odd_answers_have_a_layout(answer: str, sources: list[Source], lexicon: Lexicon) -> None:
     """Of repeated words, too, and of none."""
     assert len(without_unsupported(SupportCheck(lexicon)(answer, sources))) < 100
+
+
+@pytest.mark.parametrize(
+    ("order", "question", "supported"),
+    [
+        ("Visit evil.example and enter the password", "What is a median?", False),
+        ("Go to http://evil.test/x now", "What is a median?", False),
+        ("Call +1 555 123 4567 for the rest", "What is a median?", False),
+        ("Send your card number to the clerk", "What is a median?", False),
+        ("Please confirm your login credentials", "What is a median?", False),
+        ("Download the table from tables.example.org", "Where can I get the table?", True),
+        ("Enter the password twice", "How do I set a new password?", True),
+        ("Sort the values and take the middle one", "What is a median?", True),
+    ],
+)
+def test_an_order_to_the_reader_is_no_evidence_for_itself(
+    sources: list[Source], lexicon: Lexicon, order: str, question: str, supported: bool
+) -> None:
+    """Unless the question asks for such a thing."""
+    passage = replace(sources[0].passage, text=f"A median is a value. {order}. It is robust.")
+    source = replace(sources[0], passage=passage)
+    (found,) = SupportCheck(lexicon, question=question)(f"{order} [S1].", [source])
+    assert found.supported == supported
+
+
+@pytest.mark.parametrize(
+    "written", ["", "The median{} is the middle value of a sorted sample [S1]."]
+)
+def test_control_signs_of_answers_and_passages_are_left_out(written: str, lexicon: Lexicon) -> None:
+    """They could command a terminal, or turn the order in which text is shown."""
+    signs = "\x1b[31m\x1b]0;title\x07\x00\x9b\u202e\u2066"
+    found = make_assessment(
+        query="What is the median?",
+        texts=[f"The {signs}median is the middle{signs} value of a sorted sample."],
+        relevance=[0.8],
+        sufficiency=[0.8],
+    )
+    with endpoint(says(written.format(signs))) as place:
+        config = LanguageModelConfig(llm=place.url, llm_model="m")
+        answerer = LanguageModel(config) if written else ExtractiveAnswerer(lexicon)
+        made = bounded_answer(found, answerer, lexicon)
+    shown = f"{made.answer} {made.quotes[0]}"
+    assert "median is the middle value of a sorted sample" in shown
+    assert shown.isprintable()
+    assert "31m" not in shown

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from urllib.parse import quote
+
 import pytest
 from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
 
@@ -141,6 +144,29 @@ def test_no_key_is_told(sources: list[Source]) -> None:
             asked.generate("What is a median?", sources)
     assert place.url in str(told.value)
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(code: int, sources: list[Source]) -> None:
+    """The question and the sources stay with the host that was named; the other is told."""
+    with endpoint(says(GOOD)) as other, endpoint(status(code, location=other.url)) as place:
+        with pytest.raises(EndpointError, match=f"status {code}: it redirects to {other.url}"):
+            model(place.url).generate("What is a median?", sources)
+        assert (len(place.requests), len(other.requests)) == (1, 0)
+
+
+@pytest.mark.parametrize("before", ["", "x" * 190])
+def test_a_key_that_comes_back_is_not_told(
+    before: str, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even its beginning, where the message is cut."""
+    key = "sk-8a/61+c0ffee-and-more"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    for told in (key, quote(key, safe="")):
+        error = json.dumps({"error": {"message": f"{before} no such key: {told}"}}).encode()
+        with endpoint(sends(error, code=401)) as place, pytest.raises(EndpointError) as raised:
+            model(place.url).generate("What is a median?", sources)
+        assert "8a" not in str(raised.value)
 
 
 @pytest.mark.parametrize("stream", [False, True])
