@@ -29,7 +29,7 @@ from rerank.storage.folder import read_manifest, write_folder
 from rerank.types import FirstStage, Passage
 
 INDEX_KIND = "an index"
-LAYOUT = 3  # of the files in the folder, and of what a word is
+LAYOUT = 4  # of the files in the folder, and of what a word is
 
 
 class Index:
