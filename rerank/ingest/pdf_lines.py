@@ -107,9 +107,10 @@ def placed(on_page: list[Piece], text: str, box: Box, *, name: str = "") -> None
     left = max(((b.right, i) for i, b in beside if b.left < box.left), default=None)
     right = min(((b.left, i) for i, b in beside if b.left >= box.left), default=None)
     higher = [(b.bottom, -i, b) for i, b in boxes if b.bottom >= first.top - size]
-    over = [found for found in higher if found[2].left < box.right and box.left < found[2].right]
-    above = min(over or higher, default=None)
-    if left and on_page[left[1]].is_value and over and above and above[0] - first.top < size:
+    labels = [h for h in higher if h[2].left < box.right and box.left < h[2].right]
+    labels = [h for h in labels if h[0] - first.top < 2 * size]
+    above = min(labels or higher, default=None)
+    if left and on_page[left[1]].is_value and labels:
         left = None  # fields in a row, each below its label
     is_tick = text.startswith("[")
     if right and is_tick and (not left or right[0] - box.right < box.left - left[0]):
@@ -124,7 +125,7 @@ def placed(on_page: list[Piece], text: str, box: Box, *, name: str = "") -> None
     else:
         at = 1 - above[1] if above else 0
         row = -1 - len(on_page)
-    near = left or (is_tick and right) or (above and above[0] - first.top < 2 * size)
+    near = left or (is_tick and right) or labels
     on_page.insert(at, Piece(text if near or not name else f"{name}: {text}", row, box, True))
 
 
