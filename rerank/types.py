@@ -79,7 +79,8 @@ class Query:
     by the model's own cross-encoder, which then does not score them again. `scores`, if given, are
     the scores by another system's stages: for each stage one number per passage (n,), NaN if the
     stage did not return the passage. Lists of passages become tuples, lists of numbers arrays; None
-    in scores is NaN.
+    in scores is NaN. A search
+    finds none of the passages `without`, by id, as if they were not in the corpus.
 
     Raises:
         InputError: a query that is not text; metadata that is not a mapping; passages that are not
@@ -93,6 +94,7 @@ class Query:
     passages: tuple[Passage, ...] | None = None
     logits: Floats | None = field(default=None, compare=False)
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
+    without: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what is not text, and logits and scores that do not fit the passages."""

@@ -47,7 +47,7 @@ class IndexPipeline(Pipeline):
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The passages of the query, else the candidates that the index gives."""
         if query.passages is None:
-            return self.search(query, vectors[query.text])
+            return self.search(query, vectors[query.text], query.without)
         return self._caller_candidates(query, vectors)
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:

@@ -234,7 +234,7 @@ class Pipeline(ABC):
         """
         vectors = self.encode([query.text for query in queries])
         return [
-            self.search(query, vector, without)
+            self.search(query, vector, without | query.without)
             for query, vector, without in zip(queries, vectors, removed, strict=True)
         ]
 

@@ -64,7 +64,7 @@ class RetrieverPipeline(Pipeline):
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
         """The list that came with the query and its scores, else what the system returns."""
         if query.passages is None:
-            return self.search(query, vectors[query.text])
+            return self.search(query, vectors[query.text], query.without)
         return self.list_pipeline.candidates_of_list(query)
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:

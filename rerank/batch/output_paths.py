@@ -16,6 +16,8 @@ def check_places(model: Path, queries: Path, *outputs: Path) -> None:
     for path in outputs:
         if path.resolve() == queries.resolve() or (path.exists() and path.samefile(queries)):
             raise InputError(f"{path}: this would replace the queries; give another --out")
+        if queries.is_dir() and path.resolve().is_relative_to(queries.resolve()):
+            raise InputError(f"{path}: lies in the folder of the queries; give another --out")
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}; make it, or give another")
         if path.exists() and not path.is_file():

@@ -82,7 +82,7 @@ class ParquetReader:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
         wrong = [c for c in FIELDS if names.count(c) > 1]
-        if wrong or "_id" not in names or not set(QUERY) & set(names):
+        if wrong or not {"_id", "id"} & set(names) or not set(QUERY) & set(names):
             raise InputError(f"{path}: expected columns _id and query, once each; got {names[:20]}")
         self._columns = [c for c in parse.fields if c in names]
         meta = self._file.metadata

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerank.data.checks import json_type
-from rerank.data.records import FIELDS, read_id, read_query
+from rerank.data.records import FIELDS, id_of, read_id, read_query
 from rerank.errors import InputError
 from rerank.types import Query
 
@@ -56,7 +56,7 @@ class RowParser:
         if not isinstance(row, Mapping):
             return RejectedRow(line, f"expected a JSON object, got {json_type(row)}")
         try:
-            query_id = read_id(row, "_id")
+            query_id = read_id(row, id_of(row))
         except InputError as error:
             return RejectedRow(line, str(error))
         try:

@@ -76,14 +76,13 @@ def _run(o: argparse.Namespace) -> int:
 
 
 def _answer_file(o: argparse.Namespace, config: AnswerConfig) -> int:
-    from rerank.batch.input import PARQUET
     from rerank.batch.output_paths import check_places
     from rerank.data.beir import read_queries
+    from rerank.data.containers import JSONL, ending
     from rerank.jobs.answer_file import answer_file
 
-    for path in (o.queries, o.out):
-        if path.suffix.lower() in PARQUET:
-            raise InputError(f"{path}: expected a name that ends with .jsonl")
+    if ending(o.out) not in (*JSONL, ""):
+        raise InputError(f"{o.out}: expected a name that ends with .jsonl")
     queries = read_queries(o.queries, passages=True)
     check_places(o.model, o.queries, o.out)
     with journal_kept(o) as record:

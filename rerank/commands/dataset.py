@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from rerank.commands.command import Command
@@ -59,12 +60,18 @@ def _check_arguments(p: argparse.ArgumentParser) -> None:
 def _check(o: argparse.Namespace) -> None:
     from rerank.data.grouping import grouped
 
-    labelled = read_set(o.dataset, o.unjudged)
+    labelled = read_set(o.dataset, o.unjudged, o.on_bad_lines)
     every = grouped(labelled, list(labelled.queries))
     counts = {**labelled.counts(), "groups": len({every.group(q) for q in labelled.queries})}
     by = every.grouping.name if every.grouping else "question"
     if o.json:
-        print_json(dataset=o.dataset, **counts, grouped_by=by, digest=labelled.digest())
+        print_json(
+            dataset=o.dataset,
+            **counts,
+            grouped_by=by,
+            digest=labelled.digest(),
+            **asdict(labelled.reading),
+        )
         return
     for name, count in counts.items():
         print(f"{name:<20}{count:>8}")

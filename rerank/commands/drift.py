@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, read_set
-from rerank.commands.options import add_json, add_model, add_work, positive
+from rerank.commands.options import add_json, add_model, add_on_bad_lines, add_work, positive
 from rerank.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         default=0.01,
         help="chance of an alarm if nothing has changed (default: 0.01)",
     )
+    add_on_bad_lines(p)
     add_json(p)
     add_work(p)
 
@@ -74,7 +75,9 @@ def _run(o: argparse.Namespace) -> bool:
         asked = journal_queries(model, o.journal, newest=o.newest or NEWEST)
         found = detect_drift(model, asked, level=o.level)
     elif o.queries.is_dir():
-        labelled = read_set(o.queries, UNLABELLED, corpus_elsewhere=model.searches_elsewhere)
+        labelled = read_set(
+            o.queries, UNLABELLED, o.on_bad_lines, corpus_elsewhere=model.searches_elsewhere
+        )
         ids = _of_split(labelled, o.split)
         found = detect_drift(
             model,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.inputs import load_model, read_set
 from rerank.commands.options import add_json, add_model, add_split, add_unjudged, add_work
 from rerank.commands.printing import print_json
+from rerank.errors import command_line
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -29,14 +29,14 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.fit_support import fit_support_threshold
 
-    labels = read_set(o.labels, o.unjudged) if o.labels.is_dir() else o.labels
+    labels = read_set(o.labels, o.unjudged, o.on_bad_lines) if o.labels.is_dir() else o.labels
     threshold, count = fit_support_threshold(load_model(o), labels, o.split)
     if o.json:
         print_json(support=threshold, claims=count)
         return
     print(
         f"{threshold:.2f}: fitted on those of {count} claims that words leave undecided\n"
-        f"Next: rerank answer {shlex.quote(str(o.model))} QUERY --support {threshold:.2f}"
+        f"Next: {command_line('answer', o.model, 'QUERY', '--support', f'{threshold:.2f}')}"
     )
 
 

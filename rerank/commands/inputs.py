@@ -15,16 +15,22 @@ if TYPE_CHECKING:
     from rerank.data.labelled_set import LabelledSet
 
 
-def read_set(folder: Path, unjudged: str, *, corpus_elsewhere: bool = False) -> LabelledSet:
-    """The set. Notes say how many queries are in no split, or count as unanswerable."""
+def read_set(
+    folder: Path, unjudged: str, on_bad_lines: str, *, corpus_elsewhere: bool = False
+) -> LabelledSet:
+    """The set. Notes say what is left out, and how many queries count as unanswerable."""
     from rerank.data.labelled_set import LabelledSet
     from rerank.data.pairs import read_training_set
 
     if corpus_elsewhere:
-        labelled = LabelledSet.read(folder, unjudged=unjudged, corpus_elsewhere=True)
+        labelled = LabelledSet.read(
+            folder, unjudged=unjudged, corpus_elsewhere=True, on_bad_lines=on_bad_lines
+        )
     else:
-        labelled = read_training_set(folder, unjudged=unjudged)
+        labelled = read_training_set(folder, unjudged=unjudged, on_bad_lines=on_bad_lines)
     count = len(labelled.queries)
+    for one in labelled.reading.notes(count):
+        note(f"{folder}: {one}")
     left_out = count - sum(map(len, labelled.splits.values()))
     if left_out:
         note(f"{folder}: {left_out} of {count} queries are in no split and are left out.")
@@ -47,7 +53,10 @@ def read_sets(
 ) -> list[LabelledSet]:
     """The sets, grouped by `--group-by`: a query metadata key that at least one of them has."""
     elsewhere = corpus_elsewhere or getattr(o, "retriever", None) is not None
-    sets = [read_set(folder, o.unjudged, corpus_elsewhere=elsewhere) for folder in folders]
+    sets = [
+        read_set(folder, o.unjudged, o.on_bad_lines, corpus_elsewhere=elsewhere)
+        for folder in folders
+    ]
     if o.group_by is None:
         return sets
     known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}

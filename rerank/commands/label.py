@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import shlex
 import shutil
 import sys
 import textwrap
@@ -24,7 +23,7 @@ from rerank.commands.options import (
 )
 from rerank.commands.printing import counted, note, printable
 from rerank.config import LabelConfig
-from rerank.errors import InputError
+from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
@@ -106,10 +105,11 @@ def _read_questions(path: Path) -> list[Query]:
         InputError: there is no such file, it holds no question, or a line is not one.
     """
     from rerank.data.beir import read_queries
-    from rerank.data.lines import JSONL, Problems, is_jsonl, lines
+    from rerank.data.containers import JSONL
+    from rerank.data.lines import Problems, holds_records, lines
     from rerank.data.records import read_query
 
-    if is_jsonl(path):
+    if holds_records(path):
         return read_queries(path)
     problems, found = Problems(), []
     for i, (where, line) in enumerate(lines(path), start=1):
@@ -225,11 +225,10 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
     print("\n".join(session.so_far()))
     for names, found in agreements(session.questions()).items():
         print(agreement_sentence(names, found))
-    model, out = shlex.quote(str(o.model)), shlex.quote(str(o.out))
     if session.model.calibrated:
-        print(f"Next: rerank evaluate {model} {out}")
+        print(f"Next: {command_line('evaluate', o.model, o.out)}")
     elif count >= CALIBRATED_FROM:
-        print(f"Next: rerank calibrate {out} --out work/calibrated")
+        print(f"Next: {command_line('calibrate', o.out, '--out', 'work/calibrated')}")
 
 
 class KeyReader:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from rerank.config import LARGEST, options_of
 from rerank.data.beir import UNJUDGED
+from rerank.data.lines import ON_BAD_LINES
 from rerank.errors import InputError
 
 Kind = TypeVar("Kind")
@@ -115,13 +116,26 @@ def add_group_by(p: argparse.ArgumentParser) -> None:
 
 
 def add_unjudged(p: argparse.ArgumentParser) -> None:
-    """Add `--unjudged`: how queries without labels count."""
+    """Add `--unjudged` and `--on-bad-lines`: how queries without labels and bad lines count."""
+    add_on_bad_lines(p)
     p.add_argument(
         "--unjudged",
         choices=UNJUDGED,
         default=UNJUDGED[0],
         help="queries that no qrels name, in a set without splits/: an error, left out, or counted "
         "as questions that nothing answers (default: refuse)",
+    )
+
+
+def add_on_bad_lines(p: argparse.ArgumentParser) -> None:
+    """Add `--on-bad-lines`: what becomes of lines that cannot be used."""
+    p.add_argument(
+        "--on-bad-lines",
+        choices=ON_BAD_LINES,
+        default=ON_BAD_LINES[0],
+        help="lines of a labelled set that cannot be used, such as a passage without words or a "
+        "judgement of a passage that is not there: an error that lists them, or left out, counted "
+        "and listed (default: refuse)",
     )
 
 
@@ -147,16 +161,6 @@ def add_model(p: argparse.ArgumentParser) -> None:
         action="store_true",
         help="fetch models of a hub that are not in its cache on this machine",
     )
-
-
-def add_work(p: argparse.ArgumentParser) -> None:
-    """Add `--work`."""
-    p.add_argument(
-        "--work",
-        type=Path,
-        default=Path("work"),
-        help="folder for indexes, scores and MLflow's database (default: work)",
-    )
     add_manifest_sha256(p)
 
 
@@ -167,6 +171,16 @@ def add_manifest_sha256(p: argparse.ArgumentParser) -> None:
         metavar="SHA256",
         help="refuse the model unless its manifest.json has this sha256, which `calibrate` and "
         "`export` print (default: any)",
+    )
+
+
+def add_work(p: argparse.ArgumentParser) -> None:
+    """Add `--work`."""
+    p.add_argument(
+        "--work",
+        type=Path,
+        default=Path("work"),
+        help="folder for indexes, scores and MLflow's database (default: work)",
     )
 
 

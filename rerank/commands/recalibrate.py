@@ -120,7 +120,8 @@ def _labels(
         model = load_model(o)
         if not o.labels.is_dir():
             return model, o.labels
-        return model, read_set(o.labels, o.unjudged, corpus_elsewhere=model.searches_elsewhere)
+        elsewhere = model.searches_elsewhere
+        return model, read_set(o.labels, o.unjudged, o.on_bad_lines, corpus_elsewhere=elsewhere)
     from rerank.jobs.journal import journal_labels
 
     model = load_model(o)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.commands.inputs import read_sets
+from rerank.commands.inputs import read_set, read_sets
 from rerank.commands.options import add_group_by, add_json, add_out, add_split, add_work
 from rerank.commands.printing import print_json, print_run, run_fields
 from rerank.errors import InputError
@@ -58,7 +58,6 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
             `--within-group` is of no set; the folder of `--pack` holds something else, or
             what is trained from this base cannot be packed.
     """
-    from rerank.data.pairs import read_training_set
     from rerank.inference.int8_weights import check_can_pack, tensors_to_pack
     from rerank.inference.model_files import resolve
     from rerank.training.training_sets import TrainingSet, leave_out
@@ -75,7 +74,7 @@ def training_sets(o: argparse.Namespace) -> list[TrainingSet]:
         raise InputError(
             f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in labelled]}"
         )
-    held = [read_training_set(folder, unjudged=o.unjudged) for folder in o.leave_out]
+    held = [read_set(folder, o.unjudged, o.on_bad_lines) for folder in o.leave_out]
     if o.group_by is not None:
         held = [other.grouped_by(o.group_by) for other in held]
     return [

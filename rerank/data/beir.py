@@ -2,19 +2,22 @@
 
 A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
 `splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable) still
-counts. Without these files such queries are an error, unless the caller says what they are.
+counts. Without these files such queries are an error, unless the caller says what they are. Each of
+the tables may be any file of `rerank.data.containers`, or a folder of part files, as on the hubs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.data.canonical import to_json
-from rerank.data.lines import Problems, lines, read_records, records
+from rerank.data.containers import ENDINGS, SEPARATED, KindError, ending, other_separator, parts_of
+from rerank.data.lines import Problems, lines, read_records, records, rows
 from rerank.data.records import passage_row, query_row, read_passage, read_query
 from rerank.errors import InputError
 from rerank.storage.files import write_file
@@ -24,19 +27,69 @@ CORPUS = "corpus.jsonl"
 UNJUDGED = ("refuse", "leave-out", "unanswerable")  # how to treat a query without qrels
 UNLABELLED = "unlabelled"  # the split of all such queries, if no labels are needed
 QRELS_HEADER = ("query-id", "corpus-id", "score")
+JUDGEMENT = (("query-id", "query_id"), ("corpus-id", "corpus_id", "doc_id"), ("score", "grade"))
+PART_NUMBER = re.compile(r"-\d+-of-\d+$")  # in the names of the hub's part files
 
 
 def _by_id(
-    path: Path, make: Callable[[Mapping[str, Any]], Passage | Query], problems: Problems
+    paths: Sequence[Path],
+    make: Callable[[Mapping[str, Any]], Passage | Query],
+    problems: Problems,
+    what: str,
 ) -> dict[str, Any]:
-    """Passages or queries by id from a JSONL file; errors in a line go to `problems`."""
-    rows: dict[str, Any] = {}
-    for where, row in records(path, make, problems):
-        key = row.doc_id if isinstance(row, Passage) else row.query_id
-        if key in rows:
-            problems.add(where, f"id {key!r} appears twice")
-        rows[key] = row
-    return rows
+    """Passages or queries by id from files; errors in a line go to `problems`. The first counts."""
+    by_id: dict[str, Any] = {}
+    for path in paths:
+        for where, row in records(path, make, problems, what):
+            key = row.doc_id if isinstance(row, Passage) else row.query_id
+            if key in by_id:
+                problems.add(where, f"id {key!r} appears twice", what)
+            by_id.setdefault(key, row)
+    return by_id
+
+
+def tables(folder: Path, name: str) -> list[Path]:
+    """The files of `corpus` or `queries`: one, a folder of part files, or part files in `data`.
+
+    `NAME.jsonl` if there is none.
+
+    Raises:
+        InputError: there are several that could be meant.
+    """
+    plain = folder / f"{name}.jsonl"
+    for place in () if plain.exists() else (folder, folder / "data"):
+        found = sorted(p for p in place.glob(f"{name}.*") if ending(p) in ENDINGS)
+        found = found or [p for p in (place / name,) if p.is_dir()]
+        if len(found) > 1:
+            names = " and ".join(p.name for p in found)
+            raise InputError(f"{folder}: holds {names}; keep the one that counts")
+        found = found or sorted(place.glob(f"{name}-*-of-*"))
+        if found:
+            return found
+    return [plain]
+
+
+def _qrels_files(folder: Path) -> dict[str, list[Path]]:
+    """The files of judgements by split, in `qrels`, else where the hub has them."""
+    by_split: dict[str, list[Path]] = {}
+    for place in ("qrels", "default", "data"):
+        if not (folder / place).is_dir():
+            continue
+        for path in sorted((folder / place).iterdir()):
+            known = ending(path) in ENDINGS or path.is_dir()
+            split = PART_NUMBER.sub("", _without_ending(path))
+            if known and path.name[0] not in "._" and split not in ("corpus", "queries"):
+                by_split.setdefault(split, []).append(path)
+        if by_split:
+            break
+    return by_split
+
+
+def _without_ending(path: Path) -> str:
+    name = path.name
+    for packed in (".gz", ".zst"):
+        name = name.removesuffix(packed)
+    return name.removesuffix(Path(name).suffix) if ending(path) in ENDINGS else name
 
 
 def _query(row: Mapping[str, Any]) -> Query:
@@ -55,40 +108,108 @@ def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
     return read_records(path, partial(read_query, passages=passages), "query")
 
 
+def _judgements(path: Path, problems: Problems) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(file and number, cells) of each judgement: query id, passage id and grade, as text."""
+    for part in parts_of(path):
+        separator = SEPARATED.get(ending(part))
+        if separator is None:
+            for where, row in rows(part, problems):
+                names = [
+                    next((n for n in some if row.get(n) is not None), "") for some in JUDGEMENT
+                ]
+                if all(names):
+                    yield where, tuple(str(row[name]) for name in names)
+                else:
+                    expected = ", ".join(QRELS_HEADER)
+                    problems.add(where, f"expected {expected}; got {list(row)}", "judgements")
+            continue
+        for i, (where, line) in enumerate(lines(part)):
+            if i == 0 and (other := other_separator(line, separator)) and not line.split()[3:]:
+                raise KindError(f"{part}: {other}")
+            yield where, tuple(c.strip() for c in line.split(separator))
+
+
+class _Judgements(NamedTuple):
+    """The positive grades by query; each judged query id, with its first place; the lost ones.
+
+    A query is lost if a judgement that may say what is right was left out.
+    """
+
+    qrels: dict[str, dict[str, float]]
+    places: dict[str, str]
+    lost: dict[str, str]
+
+
 def _read_qrels(
-    path: Path, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
-) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Positive grades by query; and every judged query id, in file order, with its first place."""
-    qrels: dict[str, dict[str, float]] = {}
-    places: dict[str, str] = {}
-    judged: dict[str, set[str]] = {}
-    for where, line in lines(path):
-        cells = tuple(c.strip() for c in line.split("\t"))
-        if not places and _is_header(cells, queries):
-            continue
-        if len(cells) != 3:
-            trec = len(line.split()) == 4  # query, 0, passage, grade
-            hint = " (of TREC's qrels? `rerank dataset import-trec` reads these)" if trec else ""
-            problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}{hint}")
-            continue
-        query_id, doc_id, grade_text = cells
-        if query_id not in queries:
-            problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
-        if corpus is not None and doc_id not in corpus:
-            problems.add(where, f"passage id {doc_id!r} is not in corpus.jsonl")
-        places.setdefault(query_id, where)
-        if doc_id in judged.setdefault(query_id, set()):
-            problems.add(where, f"{query_id!r} and {doc_id!r} are judged twice")
-        judged[query_id].add(doc_id)
+    paths: Sequence[Path],
+    corpus: Mapping[str, Any] | None,
+    queries: Mapping[str, Any],
+    problems: Problems,
+) -> _Judgements:
+    """What the files of a split say; equal judgements of one passage are merged.
+
+    Without a corpus, or without queries, their ids are not checked.
+    """
+    found = _Judgements({}, {}, {})
+    judged: dict[tuple[str, str], float] = {}
+    for path in paths:
         try:
-            grade = float(grade_text)
-        except ValueError:
-            grade = math.nan
-        if not math.isfinite(grade):
-            problems.add(where, f"grade {grade_text!r} is not a number")
-        elif grade > 0:
-            qrels.setdefault(query_id, {})[doc_id] = grade
-    return qrels, places
+            for where, cells in _judgements(path, problems):
+                if not found.places and _is_header(cells, queries):
+                    continue
+                _judge(where, cells, corpus, queries, judged, found, problems)
+        except KindError as error:
+            where, _, why = str(error).partition(": ")
+            problems.refuse(where, why)
+    return found
+
+
+def _judge(
+    where: str,
+    cells: tuple[str, ...],
+    corpus: Mapping[str, Any] | None,
+    queries: Mapping[str, Any],
+    judged: dict[tuple[str, str], float],
+    found: _Judgements,
+    problems: Problems,
+) -> None:
+    """Add one judgement to what is found, or what is wrong with it to `problems`."""
+    if len(cells) != 3:
+        trec = len(" ".join(cells).split()) == 4  # query, 0, passage, grade
+        hint = " (of TREC's qrels? `rerank dataset import-trec` reads these)" if trec else ""
+        problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}{hint}", "judgements")
+        found.lost.setdefault(cells[0], where)
+        return
+    query_id, doc_id, grade_text = cells
+    try:
+        grade = float(grade_text)
+    except ValueError:
+        grade = math.nan
+    bad = []
+    if queries and query_id not in queries:
+        bad.append(f"query id {query_id!r} is not in queries.jsonl")
+    if corpus is not None and doc_id not in corpus:
+        bad.append(f"passage id {doc_id!r} is not in corpus.jsonl")
+    if not math.isfinite(grade):
+        bad.append(f"grade {grade_text!r} is not a number")
+    for problem in bad[:1] if problems.skip else bad:
+        problems.add(where, problem, "judgements")
+    if queries and query_id not in queries:
+        return
+    found.places.setdefault(query_id, where)
+    if not math.isfinite(grade) or (corpus is not None and doc_id not in corpus):
+        if not grade <= 0:
+            found.lost.setdefault(query_id, where)
+        return
+    before = judged.get((query_id, doc_id))
+    if before is not None and before != grade:
+        problems.refuse(
+            where, f"{query_id!r} and {doc_id!r} are judged twice, {before:g} and {grade:g}"
+        )
+    problems.merged += before == grade
+    judged[query_id, doc_id] = grade
+    if grade > 0:
+        found.qrels.setdefault(query_id, {})[doc_id] = grade
 
 
 def _is_header(cells: tuple[str, ...], queries: Mapping[str, Any]) -> bool:
@@ -104,21 +225,24 @@ def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> d
     for where, line in lines(path):
         query_id = line.strip()
         if query_id not in queries:
-            problems.add(where, f"query id {query_id!r} is not in queries.jsonl")
+            problems.add(where, f"query id {query_id!r} is not in queries.jsonl", "ids of a split")
+            if problems.skip:
+                continue
         if query_id in places:
-            problems.add(where, f"query id {query_id!r} appears twice")
+            problems.add(where, f"query id {query_id!r} appears twice", "ids of a split")
         places.setdefault(query_id, where)
     return places
 
 
-def read_corpus(path: Path) -> dict[str, Passage]:
-    """Passages by id, in file order, from a `corpus.jsonl`.
+def read_corpus(path: Path, problems: Problems | None = None) -> dict[str, Passage]:
+    """Passages by id, in file order, from a corpus file, or from a folder that holds one.
 
     Raises:
-        InputError: listing every bad line with file and line number.
+        InputError: listing every bad line with file and line number, if `problems` does not skip.
     """
-    problems = Problems()
-    corpus = _by_id(path, read_passage, problems)
+    problems = problems or Problems()
+    paths = tables(path, "corpus") if path.is_dir() else [path]
+    corpus = _by_id(paths, read_passage, problems, "passages")
     problems.raise_if_any(str(path))
     if not corpus:
         raise InputError(f"{path}: holds no passage")
@@ -135,7 +259,11 @@ class LabelledFiles(NamedTuple):
 
 
 def read_files(
-    folder: Path, *, unjudged: str = "refuse", corpus_elsewhere: bool = False
+    folder: Path,
+    *,
+    unjudged: str = "refuse",
+    corpus_elsewhere: bool = False,
+    problems: Problems | None = None,
 ) -> LabelledFiles:
     """Read and check the files of a labelled set.
 
@@ -145,6 +273,10 @@ def read_files(
     With `corpus_elsewhere`, `corpus.jsonl` is neither needed nor read: the corpus then holds only
     the ids that the qrels name.
 
+    `problems` says whether bad lines are left out, and counts these. A query of which a judgement
+    is left out, and for which no other passage is right, is then left out too: it is neither
+    answered nor unanswerable.
+
     Raises:
         InputError: queries without a label that `unjudged` refuses, or for which there are several
             splits; a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
@@ -153,18 +285,20 @@ def read_files(
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")
-    problems = Problems()
+    problems = problems or Problems()
     corpus: Mapping[str, Passage] | None = None
     if not corpus_elsewhere:
-        corpus = _by_id(folder / CORPUS, read_passage, problems)
-    queries = _by_id(folder / "queries.jsonl", _query, problems)
-    for name, rows in ((CORPUS, corpus), ("queries.jsonl", queries)):
-        if rows is not None and not rows:  # else every line of the qrels would be reported
+        corpus = _by_id(tables(folder, "corpus"), read_passage, problems, "passages")
+    queries = _by_id(tables(folder, "queries"), _query, problems, "queries")
+    for name, table in ((CORPUS, corpus), ("queries.jsonl", queries)):
+        if table is not None and not table:  # else every line of the qrels would be reported
             problems.raise_if_any(str(folder))
             raise InputError(f"{folder / name} is empty")
     need_qrels = unjudged != UNLABELLED
-    qrels, splits = _read_splits(folder, corpus, queries, problems, need_qrels=need_qrels)
+    qrels, splits, lost = _read_splits(folder, corpus, queries, problems, need_qrels=need_qrels)
     problems.raise_if_any(str(folder))
+    queries = {i: query for i, query in queries.items() if i not in lost}
+    splits = {name: tuple(i for i in ids if i not in lost) for name, ids in splits.items()}
     in_splits = {query_id for ids in splits.values() for query_id in ids}
     not_in_qrels = [query_id for query_id in queries if query_id not in in_splits]
     if not_in_qrels and not any(folder.glob("splits/*.txt")):
@@ -184,33 +318,40 @@ def _read_splits(
     problems: Problems,
     *,
     need_qrels: bool,
-) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]]]:
-    """Positive grades by query, and the query ids of each split; bad lines go to `problems`.
+) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]], set[str]]:
+    """Positive grades by query, the query ids of each split, and those to leave out.
+
+    Bad lines go to `problems`.
 
     Raises:
         InputError: there are no qrels, but they are needed.
     """
-    files = [*folder.glob("qrels/*.tsv"), *folder.glob("splits/*.txt")]
-    if need_qrels and not any(path.suffix == ".tsv" for path in files):
+    files, listed_splits = _qrels_files(folder), [p.stem for p in folder.glob("splits/*.txt")]
+    if need_qrels and not files:
         raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
     qrels: dict[str, Mapping[str, float]] = {}
     splits: dict[str, tuple[str, ...]] = {}
     split_of: dict[str, str] = {}
-    for split in sorted({path.stem for path in files}):
-        qrels_path, split_path = folder / f"qrels/{split}.tsv", folder / f"splits/{split}.txt"
-        grades: dict[str, dict[str, float]] = {}
-        judged: dict[str, str] = {}
-        if qrels_path.exists():
-            grades, judged = _read_qrels(qrels_path, corpus, queries, problems)
+    all_lost: set[str] = set()
+    for split in sorted({*files, *listed_splits}):
+        split_path = folder / f"splits/{split}.txt"
+        grades, judged, lost = _read_qrels(files.get(split, ()), corpus, queries, problems)
         listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
         for query_id, where in (judged | listed).items():
             if query_id not in listed:
-                problems.add(where, f"{query_id!r} is judged but not in {split_path}")
+                problems.add(where, f"{query_id!r} is judged but not in {split_path}", "judgements")
             if split_of.setdefault(query_id, split) != split:
-                problems.add(where, f"{query_id!r} is in splits {split_of[query_id]} and {split}")
-        qrels |= grades
+                problems.refuse(
+                    where, f"{query_id!r} is in splits {split_of[query_id]} and {split}"
+                )
+        for query_id, where in lost.items() if problems.skip else ():
+            if query_id in queries and not grades.get(query_id):
+                why = f"{query_id!r} has no right passage left; whether one answers it is unknown"
+                problems.add(where, why, "queries without their right passage")
+                all_lost.add(query_id)
+        qrels |= {i: found for i, found in grades.items() if i in listed}
         splits[split] = tuple(listed)
-    return qrels, splits
+    return qrels, splits, all_lost
 
 
 def _unjudged(
@@ -271,8 +412,8 @@ def write_labels(labelled: LabelledFiles, folder: Path) -> None:
 
 
 def corpus_file(path: Path) -> Path:
-    """The file of a corpus: the path, or `corpus.jsonl` in it if it is a folder."""
-    return path / CORPUS if path.is_dir() else path
+    """The file of a corpus: the path, or the (first) one in it if it is a folder."""
+    return tables(path, "corpus")[0] if path.is_dir() else path
 
 
 def write_corpus(passages: Iterable[Passage], folder: Path) -> None:

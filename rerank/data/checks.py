@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import isnan
 from unicodedata import category
 from urllib.parse import urlsplit
 
 from rerank.errors import InputError
 
+OF_PANDAS = "NaN (of pandas?)"
 NOT_VISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode
 
 
@@ -17,6 +19,8 @@ def as_text(name: str, value: object, *, max_length: int | None = None, empty: b
         InputError: not text, text without words, with a lone surrogate, or of more characters than
             `max_length`. The message names the field.
     """
+    if isinstance(value, float) and isnan(value):
+        raise InputError(f"{name} is {OF_PANDAS}; expected text or null")
     if not isinstance(value, str):
         raise InputError(f"{name!r} should be text, got {json_type(value)}")
     if max_length is not None and len(value) > max_length:
@@ -55,6 +59,8 @@ def is_encodable(text: str) -> bool:
 
 def json_type(value: object) -> str:
     """The type of a value, in JSON's terms if it has one."""
+    if isinstance(value, float) and isnan(value):
+        return OF_PANDAS
     names: dict[type, str] = {
         **{type(None): "null", dict: "an object", list: "a list", str: "text"},
         **{bool: "a boolean", int: "a whole number", float: "a number"},

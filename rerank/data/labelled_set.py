@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from rerank.data.beir import LabelledFiles, read_files, write_files
 from rerank.data.canonical import query_hash, to_json
 from rerank.data.labels import Labelled
+from rerank.data.lines import ON_BAD_LINES, Problems
 from rerank.data.lists import read_lists
 from rerank.data.records import passage_row, query_row
 from rerank.errors import InputError, nearest
@@ -44,6 +45,64 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What reading a set left out or merged: counts, and the first lines that were left out."""
+
+    on_bad_lines: str = "refuse"
+    left_out: Mapping[str, int] = field(default_factory=dict)  # by what the lines hold
+    listed: tuple[str, ...] = ()
+    merged: int = 0  # judgements that are there twice, with the same grade
+    own_passages: int = 0  # queries that are themselves a passage, which they do not find
+
+    @classmethod
+    def of(cls, problems: Problems) -> Reading:
+        """What the problems say."""
+        policy = ON_BAD_LINES[problems.skip]
+        return cls(policy, dict(problems.left_out), tuple(problems.listed), problems.merged)
+
+    def described(self) -> dict[str, Any]:
+        """What is recorded of it; {} if nothing was left out or merged."""
+        told = {k: v for k, v in asdict(self).items() if v and k not in ("on_bad_lines", "listed")}
+        return {"reading": {"on_bad_lines": self.on_bad_lines, **told}} if told else {}
+
+    def notes(self, queries: int) -> list[str]:
+        """The same in sentences, with the lines; `queries` is how many there are."""
+        notes = []
+        if self.left_out:
+            counts = ", ".join(f"{n} {what}" for what, n in self.left_out.items())
+            more = sum(self.left_out.values()) - len(self.listed)
+            listed = "\n  ".join([*self.listed, *([f"... and {more} more"] if more else [])])
+            notes.append(f"left out (--on-bad-lines skip): {counts}:\n  {listed}")
+        if self.merged:
+            notes.append(f"{self.merged} judgements are there twice, and count once.")
+        if self.own_passages:
+            notes.append(
+                f"{self.own_passages} of {queries} queries have the id of a passage, and its "
+                "words: as BEIR does for ArguAna and Quora, a query's own passage is left out of "
+                "its candidates. `search` and `rescore` leave nothing out."
+            )
+        return notes
+
+
+SAME_WORDS = 0.8  # share of the words of a query and a passage that both have
+
+
+def is_own_passage(query: Query, corpus: Mapping[str, Passage], right: Mapping[str, float]) -> bool:
+    """Whether the query is a passage of the corpus: the same id, and nearly the same words.
+
+    An equal id alone may be chance: many sets number both. A passage that is judged right counts.
+    """
+    passage = corpus.get(query.query_id)
+    if passage is None or query.query_id in right:
+        return False
+    asked = set(query.text.lower().split())
+    return any(
+        len(asked & there) >= SAME_WORDS * len(asked | there)
+        for there in (set(t.lower().split()) for t in (passage.text, passage.full_text))
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LabelledSet:
     """A corpus, its queries, and which passages are right for which query.
 
@@ -61,24 +120,39 @@ class LabelledSet:
     )
     lists: ListKind | None = None  # if the queries come with scored passages
     group_by: str = ""  # the metadata that `grouped_by` took as the group
+    reading: Reading = field(default_factory=Reading, compare=False, repr=False)
 
     @classmethod
     def read(
-        cls, folder: str | Path, *, unjudged: str = "refuse", corpus_elsewhere: bool = False
+        cls,
+        folder: str | Path,
+        *,
+        unjudged: str = "refuse",
+        corpus_elsewhere: bool = False,
+        on_bad_lines: str = "refuse",
     ) -> LabelledSet:
         """The labelled set in a BEIR folder: see `rerank.data.beir`, also for the options.
 
-        A file is read as lists with their scores and labels: see `rerank.data.lists`.
+        A file is read as lists with their scores and labels: see `rerank.data.lists`. With
+        `on_bad_lines="skip"`, bad lines are left out; `reading` counts and lists them. A query that
+        is itself a passage (same id, nearly the same words, as in ArguAna and Quora) does not find
+        that passage: its `without` names it.
 
         Raises:
             InputError: a file that is missing, or bad lines, which are listed.
         """
-        folder = Path(folder)
+        folder, problems = Path(folder), Problems.by(on_bad_lines)
         if folder.is_file():
-            files, kind = read_lists(folder)
-            return cls(*files, name=folder.stem, lists=kind)
-        files = read_files(folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere)
-        return cls(*files, name=folder.resolve().name)
+            files, kind = read_lists(folder, problems)
+            name = folder.name.partition(".")[0]
+            return cls(*files, name=name, lists=kind, reading=Reading.of(problems))
+        corpus, queries, qrels, splits = read_files(
+            folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere, problems=problems
+        )
+        own = [i for i in queries if is_own_passage(queries[i], corpus, qrels.get(i, {}))]
+        queries = {**queries, **{i: replace(queries[i], without=frozenset({i})) for i in own}}
+        reading = replace(Reading.of(problems), own_passages=len(own))
+        return cls(corpus, queries, qrels, splits, folder.resolve().name, reading=reading)
 
     @classmethod
     def of_corpus(cls, corpus: Mapping[str, Passage], name: str) -> LabelledSet:
@@ -196,7 +270,8 @@ class LabelledSet:
         Also the metadata that its queries are grouped by, if it was named.
         """
         grouped = {"group_by": self.group_by} if self.group_by else {}
-        return {"name": self.name, "digest": self.digest(), **self.counts(), **grouped}
+        read = self.reading.described()
+        return {"name": self.name, "digest": self.digest(), **self.counts(), **grouped, **read}
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""

@@ -1,88 +1,164 @@
-"""Text files, line by line: all bad lines are reported in one error.
+"""Records and lines of files: all bad ones are reported in one error, or counted and left out.
 
 It knows nothing of what a line means.
 """
 
 from __future__ import annotations
 
-import gzip
+import csv
+import io
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rerank.data.checks import json_type
-from rerank.errors import InputError
-from rerank.storage.files import RepeatedKeyError, loads, regular
+from rerank.data.checks import OF_PANDAS, json_type
+from rerank.data.containers import (
+    JSONL,
+    PARQUET,
+    SEPARATED,
+    KindError,
+    ending,
+    other_separator,
+    parts_of,
+    unpacked,
+)
+from rerank.errors import InputError, optional
+from rerank.storage.files import RepeatedKeyError, loads
 
 SHOWN_PROBLEMS = 20
 LONGEST_PROBLEM = 300  # characters
-JSONL = (".jsonl", ".json", ".ndjson")  # endings of a file of JSON lines, before .gz
+LONGEST_CELL = 2**23  # characters
+ON_BAD_LINES = ("refuse", "skip")
+# columns of a .csv that hold JSON
+AS_JSON = {"passages", "documents", "metadata", "relevant", "right", "chosen", "top", "supported"}
+NAMES = {"_id", "id", "query", "text", "question", "claim", "query-id", "query_id"}
 
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class Problems:
-    """Counts every bad line, and keeps the first ones to list them in one error."""
+    """Counts every bad line, and keeps the first ones to list them in one error.
 
+    With `skip`, bad lines are left out and counted by what they hold, and only what contradicts
+    itself is an error. Equal ones that occur twice are `merged`.
+    """
+
+    skip: bool = False
+    may_skip: bool = False  # the caller may choose to skip: the error says how
     messages: list[str] = field(default_factory=list)
     count: int = 0
+    listed: list[str] = field(default_factory=list)  # of those left out
+    left_out: Counter[str] = field(default_factory=Counter)
+    merged: int = 0
+    _skippable: bool = False
+    _repeated: Counter[str] = field(default_factory=Counter)
 
-    def add(self, where: str, problem: str) -> None:
-        """Note that something is wrong with the line at `where`."""
+    @classmethod
+    def by(cls, on_bad_lines: str) -> Problems:
+        """As `on_bad_lines` says.
+
+        Raises:
+            InputError: it is not one of `ON_BAD_LINES`.
+        """
+        if on_bad_lines not in ON_BAD_LINES:
+            raise InputError(
+                f"on_bad_lines should be one of {ON_BAD_LINES}, got {on_bad_lines!r:.80}"
+            )
+        return cls(skip=on_bad_lines == "skip", may_skip=True)
+
+    def add(self, where: str, problem: str, what: str = "lines") -> None:
+        """Note that something is wrong with the line at `where`, which holds one of `what`."""
+        if self.skip:
+            self.left_out[what] += 1
+            _list(self.listed, where, problem)
+        else:
+            self._skippable |= self.may_skip
+            self.refuse(where, problem)
+
+    def refuse(self, where: str, problem: str) -> None:
+        """Note what is an error in any case."""
         self.count += 1
-        if len(self.messages) < SHOWN_PROBLEMS:
-            if len(problem) > LONGEST_PROBLEM:
-                problem = problem[: LONGEST_PROBLEM - 1] + "…"
-            self.messages.append(f"{where}: {problem}")
+        if OF_PANDAS in problem:  # of a whole column: told once
+            self._repeated[problem] += 1
+            if self._repeated[problem] > 1:
+                return
+        _list(self.messages, where, problem)
 
     def raise_if_any(self, summary: str) -> None:
         """Raise one error that lists the problems, if there are any."""
         if not self.messages:
             return
-        shown = "\n  ".join(self.messages)
-        more = self.count - SHOWN_PROBLEMS
+        again = {p: f" (and {n - 1} more lines)" for p, n in self._repeated.items() if n > 1}
+        messages = [m + next((a for p, a in again.items() if p in m), "") for m in self.messages]
+        shown = "\n  ".join(messages)
+        more = self.count - sum(n - 1 for n in self._repeated.values()) - SHOWN_PROBLEMS
         others = f"\n  ... and {more} more" if more > 0 else ""
         lines = "1 bad line; fix it" if self.count == 1 else f"{self.count} bad lines; fix them"
-        raise InputError(f"{summary}: {lines}:\n  {shown}{others}")
+        hint = ", or leave out what can be left out: --on-bad-lines skip"
+        raise InputError(f"{summary}: {lines}{hint if self._skippable else ''}:\n  {shown}{others}")
 
 
-def is_jsonl(path: Path) -> bool:
-    """Whether the name of a file says that it holds JSON lines."""
-    return Path(path.name.removesuffix(".gz")).suffix.lower() in JSONL
+def _list(messages: list[str], where: str, problem: str) -> None:
+    if len(messages) < SHOWN_PROBLEMS:
+        if len(problem) > LONGEST_PROBLEM:
+            problem = problem[: LONGEST_PROBLEM - 1] + "…"
+        messages.append(f"{where}: {problem}")
+
+
+def holds_records(path: Path) -> bool:
+    """Whether the name says that it holds records: JSON lines, Parquet, a folder of parts, .csv."""
+    return path.is_dir() or ending(path) in (*JSONL, *PARQUET, ".csv")
 
 
 def lines(path: Path) -> Iterator[tuple[str, str]]:
-    """(file and number, line) of each line that is not blank; a `.gz` file is unpacked.
+    """(file and number, line) of each line that is not blank; a packed file is unpacked.
 
     Raises:
         InputError: no such file, or it is not text.
     """
     number = 0
     try:
-        with regular(path) as handle, open(handle, "rb", closefd=False) as raw:
-            unpacked = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            for number, data in enumerate(unpacked, start=1):
+        with unpacked(path) as stream:
+            for number, data in enumerate(stream, start=1):
                 line = data.decode("utf-8-sig" if number == 1 else "utf-8")
                 if line.strip():
                     yield f"{path}:{number}", line.rstrip("\r\n")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}:{number}: not UTF-8 text ({error})") from None
+        raise _not_utf8(path, number, error) from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 
-def records(
-    path: Path, make: Callable[[Mapping[str, Any]], Result], problems: Problems
-) -> Iterator[tuple[str, Result]]:
-    """(file and number, the result of `make`) for each JSON object of a file, one per line.
+def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> InputError:
+    return KindError(
+        f"{path}:{number}: not UTF-8 text ({error}); of Windows-1252? Convert it: iconv -f "
+        "WINDOWS-1252 -t UTF-8"
+    )
 
-    A line that is not an object, or that `make` refuses with an InputError, goes to `problems`.
+
+def rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(file and number, record) of each record of a file, or of the part files of a folder.
+
+    A line that is no record goes to `problems`.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read.
     """
+    for part in parts_of(path):
+        kind = ending(part)
+        if kind in PARQUET:
+            yield from _parquet_rows(part)
+        elif kind in SEPARATED:
+            yield from _separated_rows(part, SEPARATED[kind], problems)
+        else:
+            yield from _json_rows(part, problems)
+
+
+def _json_rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for where, line in lines(path):
         try:
             row = loads(line)
@@ -92,21 +168,99 @@ def records(
         except (ValueError, RecursionError) as error:
             problems.add(where, f"not JSON ({error})")
             continue
-        if not isinstance(row, dict):
+        if isinstance(row, dict):
+            yield where, row
+        else:
             problems.add(where, f"expected a JSON object, got {json_type(row)}")
-            continue
-        try:
-            value = make(row)
-        except InputError as error:
-            problems.add(where, str(error))
-            continue
-        yield where, value
+
+
+def _separated_rows(
+    path: Path, separator: str, problems: Problems
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
+    number = 0
+    try:
+        with unpacked(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+            reader = csv.reader(text, delimiter=separator, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            if not NAMES & set(header):
+                other = other_separator(header[0] if header else "", separator)
+                raise KindError(
+                    f"{path}: {other or 'no names of columns'}; expected a first line such as "
+                    f"_id{separator}query"
+                )
+            for cells in reader:
+                number = reader.line_num
+                where = f"{path}:{number}"
+                if len(cells) == len(header):
+                    yield where, _of_cells(dict(zip(header, cells, strict=True)))
+                elif any(cells):
+                    problems.add(where, f"expected {len(header)} cells, got {len(cells)}")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, number + 1, error) from None
+    except (csv.Error, OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read after line {number} ({error})") from None
+
+
+def _of_cells(cells: Mapping[str, str]) -> dict[str, Any]:
+    """The values of cells: those of `AS_JSON` are JSON, or missing if they are empty."""
+    row: dict[str, Any] = {}
+    for name, cell in cells.items():
+        if name not in AS_JSON:
+            row[name] = cell
+        elif cell.strip():
+            try:
+                row[name] = loads(cell if cell not in ("True", "False") else cell.lower())
+            except (ValueError, RecursionError):
+                row[name] = cell  # refused by whoever expects an object or a list
+    return row
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with optional():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(64):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}:{number}", row
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise KindError(f"{path}: not a readable Parquet file ({str(error)[:200]})") from None
+
+
+def records(
+    path: Path,
+    make: Callable[[Mapping[str, Any]], Result],
+    problems: Problems,
+    what: str = "lines",
+) -> Iterator[tuple[str, Result]]:
+    """(file and number, the result of `make`) for each record of a file or of a folder's parts.
+
+    A record that `make` refuses with an InputError goes to `problems`, as one of `what`; so does a
+    file that is of another kind than its name says.
+    """
+    try:
+        for where, row in rows(path, problems):
+            try:
+                value = make(row)
+            except InputError as error:
+                problems.add(where, str(error), what)
+                continue
+            yield where, value
+    except KindError as error:
+        where, _, why = str(error).partition(": ")
+        problems.refuse(where, why)
 
 
 def read_records(
     path: Path, make: Callable[[Mapping[str, Any]], Result], what: str
 ) -> list[Result]:
-    """The result of `make` for each line of a file.
+    """The result of `make` for each record of a file.
 
     Raises:
         InputError: listing every bad line with file and line number; or no line at all.

@@ -31,7 +31,7 @@ from rerank.types import ListKind, Passage, Query
 SPLITS = ("train", "dev", "test")  # the first is the default
 
 
-def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
+def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFiles, ListKind]:
     """The lists of a file, and their kind, as a labelled set whose queries come with them.
 
     Its corpus holds the passages of all lists, by which queries are grouped; a passage in several
@@ -42,7 +42,7 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
         InputError: no line, or bad lines, which are listed: with an id or a passage twice, without
             labels, with other stages than the first list, ...
     """
-    problems = Problems()
+    problems = problems or Problems()
     corpus: dict[str, Passage] = {}
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
@@ -54,6 +54,8 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
         stages = stages or list_stages
         if query.query_id in queries:
             problems.add(where, f"id {query.query_id!r} appears twice")
+            if problems.skip:
+                continue
         if query.passages and set(list_stages) != set(stages):
             problems.add(
                 where,
@@ -61,6 +63,8 @@ def read_lists(path: Path) -> tuple[LabelledFiles, ListKind]:
                 f"have {list(stages)}; expected the same, null where a stage did not bring a "
                 "passage",
             )
+            if problems.skip:
+                continue
         for passage in query.passages or ():
             corpus.setdefault(passage.doc_id, passage)
         relevant |= dict.fromkeys(grades)

@@ -15,7 +15,7 @@ from typing import Any
 
 from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
-from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet
+from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet, Reading
 from rerank.data.lines import Problems, records
 from rerank.data.records import read_passage
 from rerank.errors import InputError
@@ -25,18 +25,20 @@ FILES = ("pairs.jsonl", "pairs.jsonl.gz")
 SPLIT = "train"  # the only one: pairs are for training
 
 
-def read_training_set(folder: Path, *, unjudged: str = "refuse") -> LabelledSet:
+def read_training_set(
+    folder: Path, *, unjudged: str = "refuse", on_bad_lines: str = "refuse"
+) -> LabelledSet:
     """A folder of pairs, or else a labelled set in the BEIR layout.
 
     Raises:
         InputError: as `read_pairs` and `LabelledSet.read`.
     """
     if any((folder / name).is_file() for name in FILES):
-        return read_pairs(folder)
-    return LabelledSet.read(folder, unjudged=unjudged)
+        return read_pairs(folder, on_bad_lines=on_bad_lines)
+    return LabelledSet.read(folder, unjudged=unjudged, on_bad_lines=on_bad_lines)
 
 
-def read_pairs(folder: Path) -> LabelledSet:
+def read_pairs(folder: Path, *, on_bad_lines: str = "refuse") -> LabelledSet:
     """The pairs as a labelled set with the one split `train`, named as its folder.
 
     Equal passages are merged. Lines with the same query and group are one query; what is right in
@@ -50,7 +52,7 @@ def read_pairs(folder: Path) -> LabelledSet:
     path = next((folder / name for name in FILES if (folder / name).is_file()), None)
     if path is None:
         raise InputError(f"{folder}: holds neither {' nor '.join(FILES)}")
-    problems = Problems()
+    problems = Problems.by(on_bad_lines)
     passages: dict[tuple[str, str], str] = {}
     queries: dict[tuple[str, str], Query] = {}
     right: dict[str, dict[str, float]] = {}
@@ -72,6 +74,7 @@ def read_pairs(folder: Path) -> LabelledSet:
         {query_id: ids for query_id, ids in right.items() if ids},
         {SPLIT: tuple(q.query_id for q in judged)},
         folder.resolve().name,
+        reading=Reading.of(problems),
     )
 
 

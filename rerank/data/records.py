@@ -30,7 +30,7 @@ QUERY = ("query", "text", "question")  # a query's text field; the last only wit
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
-FIELDS = ("_id", *QUERY, *PASSAGES, "metadata")  # of a query: those that are read
+FIELDS = ("_id", "id", *QUERY, *PASSAGES, "metadata")  # of a query: those that are read
 
 
 def read_query(
@@ -50,7 +50,7 @@ def read_query(
     Raises:
         InputError: naming the field, the value and what was expected.
     """
-    query_id = read_id(row, "_id")
+    query_id = read_id(row, id_of(row))
     field = _only_field(row, QUERY[:-1]) or _only_field(row, QUERY[-1:])
     field = field or next((name for name in QUERY if name in row), QUERY[0])
     text = read_text(row, field, max_length=LONGEST_QUERY)
@@ -97,11 +97,16 @@ def read_passage(
     if key is None and default_id is not None:
         doc_id = default_id
     else:
-        doc_id = read_id(row, key or DOC_ID[0])
+        doc_id = read_id(row, key or id_of(row))
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
     may_be_empty = empty or has_text(title)
     text = read_text(row, "text", max_length=LONGEST_PASSAGE - len(title), empty=may_be_empty)
     return Passage(doc_id, title, text, _metadata(row, None))
+
+
+def id_of(row: Mapping[str, Any]) -> str:
+    """The field of a record's id: `_id`, or `id` if there is no `_id`."""
+    return "id" if row.get("_id") is None and row.get("id") is not None else "_id"
 
 
 def read_id(row: Mapping[str, Any], key: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus
-from rerank.data.lines import Problems, is_jsonl, lines, records
+from rerank.data.lines import Problems, holds_records, lines, records
 from rerank.data.lists import labelled_list
 from rerank.data.records import MAX_PASSAGES, MAX_STAGES, read_query
 from rerank.errors import InputError
@@ -169,7 +169,7 @@ def _queries(path: Path | None) -> dict[str, str] | None:
 
 def _query_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
     """(file and number, id, text) of each query in a JSONL or TSV file."""
-    if is_jsonl(path):
+    if holds_records(path):
         for where, query in records(path, partial(read_query, passages=False), problems):
             yield where, query.query_id, query.text
         return

@@ -206,7 +206,8 @@ def _first_stage(
     stage = index.search(
         query.text, vector, pool=max(POOL, count), count=count, rrf_k=Config().rrf_k
     )
-    return [index.passage(row) for row in stage.rows]
+    found = [index.passage(row) for row in stage.rows]
+    return [passage for passage in found if passage.doc_id not in query.without]
 
 
 def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:

@@ -391,7 +391,7 @@ def test_own_passages_of_nested_columns(tmp_path: Path) -> None:
     assert fourth.query == Query("x", "d", passages=())
 
 
-@pytest.mark.parametrize("columns", [{"_id": ["a"]}, {"id": ["a"], "text": ["x"]}])
+@pytest.mark.parametrize("columns", [{"_id": ["a"]}, {"key": ["a"], "text": ["x"]}])
 def test_a_parquet_without_the_columns_is_refused(tmp_path: Path, columns: dict[str, Any]) -> None:
     """Every row would be; so it is told at once."""
     with pytest.raises(InputError, match="expected columns _id and query"):
