@@ -9,7 +9,7 @@ MODEL := work/model
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format docs promise torture browser bench weights small pooled clean
+.PHONY: help install demo test lint types format locked audit licences docs promise torture browser bench weights small pooled clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,25 @@ types: .venv/tested
 format: .venv/tested ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# uv, pip-audit and pip-licenses have environments of their own; what they report is of ours.
+work/tools: ; $(PYTHON) -m venv $@
+
+locked: work/tools ## write requirements-container.txt: what the container installs, by hash
+	@work/tools/bin/python -m pip install --quiet uv
+	@{ sed -n 1p requirements-container.txt && work/tools/bin/uv pip compile --quiet --universal \
+	  --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --extra serve --extra journal -c constraints.txt pyproject.toml; } > work/locked.txt
+	@mv work/locked.txt requirements-container.txt
+
+audit: work/tools ## known vulnerabilities of what is pinned; a service must be reached for it
+	@work/tools/bin/python -m pip install --quiet pip-audit
+	work/tools/bin/pip-audit --disable-pip --no-deps -r requirements-container.txt --require-hashes
+	work/tools/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+
+licences: work/tools .venv/tested ## the licences of all that is installed
+	@work/tools/bin/python -m pip install --quiet pip-licenses
+	work/tools/bin/pip-licenses --python $(BIN)/python --from=mixed --order=license
 
 docs: .venv/tested ## the guide as a site in work/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
