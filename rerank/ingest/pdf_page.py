@@ -33,6 +33,10 @@ SMALL = 0.4  # and share of small letters in these below which they are not text
 PIXELS = 2_000  # of the longer side of a page, where it is looked at
 TRACE = 12  # difference of grey, of 255, that is seen
 HYPHENS = ("\x02", "\ufffe")  # PDFium's marks of a hyphen at the end of a line
+NOTHING = "\0"
+WORD, LINE_END = re.compile(r"[^\s\x02\ufffe]+"), re.compile(r"[\r\n\x02\ufffe]")
+DIGIT = re.compile(r"\d")
+SURROGATE, PAIR = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LIGATURES = str.maketrans(
     {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
     | {"\xad": "-", "\uf0b7": "•", "\uf0a7": "▪", "\ufffd": ""}
@@ -118,54 +122,54 @@ def _words(page: PdfPage, text: PdfTextPage) -> Iterator[_Word]:
     signs = _signs(text)
     look = _Look(page)
     rect = pdfium.FS_RECTF()
-    turn: int | None = 0
-    row = start = 0
-    for end, sign in enumerate([*signs, "\n"]):
-        if not (sign.isspace() or sign in HYPHENS):
+    row = seen = 0
+    for match in WORD.finditer(signs):
+        start, end = match.span()
+        row += len(LINE_END.findall(signs, seen, start))
+        seen = end
+        hyphen = end < len(signs) and signs[end] in HYPHENS
+        places = [*range(start, end + hyphen)]
+        if not DIGIT.search(match[0]):
+            places = [start, places[-1]]  # their boxes say enough
+        boxes = [_box(text, i, rect) for i in places]
+        around = boxes[0].joined(boxes[-1])
+        if not around.overlaps(edges):
             continue
-        if end > start:
-            last = end if sign in HYPHENS else end - 1
-            places = list(range(start, last + 1))
-            if not any(map(str.isdigit, signs[start:end])):
-                places = [start, last]  # their boxes say enough
-            boxes = [_box(text, i, rect) for i in places]
-            around = boxes[0].joined(boxes[-1])
-            if around.overlaps(edges):
-                turn = _turn(pdfium.FPDFText_GetCharAngle(text, start))
-                plain = "".join(signs[start:end])
-                is_plain = plain.isascii() and plain.isprintable()
-                shown = [s if is_plain else _shown(s) for s in signs[start:end]]
-                lost = 0 if is_plain else sum(not s for s in shown)
-                shown += ["-"] * (last == end)
-                if len(boxes) == len(shown):
-                    upright = [_turned(box, turn or 0) for box in boxes]
-                    shown = [with_raised_digits(list(zip(shown, upright, strict=True)))]
-                yield _Word(
-                    "".join(shown),
-                    _turned(around, turn or 0),
-                    turn,
-                    row,
-                    is_hidden=look.is_suspicious(text, start) and not look.shows(around),
-                    is_unmapped=2 * lost > end - start
-                    or pdfium.FPDFText_HasUnicodeMapError(text, start) == 1,
-                )
-        start = end + 1
-        row += sign in ("\r", "\n", *HYPHENS)
+        turn = _turn(pdfium.FPDFText_GetCharAngle(text, start))
+        shown = [*match[0]]
+        if not (match[0].isascii() and match[0].isprintable()):
+            shown = [_shown(sign) for sign in shown]
+        lost = shown.count("") - match[0].count(NOTHING)
+        shown += ["-"] * hyphen
+        if len(boxes) == len(shown):
+            upright = [_turned(box, turn or 0) for box in boxes]
+            shown = [with_raised_digits(list(zip(shown, upright, strict=True)))]
+        yield _Word(
+            "".join(shown),
+            _turned(around, turn or 0),
+            turn,
+            row,
+            is_hidden=look.is_suspicious(text, start) and not look.shows(around),
+            is_unmapped=2 * lost > end - start
+            or pdfium.FPDFText_HasUnicodeMapError(text, start) == 1,
+        )
 
 
-def _signs(text: PdfTextPage) -> list[str]:
-    """The characters of a page by their index; a surrogate stands with its other half."""
+def _signs(text: PdfTextPage) -> str:
+    """The characters of a page by their index; half of a surrogate pair is `NOTHING`."""
     count = text.count_chars()
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text, 0, count, buffer) - 1 == count:
         codes = list(buffer)[:count]
     else:
         codes = [pdfium.FPDFText_GetUnicode(text, i) for i in range(count)]
-    signs = [chr(code) if code < 0x110000 else "" for code in codes]
-    for i, code in enumerate(codes[:-1]):
-        if 0xD800 <= code < 0xDC00 and 0xDC00 <= codes[i + 1] < 0xE000:
-            signs[i : i + 2] = [chr(0x10000 + ((code - 0xD800) << 10) + codes[i + 1] - 0xDC00), ""]
-    return ["" if "\ud800" <= sign <= "\udfff" else sign for sign in signs]
+    signs = "".join(chr(code) if code < 0x110000 else NOTHING for code in codes)
+    if not SURROGATE.search(signs):
+        return signs
+    signs = PAIR.sub(
+        lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16") + NOTHING, signs
+    )
+    return SURROGATE.sub(NOTHING, signs)
 
 
 def _shown(sign: str) -> str:
