@@ -21,6 +21,7 @@ from rerank.batch.input import open_input
 from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
 from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
+from rerank.data.containers import foreign
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
 from rerank.storage.files import RepeatedKeyError, loads
@@ -279,6 +280,10 @@ def test_any_bytes_are_rows(tmp_path: Path, parts: list[bytes]) -> None:
     expected = [i for i, part in enumerate(whole.split(b"\n"), 1) if part.strip()]
     if not expected:
         with pytest.raises(InputError, match="holds no query"):
+            rows(path)
+        return
+    if foreign(whole, ".jsonl"):
+        with pytest.raises(InputError, match=r"q\.jsonl: "):
             rows(path)
         return
     assert [row.line for row in rows(path)] == expected

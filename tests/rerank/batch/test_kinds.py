@@ -18,7 +18,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.chunks import Position
 from rerank.batch.input import open_input
 from rerank.batch.job import rescore
-from rerank.batch.rows import Row, RowParser
+from rerank.batch.rows import RowParser
 from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
@@ -85,20 +85,16 @@ def made(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) -> None:
     """All rows in their order, once; from any chunk on, and one chunk by its start."""
-
-    def told(rows: list[Row]) -> list[Any]:
-        return [row for row in rows]
-
     with open_input(made(tmp_path, kind), RowParser()) as opened:
         reader = opened.reader
-        chunks = [(c.start, c.end, told(list(reader.rows(c)))) for c in reader.chunks(Position())]
+        chunks = [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(Position())]
         every = [row for _, _, rows in chunks for row in rows]
         assert [(r.line, r.query.query_id) for r in every] == [  # type: ignore[union-attr]
             (i + 1, row["_id"]) for i, row in enumerate(ROWS)
         ]
         assert reader.total == len(ROWS)
         for i, (_, end, _) in enumerate(chunks):
-            rest = [told(list(reader.rows(c))) for c in reader.chunks(end)]
+            rest = [list(reader.rows(c)) for c in reader.chunks(end)]
             assert rest == [rows for _, _, rows in chunks[i + 1 :]]
     with open_input(tmp_path / kind, RowParser(), opened.identity) as opened:
         starts = list(opened.reader.starts(Position()))
@@ -119,8 +115,19 @@ def test_a_changed_part_ends_the_run(tmp_path: Path) -> None:
             opened.check()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_run_of_any_kind_finishes_to_the_byte(kind: str, run: Run, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain(run: Run, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The predictions of the rows in one plain file."""
+    folder = tmp_path_factory.mktemp("plain")
+    put(folder / "q.jsonl", ROWS)
+    rescore(CalibratedReranker.load(run.folder), folder / "q.jsonl", folder / "out.jsonl")
+    return (folder / "out.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["q.jsonl.gz", "q.tsv", "parts.gz", "parts.parquet"])
+def test_a_killed_run_of_any_kind_finishes_to_the_byte(
+    kind: str, run: Run, plain: bytes, tmp_path: Path
+) -> None:
     """Killed before its third chunk and resumed: the predictions of the plain file, each once."""
     path, out = made(tmp_path, kind), tmp_path / "out.jsonl"
     script = [sys.executable, "-c", DIES, str(run.folder), str(path), str(out), "2"]
@@ -131,9 +138,7 @@ def test_a_killed_run_of_any_kind_finishes_to_the_byte(kind: str, run: Run, tmp_
     done = rescore(model, path, out)
     assert done.resumed > 0
     assert (done.answered, done.rejected) == (len(ROWS), 0)
-    put(tmp_path / "plain.jsonl", ROWS)
-    rescore(model, tmp_path / "plain.jsonl", tmp_path / "plain-out.jsonl")
-    assert out.read_bytes() == (tmp_path / "plain-out.jsonl").read_bytes()
+    assert out.read_bytes() == plain
     first = json.loads(out.read_text().splitlines()[0])
     assert (first["ranking"][-1]["doc_id"], first["ranking"][-1]["relevance"]) == ("1", 0)
 
