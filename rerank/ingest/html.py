@@ -46,7 +46,8 @@ SHOWN = re.compile(r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible", re.IGNO
 NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 SIMPLE = re.compile(r"[.#][\w-]+")  # a selector
-RULES, STRIPS = 300, 300  # style rules and strips of tabs of a page that are looked at
+RULES = 300  # of a page are looked at
+IN_ORDER = 100  # panels of a page, at most, that get their tabs by their order
 PANEL = re.compile(  # classes of what is shown by a click
     r"(?:^|[\s_-])(?:tab|tabs|tabbed|tab-?(?:pane|panel|content|item|link)s?|pane|panel|accordion|"
     r"collaps\w*|spoiler|slide|carousel)(?=$|[\s_-])",
@@ -247,7 +248,8 @@ def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
     tabs, panels = tree.css(TABS), tree.css(PANELS)
     by_id = {panel.attributes.get("id"): panel for panel in panels}
     of_tab = {tab.mem_id: next((by_id[i] for i in _opens(tab) if i in by_id), None) for tab in tabs}
-    for strip in tree.css("[role=tablist], .tabbed-labels")[:STRIPS]:
+    strips = tree.css("[role=tablist], .tabbed-labels") if len(panels) <= IN_ORDER else []
+    for strip in strips:
         inside = strip.css(TABS)
         around = strip.parent
         below = around.css(PANELS) if around else []
