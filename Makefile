@@ -59,10 +59,10 @@ locked: work/tools ## write requirements-container.txt: what the container insta
 
 audit: work/tools ## known vulnerabilities of what is pinned; a service must be reached for it
 	@work/tools/bin/python -m pip install --quiet pip-audit
-	work/tools/bin/pip-audit --disable-pip --no-deps -r requirements-container.txt --require-hashes
-	work/tools/bin/pip-audit --disable-pip --no-deps -r constraints.txt
+	work/tools/bin/pip-audit --disable-pip --strict --require-hashes -r requirements-container.txt
+	work/tools/bin/pip-audit --disable-pip --strict --no-deps -r constraints.txt
 
-licences: work/tools .venv/tested ## the licences of all that is installed
+licences: work/tools ## the licences of all that is installed in .venv
 	@work/tools/bin/python -m pip install --quiet pip-licenses
 	work/tools/bin/pip-licenses --python $(BIN)/python --from=mixed --order=license
 

@@ -122,8 +122,8 @@ def test_a_service_is_bounded_and_without_rights(name: str) -> None:
 def test_mlflow_asks_who_is_there() -> None:
     """By its basic authentication, with a password that has no default."""
     service = COMPOSE["services"]["mlflow"]
-    assert "--app-name basic-auth" in service["command"][-1]
-    assert service["environment"]["MLFLOW_ADMIN_PASSWORD"].startswith("${MLFLOW_PASSWORD:?")
+    assert "--app-name basic-auth" in service["command"]
+    assert service["environment"]["MLFLOW_AUTH_ADMIN_PASSWORD"].startswith("${MLFLOW_PASSWORD:?")
 
 
 def test_what_the_container_copies_is_there() -> None:
