@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import InputError, MissingExtraError, optional
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import LOCAL, ModelFiles
+from rerank.normal_form import APART, IGNORED
 from rerank.progress import by_size
 
 TOKENIZER_JSON = "tokenizer.json"  # in a model's folder
-TOGETHER = 2**18  # characters tokenised at once: each takes some hundred bytes before truncation
+TOGETHER = 2**18  # characters tokenised at once
+FIRST = 16  # characters of a long text that are tokenised first, for each token that is wanted
+LAST = 128  # tokens at the end of a beginning; those of the text may differ
 SHIFTED = ("roberta", "mpnet", "camembert")  # families whose positions start after that of padding
 
 
@@ -47,38 +50,125 @@ class Tokenizer:
         except Exception as error:  # the libraries raise bare exceptions
             raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
         self.max_length = max_length
+        self._fast.normalizer = _normalizer(self._fast.normalizer)
         self._fast.no_padding()
-        self._fast.enable_truncation(max_length)
+        self._fast.no_truncation()
+        self._frames = [_frame(self._fast.encode(*sides)) for sides in (("a",), ("a", "a"))]
 
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
-        """Tokens of texts, or of pairs; a pair's longer side is truncated first."""
-        return [
-            Tokens(tuple(e.ids), tuple(e.type_ids), bool(e.overflowing))
-            for group in by_size(texts, _length, TOGETHER)
-            for e in self._fast.encode_batch(group)
-        ]
+        """Tokens of texts, or of pairs; a pair's longer side is truncated first.
 
-    def spans(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        Only the beginning of a long text is tokenised.
+        """
+        given = [(text,) if isinstance(text, str) else text for text in texts]
+        different = list(dict.fromkeys(side for sides in given for side in sides))
+        found = self._beginnings(different, self.max_length, lambda e: e.ids)
+        ids = dict(zip(different, found, strict=True))
+        return [self._tokens(sides, [ids[side] for side in sides]) for sides in given]
+
+    def spans(self, texts: Sequence[str], *, most: int = sys.maxsize) -> list[NDArray[np.int64]]:
         """The characters at which each token begins and ends: one array (n, 2) per text.
 
-        The texts are not truncated; special tokens are left out.
+        They are those of the first `most` tokens, and of one more if there are more; special tokens
+        are left out.
         """
-        encoded = (
-            e
-            for group in by_size(texts, _length, TOGETHER)
-            for e in self._fast.encode_batch(group, add_special_tokens=False)
-        )
-        spans = ([s for part in (e, *e.overflowing) for s in part.offsets] for e in encoded)
-        return [np.array(of_text, dtype=np.int64).reshape(-1, 2) for of_text in spans]
+        return self._beginnings(texts, most, _spans)
 
     def room(self, *text: str) -> int:
         """How many more tokens than those of a text, or of a pair, can be read; at least 0."""
-        return self.max_length - len(self._fast.encode(*text).ids)
+        tokens = self._tokens(text, self._beginnings(text, self.max_length, lambda e: e.ids))
+        return self.max_length - len(tokens.ids)
+
+    def _beginnings(self, texts: Sequence[str], most: int, part: Callable[[Any], Any]) -> list[Any]:
+        """A `part` of the encoding of each text: that of its first `most` tokens, and one more.
+
+        A beginning has the tokens of the text but for the `LAST` ones, which may belong to a word
+        that goes on: a tokenizer of words makes at most a hundred tokens of one, and others look no
+        farther. Beginnings grow until they have enough tokens, as some characters give none.
+        """
+        found: dict[str, Any] = {}
+        left, size = list(dict.fromkeys(texts)), FIRST * most
+        while left:
+            longer: list[str] = []
+            begun = ((text, text[:size]) for text in left)
+            for group in by_size(begun, lambda both: len(both[1]), TOGETHER):
+                encoded = self._fast.encode_batch([b for _, b in group], add_special_tokens=False)
+                for (text, beginning), e in zip(group, encoded, strict=True):
+                    if beginning == text or len(e) > most + LAST:
+                        found[text] = part(e)[: most + 1]
+                    else:
+                        longer.append(text)
+            left, size = longer, 4 * size
+        return [found[text] for text in texts]
+
+    def _tokens(self, sides: Sequence[str], ids: Sequence[list[int]]) -> Tokens:
+        """The tokens of a text, or of a pair, of whose sides `ids` are the first ones.
+
+        If both sides of a pair are too long, each gets half; of an odd number, the longer one gets
+        the larger half.
+        """
+        special, types = self._frames[len(sides) - 1]
+        room = self.max_length - sum(map(len, special))
+        lengths = [len(of_side) for of_side in ids]
+        cut = sum(lengths) > room
+        if cut and len(sides) == 1:
+            lengths = [room]
+        elif cut:
+            shorter = min(*lengths, room // 2)
+            longer_first = lengths[0] > lengths[1]
+            if room % 2 and min(lengths) > self.max_length:
+                longer_first = self._is_longer(*sides)
+            lengths = [room - shorter, shorter] if longer_first else [shorter, room - shorter]
+        rows = list(special[0])
+        for i, of_side in enumerate(ids):
+            rows += [(token, types[i]) for token in of_side[: lengths[i]]] + special[i + 1]
+        return Tokens(tuple(token for token, _ in rows), tuple(kind for _, kind in rows), cut)
+
+    def _is_longer(self, first: str, second: str) -> bool:
+        """Whether the first text has more tokens; as few as possible are counted."""
+        most = self.max_length
+        while True:
+            most *= 4
+            lengths = [len(ids) for ids in self._beginnings((first, second), most, lambda e: e.ids)]
+            if lengths[0] != lengths[1] or lengths[0] <= most:
+                return lengths[0] > lengths[1]
 
 
-def _length(text: Any) -> int:
-    """Characters of a text, or of all texts of a pair."""
-    return len(text) if isinstance(text, str) else sum(map(len, text))
+Frame = tuple[list[list[tuple[int, int]]], list[int]]
+
+
+def _frame(encoding: Any) -> Frame:
+    """The special tokens before, between and after the sides, with their types; a side's types."""
+    special: list[list[tuple[int, int]]] = [[]]
+    types: list[int] = []
+    for token, kind, side in zip(
+        encoding.ids, encoding.type_ids, encoding.sequence_ids, strict=True
+    ):
+        if side is None:
+            special[-1].append((token, kind))
+        elif side == len(types):
+            types.append(kind)
+            special.append([])
+    return special, types
+
+
+def _spans(encoding: Any) -> NDArray[np.int64]:
+    return np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+
+
+def _normalizer(own: Any) -> Any:
+    """The normalizer of a tokenizer, after `normal_form`: spans still count the given characters.
+
+    Nothing changes for a text that is in the normal form already.
+    """
+    from tokenizers import Regex, normalizers
+
+    steps = [
+        normalizers.Replace(Regex(IGNORED), ""),
+        normalizers.Replace(Regex(APART), "^"),
+        normalizers.NFKC(),
+    ]
+    return normalizers.Sequence(steps if own is None else [*steps, own])
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
@@ -109,7 +199,7 @@ def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:
     with optional():
         from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(folder), local_files_only=True).backend_tokenizer
+    return AutoTokenizer.from_pretrained(str(folder), **LOCAL).backend_tokenizer
 
 
 def positions(folder: Path) -> int:

@@ -1,10 +1,10 @@
 """What the cross-encoder reads of a passage that is too long for it: the part about the question.
 
 A cross-encoder reads a fixed number of tokens, and an answer often stands behind them. So of a long
-passage it reads the title and the window of the text with most of the question's words. This takes
-no more tokens than the beginning would. To choose parts of a document cheaply before an expensive
-model reads them is the idea of Hofstätter et al. (2021, "Intra-Document Cascading"); here the words
-alone choose.
+passage it reads the title and the window of the text with most of the question's words, in the
+first `READ` characters. This takes no more tokens than the beginning would. To choose parts of a
+document cheaply before an expensive model reads them is the idea of Hofstätter et al. (2021,
+"Intra-Document Cascading"); here the words alone choose.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rerank.data.words import Lexicon, content_words, word_places, words
+from rerank.data.words import READ, Lexicon, content_words, word_places, words
 from rerank.inference.tokenizer import Tokenizer
 from rerank.retrieval.windows import MIN_ROOM, window, window_starts
 from rerank.types import Floats, Ints, Passage
@@ -33,7 +33,7 @@ def excerpts(
     about = content_words(query, language=language) or words(query, language=language)
     weights = {word: lexicon.idf(word) for word in about}
     rooms = [tokenizer.room(query, p.title and f"{p.title}.") for p in passages]
-    spans = tokenizer.spans([p.text for p in passages]) if passages else []
+    spans = tokenizer.spans([p.text[:READ] for p in passages])
     return [
         excerpt(passage, of_tokens, room, weights, language=language)
         for passage, of_tokens, room in zip(passages, spans, rooms, strict=True)
@@ -51,7 +51,7 @@ def excerpt(
     """
     if len(spans) <= room or room < MIN_ROOM:
         return passage.full_text
-    at = word_places(passage.text, weights, language=language)
+    at = word_places(passage.text[:READ], weights, language=language)
     places = [np.searchsorted(spans[:, 0], characters) for characters in at.values()]
     starts = window_starts(spans, room, STEP)
     start = best_window(places, np.array([weights[word] for word in at]), starts, room)

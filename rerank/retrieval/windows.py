@@ -20,7 +20,8 @@ def windows(passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int)
     """
     if max_windows == 1 or not passages:
         return [[p.full_text] for p in passages]
-    spans = tokenizer.spans([p.text for p in passages])
+    most = (max_windows + 2) * tokenizer.max_length  # what follows moves no window
+    spans = tokenizer.spans([p.text for p in passages], most=most)
     return [
         _windows(
             passage, of_tokens, tokenizer.room(passage.title and f"{passage.title}."), max_windows

@@ -1,0 +1,78 @@
+"""Long texts: the tokens of the whole text, at the cost of its beginning."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+
+from rerank.inference.model_files import resolve
+from rerank.inference.tokenizer import FIRST, LAST, Tokenizer, open_tokenizer
+
+PARTS = [
+    "the median ",
+    "a ",
+    ". ",
+    "中",
+    "e\u0301",
+    "x",
+    "   ",
+    "\x01",
+    "😀",
+    "ก",
+    "한글 ",
+    "[SEP] ",
+]
+
+
+@pytest.fixture(params=[32, 33])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    """A tokenizer with an even, and one with an odd room for a pair."""
+    return open_tokenizer(resolve("minilm"), max_length=request.param)
+
+
+def test_tokens_are_those_of_the_whole_text(tokenizer: Tokenizer) -> None:
+    """The library's own truncation is the oracle, with texts and pairs of all lengths."""
+    oracle = open_tokenizer(resolve("minilm"), max_length=tokenizer.max_length)._fast
+    oracle.enable_truncation(tokenizer.max_length)
+    draw = random.Random(0)
+    texts = [
+        "".join(draw.choice(PARTS) * draw.choice([1, 3, 50]) for _ in range(draw.choice([1, 4, 8])))
+        for _ in range(20)
+    ]
+    for sides in [*((t,) for t in texts), *product(texts[:6], texts[6:])]:
+        (found,) = tokenizer([sides[0]] if len(sides) == 1 else [(sides[0], sides[1])])
+        wanted = oracle.encode(*sides)
+        assert list(found.ids) == wanted.ids
+        assert list(found.types) == wanted.type_ids
+        assert found.cut == bool(wanted.overflowing)
+        assert tokenizer.room(*sides) == tokenizer.max_length - len(wanted.ids)
+
+
+@pytest.mark.parametrize("removed", [" ", "\x01", "x"])
+def test_a_text_that_begins_without_tokens_is_read_on(tokenizer: Tokenizer, removed: str) -> None:
+    """A hundred thousand spaces, removed characters or letters of one word hide no words."""
+    (found,) = tokenizer([removed * 100_000 + " the median of a sample"])
+    assert len(found.ids) == len(
+        tokenizer(["a" * (removed == "x") + " the median of a sample"])[0].ids
+    )
+
+
+def test_of_a_long_text_the_beginning_is_tokenised(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair of 8,000 and 500,000 characters costs no more than a multiple of `max_length`."""
+    read: list[int] = []
+
+    class Counted:
+        def encode_batch(self, texts: list[str], **options: bool) -> object:
+            read.extend(map(len, texts))
+            return fast.encode_batch(texts, **options)
+
+    fast = tokenizer._fast
+    monkeypatch.setattr(tokenizer, "_fast", Counted())
+    (found,) = tokenizer([("b " * 4_000, ". " * 250_000)])
+    assert found.cut
+    assert len(found.ids) == tokenizer.max_length
+    assert sum(read) <= 100 * FIRST * (tokenizer.max_length + LAST)
