@@ -71,6 +71,21 @@ class CalibratedReranker:
         self.files = files
         self.maps = MapsByMode(maps)
         self.pipeline = pipeline
+        self._fetched_from = ""  # the URI, if its folder is a temporary copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, as for another process, it is its folder, which is loaded again there.
+
+        Raises:
+            InputError: it was fetched from MLflow into a folder that ends with it.
+        """
+        if self._fetched_from:
+            raise InputError(
+                f"a model fetched from MLflow cannot be sent to another process; load "
+                f"{self._fetched_from} there"
+            )
+        digest = self.manifest.get(DIGEST)
+        return _load_again, (self.folder if digest is None else self.folder.resolve(), digest)
 
     @property
     def folder(self) -> Path:
@@ -142,6 +157,7 @@ class CalibratedReranker:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
         if temporary is not None:
+            model._fetched_from = str(path_or_uri)
             weakref.finalize(model, shutil.rmtree, temporary, ignore_errors=True)
         return model
 
@@ -372,6 +388,21 @@ class CalibratedReranker:
             if len(queries) == 1:
                 return [error]
             return [result for query in queries for result in self.assess_each([query])]
+
+
+def _load_again(folder: Path, digest: str | None) -> CalibratedReranker:
+    """The model that was pickled as its folder.
+
+    Raises:
+        InputError: the folder is not here, or another model than it was.
+    """
+    model = CalibratedReranker.load(folder)
+    if model.manifest.get(DIGEST) != digest:
+        raise InputError(
+            f"{folder} holds another model than the one that was sent to this process; load it "
+            "again and send that"
+        )
+    return model
 
 
 def _open_retriever(

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import FolderError, InputError, optional
-from rerank.inference.model_files import ModelFiles, cache_folder
+from rerank.inference.model_files import OTHER_CACHE, ModelFiles, cache_folder
 from rerank.inference.onnx_safety import check_graph_is_safe
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.progress import progress
@@ -255,7 +255,9 @@ def _keep(home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]) -
         with suppress(FolderError):  # another process was faster
             write_folder(home, fill)
     except OSError as error:
-        raise OSError(f"{home.parent}: no exported network can be kept there: {error}") from error
+        raise OSError(
+            f"{home.parent}: no exported network can be kept there: {error}; {OTHER_CACHE}"
+        ) from error
     run = _cached_graph(home, bound)
     if run is None:
         raise OSError(

@@ -6,6 +6,7 @@ This file knows nothing of what a model computes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import json
@@ -29,6 +30,11 @@ HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)  # numbers of an OSError
+OTHER_CACHE = (
+    "name a folder that can be written to in RERANK_CACHE, or make a model that needs none with "
+    "`rerank export`"
+)
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder
 
@@ -106,16 +112,22 @@ def cache_folder() -> Path:
     It is in `$RERANK_CACHE`, or in the user's cache. A link to nothing in its place is removed.
 
     Raises:
-        InputError: it belongs to another user, or others can write to it; a file is in its place.
+        InputError: it belongs to another user, or others can write to it; a file is in its place;
+            there is no home folder, or it is read-only.
         OSError: it cannot be created.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    base_folder = os.environ.get("RERANK_CACHE") or Path(base) / "calibrated-rerank"
-    folder = Path(base_folder) / "models"
-    if folder.is_symlink() and not folder.exists():
-        logger.warning("%s is made again: it is a link to nothing", folder)
-        clear_away(folder)
+    base = os.environ.get("XDG_CACHE_HOME")
     try:
+        base_folder = os.environ.get("RERANK_CACHE") or (
+            Path(base or Path.home() / ".cache") / "calibrated-rerank"
+        )
+    except RuntimeError:
+        raise InputError(f"this user has no home folder to keep models in; {OTHER_CACHE}") from None
+    folder = Path(base_folder) / "models"
+    try:
+        if folder.is_symlink() and not folder.exists():
+            logger.warning("%s is made again: it is a link to nothing", folder)
+            clear_away(folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         obstacle = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
@@ -123,6 +135,10 @@ def cache_folder() -> Path:
             f"{folder} cannot be made: {obstacle} is not a folder. Move it away, or name another "
             "folder in RERANK_CACHE"
         ) from None
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        raise InputError(f"{folder} cannot be made: {error.strerror}; {OTHER_CACHE}") from None
     if hasattr(os, "geteuid"):
         state = folder.stat()
         if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:

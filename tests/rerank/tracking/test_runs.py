@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,9 +19,13 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
+from rerank.errors import TrackingError
+from rerank.storage.folder import write_folder
 from rerank.tracking.client import store
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
-from rerank.tracking.runs import log_run
+from rerank.tracking.registry import fetch
+from rerank.tracking.runs import log_run, track
+from rerank.workspace import Workspace
 
 Log = Callable[..., TrackedRun]
 
@@ -174,3 +179,53 @@ def test_stores_are_spoken_to_one_after_another(tmp_path: Path) -> None:
     for uri in uris:
         with store(uri) as client:
             assert client.get_experiment_by_name(uri) is not None
+
+
+@pytest.mark.parametrize("name", ["a%2Fb c", "what?", "a#b", "ä & +", "it's"])
+def test_a_store_may_be_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    """The database and the files are in it, and nowhere else; they are read from there.
+
+    MLflow itself leaves an empty folder beside it, of the name as the URL has it.
+    """
+    work, folder = Workspace(tmp_path / name), tmp_path / "folder"
+    work.path.mkdir()
+    folder.mkdir()
+    (folder / "file").write_text("some")
+    log_run(
+        RunRecord(folder=folder, registered_name="a"),
+        experiment="e",
+        run_name="r",
+        tracking_uri=work.tracking_uri,
+        artifact_location=work.artifacts.resolve().as_uri(),
+    )
+    assert work.database.is_file()
+    files = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path.parts[0] for path in files} == {name, "folder"}
+    found = fetch("models:/a/1", tracking_uri=work.tracking_uri)
+    assert found.temporary is None
+    assert found.folder.is_relative_to(work.artifacts)
+    assert (found.folder / "file").read_text() == "some"
+
+
+def test_a_deleted_experiment_says_how_to_restore_it(tmp_path: Path) -> None:
+    """MLflow keeps its name, so none is made; the folder that is tracked may have any name."""
+    work, written = Workspace(tmp_path / "a work"), tmp_path / "a model"
+    write_folder(written, lambda _: {})
+
+    def send() -> TrackedRun:
+        return track(
+            RunRecord, experiment="e", run_name="r", work=work, written=written, again="again"
+        )
+
+    client = MlflowClient(tracking_uri=work.tracking_uri)
+    number = send().experiment_id
+    client.delete_experiment(number)
+    shutil.rmtree(work.path / "tracked")
+    with pytest.raises(
+        TrackingError, match=f"experiments restore --experiment-id {number}"
+    ) as told:
+        send()
+    assert told.value.exit_code == 3
+    assert "check MLFLOW_TRACKING_URI" not in str(told.value)
+    client.restore_experiment(number)
+    assert send().experiment_id == number
