@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from rerank.assessment.text_cache import cached_by_length
-from rerank.data.words import Lexicon, content_words, words, words_in_sentences
+from rerank.data.words import READ, Lexicon, content_words, words, words_in_sentences
 from rerank.types import Bools, FirstStage, Floats, Passage
 
 CACHED_LENGTH = 2**23  # characters of passages whose words are kept, at about 15 bytes each
@@ -59,12 +59,12 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
 
 @cached_by_length(CACHED_LENGTH)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
-    """The passage's words; cached, because a passage is a candidate of many queries."""
-    body, sentence_at = words_in_sentences(text, language=language)
+    """The words of the first `READ` characters; cached, as many queries bring a passage."""
+    body, sentence_at = words_in_sentences(text[:READ], language=language)
     places: dict[str, list[int]] = {}
     for place, word in enumerate(body):
         places.setdefault(word, []).append(place)
-    return PassageWords(frozenset(words(title, language=language)), places, sentence_at)
+    return PassageWords(frozenset(words(title[:READ], language=language)), places, sentence_at)
 
 
 def first_stage_features(

@@ -17,6 +17,7 @@ from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.text_cache import cached_by_length
 from rerank.data.equal_passages import distinct
+from rerank.data.words import READ
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that count as the top
@@ -331,7 +332,7 @@ def query_length(r: Ranking) -> float:
 @feature("coverage")
 def diversity(r: Ranking) -> float:
     """Difference among the top passages: mean Jaccard distance of word sets, first 5."""
-    sets = [_word_set(p.text) for p in r.passages[:TOP]]
+    sets = [_word_set(p.text[:READ]) for p in r.passages[:TOP]]
     distances = [1 - len(a & b) / max(1, len(a | b)) for a, b in combinations(sets, 2)]
     return float(np.mean(distances)) if distances else 0.0
 

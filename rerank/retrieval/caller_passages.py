@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rerank.data.equal_passages import distinct
-from rerank.data.words import Lexicon, words
+from rerank.data.words import READ, Lexicon, words
 from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.types import FirstStage, Floats, Passage
@@ -35,7 +35,7 @@ def rank_passages(
     """
     first, group = distinct(passages)
     different = [passages[i] for i in first]
-    texts = [words(p.full_text, language=lexicon.language) for p in different]
+    texts = [words(p.full_text[:READ], language=lexicon.language) for p in different]
     lexical = score_texts(words(query, language=lexicon.language), texts, lexicon.idf)
     stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
     members = [np.flatnonzero(group == g) for g in stage.rows]
