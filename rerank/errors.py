@@ -26,7 +26,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "approximate": {"usearch"},
     "completion": {"shtab"},
     "elasticsearch": {"elasticsearch"},
-    "ingest": {"docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
+    "ingest": {"chardet", "docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},
     "lancedb": {"lancedb"},
     "llm": {"openai"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +12,12 @@ from rerank.commands.command import Command
 from rerank.commands.options import add_json, from_options
 from rerank.commands.printing import note, print_json
 from rerank.config import IngestConfig
+from rerank.errors import command_line
 
 if TYPE_CHECKING:
     from rerank.ingest.ingest import Ingested
 
-SHOWN = 10  # skipped files that are named
+SHOWN = 10  # files that are named, of each sort
 
 
 def _arguments(p: argparse.ArgumentParser) -> None:
@@ -33,9 +34,9 @@ def _run(o: argparse.Namespace) -> None:
         print_json(corpus=o.out, **asdict(found))
         return
     print_ingested(found, o.out)
-    corpus = shlex.quote(str(o.out))
-    print(f"Next: rerank init {corpus} --out work/model")
-    print(f"or, if there is a model of this corpus: rerank update work/model {corpus}")
+    print(f"Next: {command_line('init', o.out, '--out', 'work/model')}")
+    update = command_line("update", "work/model", o.out)
+    print(f"or, if there is a model of this corpus: {update}")
 
 
 def add_folder(p: argparse.ArgumentParser) -> None:
@@ -64,9 +65,15 @@ def print_ingested(found: Ingested, out: Path) -> None:
         kinds = ", ".join(f"{n} {kind or 'no ending'}" for kind, n in found.other.items())
         note(f"files of other kinds, not read: {kinds}")
     if found.skipped:
-        note(f"skipped, whole or in part: {len(found.skipped)}, all in {out / SKIPPED}:")
-        for name, why in list(found.skipped.items())[:SHOWN]:
-            note(f"  {name}: {why}")
+        _note_files("files skipped", found.skipped, out / SKIPPED)
+    if found.left_out:
+        _note_files("files read without a part of them", found.left_out, out / SKIPPED)
+
+
+def _note_files(what: str, files: Mapping[str, str], listed: Path) -> None:
+    note(f"{what}: {len(files)}, all in {listed}:")
+    for name, why in list(files.items())[:SHOWN]:
+        note(f"  {name}: {why}")
 
 
 COMMAND = Command(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+LONGEST_HEADING = 300  # characters; a heading is repeated in each passage below it
 LABEL = 6  # most words of a heading that tells nothing without text below it
 DATE = re.compile(r"\b(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 
@@ -61,7 +62,8 @@ class Headings:
     """The headings above the current place in a document that is read from its start.
 
     `blocks` are those of the document so far. If nothing stands below a heading that is a sentence
-    rather than a label or a question, it becomes a block too, so that its text is not lost.
+    rather than a label or a question, it becomes a block too, so that its text is not lost. So
+    does one of more than `LONGEST_HEADING` characters, which is cut.
     """
 
     def __init__(self, blocks: list[Block] | None = None) -> None:
@@ -80,7 +82,10 @@ class Headings:
                 self._blocks.append(Block(last, self.path))
         self._entered = len(self._blocks)
         self._open = [(above, t) for above, t in self._open if above < level]
-        if text:
+        if len(text) > LONGEST_HEADING:
+            self._open.append((level, f"{text[:LONGEST_HEADING].rstrip()}…"))
+            self._blocks.append(Block(text, self.path))
+        elif text:
             self._open.append((level, text))
 
     @property

@@ -1,123 +1,615 @@
-"""DOCX: paragraphs and tables in order, under the headings of Word's built-in styles."""
+"""DOCX: the body as Word prints it, translated to HTML and read as such.
+
+So superscripts, deleted text, tables and headings follow the rules of HTML. Running heads are not
+read; what else holds text and is not read is counted.
+"""
 
 from __future__ import annotations
 
+import html
 import io
+import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-import docx
-from docx.document import Document as Docx
-from docx.opc.constants import RELATIONSHIP_TYPE
-from docx.oxml.ns import qn
-from docx.table import Table, _Cell
-from docx.text.paragraph import Paragraph
+from lxml import etree
+from selectolax.lexbor import LexborHTMLParser
 
-from rerank.ingest.document import Block, Document, Headings, UnreadableError, one_line
+from rerank.ingest.document import (
+    Document,
+    UnreadableError,
+    clauses,
+    counted,
+    date_in,
+    one_line,
+)
+from rerank.ingest.encoding import decoded
+from rerank.ingest.html import read_markup
+from rerank.ingest.office_math import kind_of, linear
+from rerank.ingest.word_lists import BULLET, OFF, Numbering, W, value, whole
 
 MAX_UNPACKED = 256 * 2**20  # bytes of all parts of a file when unpacked
 RATIO = 200  # and as a multiple of the file's size, if above `FREE`
 FREE = 2**24
 OLE = b"\xd0\xcf\x11\xe0"  # starts a file with a password, and the older .doc
-HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
-GONE = ("w:del", "w:moveFrom")
-MARKED = ("w:smartTag", "w:fldSimple", "w:customXml")  # text that Word or a program has marked
-WRAPPERS = ("w:sdt", "w:ins", "w:moveTo", *MARKED, *GONE)
-GALLERY = ("w:sdtPr", "w:docPartObj", "w:docPartGallery")  # where a content control says its kind
-CONTENTS = "Table of Contents"
+STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(officeDocument|wordprocessingml|drawingml)/")
+TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"  # the namespaces of most files
+HEADING = re.compile(
+    r"(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|nagłówek|заголовок|見出し|标题"
+    r"|標題|제목) ?([1-9])",
+    re.IGNORECASE,
+)
+CONTENTS = re.compile(r"toc \d|table of figures", re.IGNORECASE)
+TITLES = ("title", "titel", "titre", "título", "titolo")
+LONGEST_HEADING = 300  # characters; a longer paragraph with an outline level is text
+MAX_REPEATED = 200  # characters of a cell that are repeated in the rows which it spans
+GONE = {"del", "moveFrom", "delText", "instrText", "delInstrText", "rPr", "pPr"}
+BLOCKS = {"body", "ins", "moveTo", "customXml", "smartTag", "sdtContent", "txbxContent"}
+OBJECTS = {"drawing", "pict", "object"}
+MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
+UNREAD = {
+    "chart": "chart",
+    "OLEObject": "embedded object",
+    "blip": "picture",
+    "imagedata": "picture",
+}
+PLURALS = {
+    "sign of a font of signs": "signs of a font of signs",
+    "inserted file with unknown characters": "inserted files with unknown characters",
+}
+GENERATED = re.compile(
+    r"description (?:automatically )?generated|AI-generated|\.(?:png|jpe?g|gif|emf|wmf)$"
+)
+SYMBOL = {  # the characters of the font Symbol that no letter of the text stands for
+    **dict(zip(range(0x61, 0x7B), "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True)),
+    **dict(zip(range(0x41, 0x5B), "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ", strict=True)),
+    **{0x40: "≅", 0x5E: "⊥", 0x7E: "∼", 0xA3: "≤", 0xA5: "∞", 0xAB: "↔", 0xAC: "←", 0xAD: "↑"},
+    **{0xAE: "→", 0xAF: "↓", 0xB0: "°", 0xB1: "±", 0xB3: "≥", 0xB4: "×", 0xB5: "∝", 0xB6: "∂"},
+    **{0xB7: "•", 0xB8: "÷", 0xB9: "≠", 0xBA: "≡", 0xBB: "≈", 0xBC: "…", 0xD1: "∇", 0xD6: "√"},
+    **{0xD7: "⋅", 0xD8: "¬", 0xDE: "⇒", 0xE5: "∑", 0xF2: "∫"},
+}
+WINGDINGS = {0x6F: "☐", 0xA8: "☐", 0xFB: "☒", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑", 0xE0: "→", 0xDF: "←"}
+PRIVATE = re.compile("[\uf020-\uf0ff]")  # where Word puts the characters of such fonts
+TO_PRIVATE = {code: 0xF000 + code for code in range(0x20, 0x100)}
 
 
 def read(data: bytes) -> Document:
     """The document of a DOCX file; the stated sizes of its parts are checked first."""
+    with _opened(data) as packed:
+        package = _Package(packed)
+        markup, title, left = _markup(package)
+        named, dated = package.properties()
+    found = read_markup(markup)
+    if found.blocks:
+        del left["picture"]  # what a photo shows is no text; but it may be all that there is
+    skipped = clauses(*(counted(n, one, PLURALS.get(one, "")) for one, n in sorted(left.items())))
+    return replace(found, title=title or named, revised=date_in(dated), skipped=skipped)
+
+
+def _opened(data: bytes) -> ZipFile:
     if data.startswith(OLE):
         raise UnreadableError("it is encrypted, or of an older Word")
     try:
-        with ZipFile(io.BytesIO(data)) as packed:
-            size = sum(part.file_size for part in packed.infolist())
-            encrypted = any(part.flag_bits & 1 for part in packed.infolist())
+        packed = ZipFile(io.BytesIO(data))
     except BadZipFile as error:
         raise UnreadableError(f"it is broken ({error})") from None
-    if encrypted:
+    size = sum(part.file_size for part in packed.infolist())
+    if any(part.flag_bits & 1 for part in packed.infolist()):
         raise UnreadableError("it is encrypted")
     if size > MAX_UNPACKED or (size > FREE and size > RATIO * len(data)):
         raise UnreadableError(f"it unpacks to {size // 2**20} MiB, which no document does")
-    found = docx.Document(io.BytesIO(data))
-    _unwrap(found.element.body)
-    blocks, title = _blocks(found)
-    named, revised = _properties(found)
-    return Document(tuple(blocks), title or named, revised)
+    return packed
 
 
-def _unwrap(body: Any) -> None:
-    """Put content controls, and inserted or marked text, where python-docx reads them.
+class _Related(NamedTuple):
+    """A part that another one refers to."""
 
-    Tables of contents, and text that was deleted or moved away, are left out.
-    """
-    for wrapper in list(body.iter(*map(qn, WRAPPERS))):
-        parent = wrapper.getparent()
-        if parent is None:
+    kind: str
+    path: str
+    outside: bool  # of the file; it is not opened
+
+
+class _Package:
+    """The parts of a file, and what refers to what."""
+
+    def __init__(self, packed: ZipFile) -> None:
+        self._packed = packed
+        found = (r.path for r in self.related("").values() if r.kind == "officeDocument")
+        self.main = next(found, "word/document.xml")
+        if self.root(self.main) is None:
+            raise UnreadableError("it is broken (it holds no document of Word)")
+
+    def bytes(self, path: str) -> bytes | None:
+        """A part; None if there is none."""
+        try:
+            return self._packed.read(path)
+        except KeyError:
+            return None
+
+    def root(self, path: str) -> Any | None:
+        """The root of a part in XML; None if there is none. Nothing that it refers to is opened."""
+        data = self.bytes(path)
+        if data is None:
+            return None
+        parser = etree.XMLParser(resolve_entities=False, no_network=True)
+        return etree.fromstring(STRICT.sub(TRANSITIONAL, data), parser)
+
+    def related(self, path: str) -> dict[str, _Related]:
+        """The parts that a part refers to, by their ids in it."""
+        folder, name = posixpath.split(path)
+        root = self.root(posixpath.join(folder, "_rels", f"{name}.rels"))
+        return {
+            each.get("Id", ""): _Related(
+                each.get("Type", "").rpartition("/")[2],
+                posixpath.normpath(posixpath.join("/", folder, each.get("Target", ""))).strip("/"),
+                each.get("TargetMode") == "External",
+            )
+            for each in (() if root is None else root.iter("{*}Relationship"))
+        }
+
+    def first(self, kind: str) -> Any | None:
+        """The root of the first part of a kind that the main one refers to."""
+        found = (r.path for r in self.related(self.main).values() if r.kind == kind)
+        return self.root(next(found, ""))
+
+    def properties(self) -> tuple[str, str]:
+        """The title and the date of the last revision; "" if they are not known."""
+        found = (r.path for r in self.related("").values() if r.kind == "core-properties")
+        root = self.root(next(found, ""))
+        texts = (
+            ("", "")
+            if root is None
+            else tuple(root.findtext(f"{{*}}{name}") or "" for name in ("title", "modified"))
+        )
+        return one_line(texts[0]), texts[1]
+
+
+def _markup(package: _Package, depth: int = 0) -> tuple[str, str, Counter[str]]:
+    """The HTML of the body, the title in it, and what was not read, counted."""
+    body = _Body(package, depth)
+    for each in _children(package.root(package.main), "body"):
+        body.blocks(each)
+    body.close()
+    return "".join(body.out), body.title, body.left
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    name: str
+    level: int  # of a heading, from 1; 0 if it is none
+    number: str  # of its list
+    deep: str  # level in it
+    run: tuple[Any, ...]  # its own properties of characters, and those that it inherits
+
+
+NO_STYLE = _Style("", 0, "", "", ())
+
+
+class _Body:
+    """Writes the HTML of a document, block after block."""
+
+    def __init__(self, package: _Package, depth: int) -> None:
+        self.out: list[str] = []
+        self.left: Counter[str] = Counter()
+        self.title = ""
+        self._package, self._depth = package, depth
+        self._related = package.related(package.main)
+        self._styles = _styles(package.first("styles"))
+        self._numbering = Numbering(
+            package.first("numbering"), lambda style: self._styles.get(style, NO_STYLE).number
+        )
+        self._notes = {
+            (kind, each.get(f"{W}id")): each
+            for kind in ("footnote", "endnote")
+            for each in _children(package.first(f"{kind}s"), kind)
+        }
+        self._used: set[str] = set()  # parts that were read; each is read once
+        self._fields: list[bool] = []  # of the open ones: whether their code, not result, follows
+        self._boxes: list[Any] = []  # text boxes anchored in the current paragraph
+        self._heading = False  # whether the current paragraph is one
+        self._carried = ""  # the start of a paragraph whose end mark is deleted, or a drop cap
+
+    def blocks(self, parent: Any) -> None:
+        """Write the paragraphs, tables and other blocks below an element."""
+        for node in _children(parent):
+            kind = kind_of(node)
+            if kind == "p":
+                self._paragraph(node)
+            elif kind == "tbl":
+                self._table(node)
+            elif kind == "sdt" and not _is_contents(node):
+                self.blocks(node.find(f"{W}sdtContent"))
+            elif kind == "AlternateContent":
+                self.blocks(_alternative(node))
+            elif kind == "altChunk":
+                self._inserted(node)
+            elif kind in BLOCKS:
+                self.blocks(node)
+            elif kind == "oMathPara":
+                self.out.append(f"<p>{_escaped(linear(node))}</p>")
+
+    def close(self) -> None:
+        """Write what no later paragraph has taken up."""
+        if self._carried:
+            self.out.append(f"<p>{self._carried}</p>")
+
+    def _paragraph(self, node: Any) -> None:
+        style = self._style_of(node)
+        if CONTENTS.match(style.name):
+            return
+        self._fields.clear()  # one that is never closed must not hide the rest
+        level = whole(value(node, "pPr/outlineLvl"), style.level - 1) + 1
+        title = not self.title and style.name.lower() in TITLES
+        self._heading = title or 0 < level < 10
+        text, label = self._text_of(node), self._label(node, style)
+        frame = node.find(f"{W}pPr/{W}framePr")
+        plain = one_line(re.sub("<[^>]*>", "", text))
+        if node.find(f"{W}pPr/{W}rPr/{W}del") is not None or (
+            frame is not None and frame.get(f"{W}dropCap", "none") != "none"
+        ):
+            self._carried = text
+        elif title and plain:
+            self.title = html.unescape(plain)
+        elif text.strip():
+            heading = self._heading and len(plain) <= LONGEST_HEADING
+            tag = f"h{min(level, 6)}" if heading else "p"
+            label = "" if heading and label == BULLET else label
+            self.out.append(f"<{tag}>{_escaped(label)}{' ' if label else ''}{text}</{tag}>")
+        boxes, self._boxes, self._heading = self._boxes, [], False
+        for box in boxes:
+            self.blocks(box)
+
+    def _text_of(self, paragraph: Any) -> str:
+        text = self._carried + self._inline(paragraph, self._style_of(paragraph))
+        self._carried = ""
+        return text
+
+    def _style_of(self, paragraph: Any) -> _Style:
+        return self._styles.get(value(paragraph, "pPr/pStyle"), self._styles.get("", NO_STYLE))
+
+    def _label(self, node: Any, style: _Style) -> str:
+        """The number of a paragraph in its list, counted on; "-" for a bullet."""
+        number = value(node, "pPr/numPr/numId", style.number)
+        mark = node.findall(f"{W}pPr/{W}rPr")
+        if number == "0" or _on(mark, "del") or _on(mark, "vanish"):
+            return ""
+        named = value(node, "pPr/pStyle")
+        deep = style.deep or str(self._numbering.level_of(number, named))
+        level = whole(value(node, "pPr/numPr/ilvl", deep), 0)
+        label = self._numbering.label(number, level) if number else ""
+        return label or (BULLET if style.name.lower().startswith("list bullet") else "")
+
+    def _inline(self, parent: Any, style: _Style) -> str:
+        """The text of a paragraph or of a part of it."""
+        return "".join(self._parts(parent, style))
+
+    def _parts(self, parent: Any, style: _Style) -> Iterator[str]:
+        for node in _children(parent):
+            kind = kind_of(node)
+            if kind == "r":
+                yield self._run(node, style)
+            elif kind == "sdt":
+                yield self._inline(node.find(f"{W}sdtContent"), style)
+            elif kind == "AlternateContent":
+                yield self._inline(_alternative(node), style)
+            elif kind in ("oMath", "oMathPara"):
+                yield _escaped(linear(node))
+            elif kind == "ruby":
+                yield self._inline(node.find(f"{W}rubyBase"), style)
+            elif kind == "subDoc":
+                self.left["linked document"] += 1
+            elif kind not in GONE:
+                yield self._inline(node, style)
+
+    def _run(self, run: Any, style: _Style) -> str:
+        character = self._styles.get(value(run, "rPr/rStyle"), NO_STYLE)
+        shapes = [*run.findall(f"{W}rPr"), *character.run, *style.run]
+        if _on(shapes, "vanish"):
+            return ""
+        text = "".join(self._run_parts(run, _font(shapes)))
+        raised = next(filter(None, (value(shape, "vertAlign") for shape in shapes)), "")
+        tag = {"superscript": "sup", "subscript": "sub"}.get(raised)
+        if tag and text.strip():
+            text = f"<{tag}>{text}</{tag}>"
+        return f"<s>{text}</s>" if _on(shapes, "strike") or _on(shapes, "dstrike") else text
+
+    def _run_parts(self, run: Any, font: str) -> Iterator[str]:
+        for node in _children(run):
+            kind = kind_of(node)
+            if kind == "fldChar":
+                yield self._field(node)
+            elif any(self._fields):
+                continue
+            elif kind == "t":
+                yield _escaped(self._in_font(node.text or "", font))
+            elif kind == "sym":
+                yield _escaped(self._sign(node.get(f"{W}char", ""), node.get(f"{W}font", "")))
+            elif kind in ("footnoteReference", "endnoteReference"):
+                yield self._note(kind.removesuffix("Reference"), node.get(f"{W}id"))
+            elif kind == "commentReference":
+                self.left["comment"] += 1
+            elif kind in OBJECTS:
+                yield self._object(node)
+            elif kind == "AlternateContent":
+                yield from self._run_parts(_alternative(node), font)
+            elif kind == "ruby":
+                yield self._inline(node.find(f"{W}rubyBase"), NO_STYLE)
+            else:
+                yield MARKS.get(kind, "")
+
+    def _sign(self, code: str, font: str) -> str:
+        """A character that is given by its code in a font."""
+        text = chr(int(code, 16)) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else ""
+        return self._in_font(text.translate(TO_PRIVATE) if _signs_of(font) else text, font)
+
+    def _in_font(self, text: str, font: str) -> str:
+        """The text with the characters of fonts that draw signs in place of letters."""
+        table = _signs_of(font)
+        if table is SYMBOL:
+            text = text.translate(TO_PRIVATE)
+        if not table:
+            return text
+
+        def shown(found: re.Match[str]) -> str:
+            code = ord(found[0]) & 0xFF
+            if code not in table and (table is not SYMBOL or code > 0x7E):
+                self.left["sign of a font of signs"] += 1
+                return ""
+            return table.get(code, chr(code))
+
+        return PRIVATE.sub(shown, text)
+
+    def _field(self, node: Any) -> str:
+        """Open or close a field; what a form's check box or list shows."""
+        kind = node.get(f"{W}fldCharType")
+        if kind == "end":
+            del self._fields[-1:]
+        elif kind == "separate" and self._fields:
+            self._fields[-1] = False
+        elif kind == "begin":
+            self._fields.append(True)
+            return _form_value(node)
+        return ""
+
+    def _note(self, kind: str, number: str | None) -> str:
+        """A foot- or endnote in its place, once."""
+        note = self._notes.pop((kind, number), None)
+        if note is not None and self._heading:
+            self._boxes.append(note)  # text below the heading
+            return ""
+        text = "" if note is None else self._joined(note)
+        return f" [Note: {text}]" if text else ""
+
+    def _joined(self, parent: Any) -> str:
+        """The paragraphs and tables below an element, as one line."""
+        parts = []
+        for node in _children(parent):
+            kind = kind_of(node)
+            if kind == "p":
+                text, label = self._text_of(node), self._label(node, self._style_of(node))
+                parts.append(f"{_escaped(label)} {text}" if label and text.strip() else text)
+                boxes, self._boxes = self._boxes, []
+                parts += [self._joined(box) for box in boxes]
+            elif kind == "tbl":
+                parts.append("; ".join(" | ".join(row) for row in self._rows(node)))
+            elif kind == "sdt":
+                parts.append(self._joined(node.find(f"{W}sdtContent")))
+            elif kind == "altChunk":
+                self.left["inserted file"] += 1
+            elif kind in BLOCKS:
+                parts.append(self._joined(node))
+        return " ".join(part.strip() for part in parts if part.strip())
+
+    def _table(self, table: Any) -> None:
+        shape = list(_cells(table))
+        if all(len(cells) == 1 for cells in shape):  # a box, or a layout
+            for cells in shape:
+                self.blocks(cells[0][0])
+            return
+        self.out.append("<table>")
+        for row in self._rows(table):
+            self.out.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>")
+        self.out.append("</table>")
+
+    def _rows(self, table: Any) -> Iterator[list[str]]:
+        """The texts of a table's cells; one that spans rows stands in each."""
+        spanning: dict[int, str] = {}
+        for row in _cells(table):
+            texts = []
+            for cell, column in row:
+                if cell is None:
+                    texts.append("")
+                    continue
+                merge = cell.find(f"{W}tcPr/{W}vMerge")
+                if merge is not None and value(merge, default="continue") == "continue":
+                    texts.append(spanning.get(column, ""))
+                    continue
+                text = self._joined(cell)
+                spanning[column] = text if len(text) <= MAX_REPEATED else ""
+                texts.append(text)
+            if any(texts):
+                yield texts
+
+    def _object(self, node: Any) -> str:
+        """The description and the words of an object; text boxes wait for the paragraph's end."""
+        shown = ""
+        for each in _own(node):
+            kind = kind_of(each)
+            described = each.get("descr" if kind == "docPr" else "alt", "")
+            if kind in ("docPr", "shape") and described and not GENERATED.search(described):
+                shown += f'<img alt="{html.escape(described)}">'
+            elif kind == "txbxContent":
+                self._boxes.append(each)
+            elif kind == "textpath":
+                shown += _escaped(each.get("string", "")) + " "
+            elif kind == "relIds":
+                shown += self._diagram(each)
+            elif kind == "OLEObject" and each.get("ProgID", "").startswith("Equation"):
+                self.left["equation"] += 1
+            elif kind in UNREAD:
+                self.left[UNREAD[kind]] += 1
+        return shown
+
+    def _diagram(self, node: Any) -> str:
+        """The words of SmartArt, in their order in the file."""
+        ids = (v for k, v in node.attrib.items() if k.endswith("}dm"))
+        found = self._related.get(next(ids, ""))
+        root = None if found is None or found.outside else self._once(found.path)
+        if root is None:
+            self.left["diagram"] += 1
+            return ""
+        texts = ("".join(each.itertext()) for each in root.iter("{*}p"))
+        return _escaped("; ".join(filter(None, map(one_line, texts))))
+
+    def _once(self, path: str) -> Any | None:
+        if path in self._used:
+            return None
+        self._used.add(path)
+        return self._package.root(path)
+
+    def _inserted(self, node: Any) -> None:
+        """A file that Word shows in this place, if it is HTML, text or DOCX."""
+        ids = (v for k, v in node.attrib.items() if k.endswith("}id"))
+        found = self._related.get(next(ids, ""))
+        data = None
+        if found is not None and not found.outside and found.path not in self._used:
+            self._used.add(found.path)
+            data = self._package.bytes(found.path)
+        kind = "" if found is None else posixpath.splitext(found.path)[1].lower()
+        if data is not None and kind in (".htm", ".html", ".xhtml"):
+            body = LexborHTMLParser(decoded(data)[0]).body  # its tags are closed
+            self.out.append(body.html or "" if body else "")
+        elif data is not None and kind == ".txt":
+            self.out += [f"<p>{_escaped(line)}</p>" for line in decoded(data)[0].splitlines()]
+        elif data is not None and kind == ".docx" and not self._depth:
+            with _opened(data) as packed:
+                markup, _, left = _markup(_Package(packed), self._depth + 1)
+            self.out.append(markup)
+            self.left += left
+        else:
+            self.left["inserted file"] += 1
+
+    def _text_in(self, data: bytes) -> str:
+        text, doubt = decoded(data)
+        self.left["inserted file with unknown characters"] += bool(doubt)
+        return text
+
+
+def _styles(root: Any | None) -> dict[str, _Style]:
+    """The styles by their ids; "" for that of a paragraph that names none."""
+    nodes = {each.get(f"{W}styleId", ""): each for each in _children(root, "style")}
+    made: dict[str, _Style] = {}
+    for own, node in nodes.items():
+        chain: list[Any] = []
+        each: Any = node
+        while each is not None and each not in chain and len(chain) < 20:
+            chain.append(each)
+            each = nodes.get(value(each, "basedOn"))
+        name = value(node, "name")
+        levels = (_outline_level(style) for style in chain)
+        made[own] = _Style(
+            name,
+            next((level for level in levels if level is not None), 0),
+            next(filter(None, (value(style, "pPr/numPr/numId") for style in chain)), ""),
+            next(filter(None, (value(style, "pPr/numPr/ilvl") for style in chain)), ""),
+            tuple(shape for style in chain for shape in style.findall(f"{W}rPr")),
+        )
+        default = node.get(f"{W}default", "0") not in OFF
+        if default and node.get(f"{W}type") == "paragraph":
+            made[""] = made[own]
+    return made
+
+
+def _outline_level(style: Any) -> int | None:
+    """The level of a heading that a style itself gives; 0 for body text, None if it is silent."""
+    named = HEADING.match(value(style, "name"))
+    stated = value(style, "pPr/outlineLvl")
+    if stated:
+        return (whole(stated, 9) + 1) % 10
+    return int(named[1]) if named else None
+
+
+def _children(node: Any | None, kind: str = "") -> Iterator[Any]:
+    if node is not None:
+        yield from node.iterchildren(f"{W}{kind}" if kind else etree.Element)
+
+
+def _own(node: Any) -> Iterator[Any]:
+    """The elements below one, without those in its text boxes."""
+    for each in _children(node):
+        yield each
+        if kind_of(each) == "AlternateContent":
+            yield from _own(_alternative(each))
+        elif kind_of(each) != "txbxContent":
+            yield from _own(each)
+
+
+def _signs_of(font: str) -> dict[int, str]:
+    return SYMBOL if font == "Symbol" else WINGDINGS if "dings" in font else {}
+
+
+def _alternative(node: Any) -> Any | None:
+    """One of the forms of one content: the first, or the one for programs that do not know it."""
+    return next((each for each in _children(node) if len(each)), None)
+
+
+def _is_contents(control: Any) -> bool:
+    gallery = value(control, "sdtPr/docPartObj/docPartGallery")
+    return gallery == "Table of Contents"
+
+
+def _cells(table: Any) -> Iterator[list[tuple[Any, int]]]:
+    """The cells of each row with the column where they begin; None for one that is left free."""
+    for row in _flat(table, "tr"):
+        if any(row.find(f"{W}trPr/{W}{gone}") is not None for gone in ("del", "hidden")):
             continue
-        galleries = wrapper.findall("/".join(map(qn, GALLERY)))
-        gone = wrapper.tag in map(qn, GONE) or CONTENTS in [g.get(qn("w:val")) for g in galleries]
-        content = wrapper.find(qn("w:sdtContent")) if wrapper.tag == qn("w:sdt") else wrapper
-        place = parent.index(wrapper)
-        for child in [] if gone or content is None else list(content):
-            parent.insert(place, child)
-            place += 1
-        parent.remove(wrapper)
+        column = min(whole(value(row, "trPr/gridBefore"), 0), 1000)
+        cells: list[tuple[Any, int]] = [(None, i) for i in range(column)]
+        for cell in _flat(row, "tc"):
+            cells.append((cell, column))
+            column += max(whole(value(cell, "tcPr/gridSpan"), 1), 1)
+        yield cells
 
 
-def _properties(found: Docx) -> tuple[str, str]:
-    """The title and the date of the last revision, if the file has properties at all.
-
-    Without them python-docx would make some up, with a title and the date of today.
-    """
-    try:
-        found.part.package.part_related_by(RELATIONSHIP_TYPE.CORE_PROPERTIES)
-    except (AttributeError, KeyError):
-        return "", ""
-    core = found.core_properties
-    return one_line(core.title), core.modified.date().isoformat() if core.modified else ""
+def _flat(parent: Any, kind: str) -> Iterator[Any]:
+    """The rows or cells below an element, also those that are marked."""
+    for node in _children(parent):
+        if kind_of(node) == kind:
+            yield node
+        elif kind_of(node) in ("sdt", "sdtContent", "customXml", "ins", "moveTo"):
+            yield from _flat(node, kind)
 
 
-def _blocks(found: Docx) -> tuple[list[Block], str]:
-    """The blocks, and the text of the paragraph in the style Title, if there is one."""
-    blocks, title = list[Block](), ""
-    headings = Headings(blocks)
-    for part in found.iter_inner_content():
-        if isinstance(part, Table):
-            blocks += [Block(row, headings.path) for row in _rows(part)]
-            continue
-        text, style = one_line(part.text), _style(part)
-        level = HEADING.match(style)
-        if level:
-            headings.enter(int(level[1]), text)
-        elif style == "Title" and not title:
-            title = text
-        elif text:
-            item = style.startswith("List")
-            blocks.append(Block(f"- {text}" if item else text, headings.path))
-    headings.enter(1, "")
-    return blocks, title
+def _on(shapes: list[Any], name: str) -> bool:
+    """Whether a property is switched on; the first that names it counts."""
+    found = (shape.find(f"{W}{name}") for shape in shapes)
+    first = next((each for each in found if each is not None), None)
+    return first is not None and value(first, default="1") not in OFF
 
 
-def _style(paragraph: Paragraph) -> str:
-    return (paragraph.style.name or "") if paragraph.style is not None else ""
-
-
-def _rows(table: Table) -> Iterator[str]:
-    for row in table.rows:
-        cells = {cell._tc: _cell_text(cell) for cell in row.cells}  # a merged cell appears twice
-        if any(cells.values()):
-            yield one_line(" | ".join(cells.values()))
-
-
-def _cell_text(cell: _Cell) -> str:
-    """The paragraphs and the tables of a cell, in order."""
-    parts = (
-        "; ".join(_rows(part)) if isinstance(part, Table) else one_line(part.text)
-        for part in cell.iter_inner_content()
+def _font(shapes: list[Any]) -> str:
+    fonts = (shape.find(f"{W}rFonts") for shape in shapes)
+    return next(
+        (f.get(f"{W}ascii") or f.get(f"{W}hAnsi") or "" for f in fonts if f is not None), ""
     )
-    return " ".join(filter(None, parts))
+
+
+def _form_value(field: Any) -> str:
+    """What a check box or a list of a form shows; its text fields have a result."""
+    box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
+    if box is not None:
+        stated = "default" if box.find(f"{W}checked") is None else "checked"
+        return "☒" if _on([box], stated) else "☐"
+    if choices is not None:
+        entries = [value(each) for each in choices.findall(f"{W}listEntry")]
+        chosen = whole(value(choices, "result", value(choices, "default")), 0)
+        return _escaped(entries[chosen]) if 0 <= chosen < len(entries) else ""
+    return ""
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False)

@@ -15,7 +15,7 @@ from rerank.config import IngestConfig
 from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.near_duplicates import near_duplicates
 from rerank.errors import FolderError, InputError, optional
-from rerank.ingest.document import ReaderEndedError, UnreadableError
+from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses
 from rerank.ingest.formats import KNOWN, format_of, reader
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.passages import split_document
@@ -38,7 +38,8 @@ class Ingested:
     files: int  # that gave at least one passage
     read: int  # in this run, including skipped ones; the others are unchanged
     gone: int  # since the last run
-    skipped: Mapping[str, str]  # why a file or a part of it was skipped, by file
+    skipped: Mapping[str, str]  # why a file was skipped, by file
+    left_out: Mapping[str, str]  # what of a file that was read is not in its passages, by file
     other: Mapping[str, int]  # files of other formats, by their suffix
     exact: int  # passages left out: another has the same title and text
     near: int  # pairs of passages that are nearly the same; both are kept
@@ -77,12 +78,15 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
             _refuse_another_source(before, files, folder, out)
         entries = _read(files, replace(before, source=source), config, out)
         links = {name: why for name, why in found.skipped.items() if _is_document_or_folder(name)}
-        skipped = links | {name: e.skipped for name, e in entries.items() if e.skipped}
+        told = {name: entry for name, entry in entries.items() if entry.skipped}
+        skipped = links | {name: e.skipped for name, e in told.items() if not e.passages}
+        left_out = {name: entry.skipped for name, entry in told.items() if entry.passages}
         kept, copies = _without_copies(entries.values())
         if not kept:
             raise InputError(f"{folder}: no text could be read: {_first(skipped)}")
         out.mkdir(exist_ok=True)
-        _write_table(out / SKIPPED, sorted(skipped.items()))
+        parts = {name: f"left out: {what}" for name, what in left_out.items()}
+        _write_table(out / SKIPPED, sorted((skipped | parts).items()))
         state = before
         changed = source != before.source or entries != before.entries
         if changed or not _is_unchanged(out / CORPUS, before.corpus):
@@ -100,6 +104,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         read=sum(before.entries.get(name) is not entry for name, entry in entries.items()),
         gone=len(before.entries.keys() - entries.keys()),
         skipped=skipped,
+        left_out=left_out,
         other=dict(Counter(PurePosixPath(n).suffix.lower() for n in found.files if n not in files)),
         exact=len(copies),
         near=state.near,
@@ -193,8 +198,8 @@ def _entry(
     except UnreadableError as error:
         return IngestedFile(digest, skipped=str(error))
     passages = split_document(document, name, max_pieces=config.passage_tokens)
-    skipped = document.skipped if passages else "there is no text in it"
-    return IngestedFile(digest, tuple(passages), skipped)
+    empty = "" if passages else "there is no text in it"
+    return IngestedFile(digest, tuple(passages), clauses(empty, document.skipped))
 
 
 def _unchanged_entry(entry: IngestedFile, before: IngestedFile | None) -> IngestedFile:

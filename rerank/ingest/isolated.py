@@ -17,6 +17,7 @@ from types import TracebackType
 from rerank.ingest.document import Document, ReaderEndedError, UnreadableError
 
 MEMORY = 2 * 2**30  # bytes of memory that reading a file may take
+ANSWER = 2**25  # bytes that an answer may have, and three times those of the file
 ROOT = Path(__file__).parents[2]  # where the package is
 
 
@@ -45,8 +46,10 @@ class IsolatedReader:
         """The document of a file of a format.
 
         Raises:
-            UnreadableError: why there is none; a ReaderEndedError after the time or a crash.
+            UnreadableError: why there is none, or that its text is too much to take; a
+                ReaderEndedError after the time or a crash.
         """
+        longest = ANSWER + 3 * len(data)
         process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -62,7 +65,7 @@ class IsolatedReader:
             process.stdin.write(json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n")
             process.stdin.write(data)
             process.stdin.flush()
-            line = process.stdout.readline()
+            line = process.stdout.readline(longest)
         except BrokenPipeError:
             line = b""
         except BaseException:  # such as Ctrl-C, amid an answer
@@ -71,6 +74,9 @@ class IsolatedReader:
         finally:
             timer.cancel()
             timer.join()
+        if len(line) == longest:  # the rest of it is not wanted
+            self._end()
+            raise UnreadableError(f"its text takes more than {longest // 2**20} MiB")
         if late.is_set() or not line.endswith(b"\n"):
             code = self._end()  # the next file gets another process
             if late.is_set():

@@ -18,8 +18,12 @@ PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a character of Chinese, Japanese or Korean
     r"|\d{1,3}|[^\W\d_]{1,5}|[^\w\s]|_"
 )
-SENTENCE = re.compile(rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？])")
+SENTENCE = re.compile(
+    rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])(?!\[Note: )|(?<=[。！？])"
+)
 LABEL = 6  # most words of a block that introduces the next one, such as "Note" or "In this example"
+NUMBER = re.compile(r"(?:- )?\(?\w{1,4}(?:\.\w{1,4}){0,8}[.)]")  # of a step or a clause
+ITEM = re.compile(rf"- |{NUMBER.pattern} ")  # begins an item of a list, which introduces nothing
 TITLE = 24  # most pieces of a title: the text matters more for search
 LONGEST_NAME = 400  # most characters of a file's name in an id
 AND = " > "  # between headings
@@ -126,6 +130,8 @@ def _joined(units: Sequence[_Unit]) -> tuple[str, int | None]:
 
 def _units(block: Block, max_pieces: int) -> Iterator[_Unit]:
     parts = block.text.split("\n") if block.code else SENTENCE.split(block.text)
+    if not block.code and len(parts) > 1 and NUMBER.fullmatch(parts[0]):
+        parts[:2] = [f"{parts[0]} {parts[1]}"]
     texts = [
         text
         for part in filter(str.strip, parts)
@@ -139,7 +145,7 @@ def _units(block: Block, max_pieces: int) -> Iterator[_Unit]:
 
 def _is_label(block: Block) -> bool:
     """Whether a block introduces the next one: a few words, or a colon at the end."""
-    if block.code or block.text.startswith("- "):
+    if block.code or ITEM.match(block.text):
         return False
     few = len(block.text.split()) <= LABEL and block.text[-1:].isalnum()
     return few or block.text.endswith(":")

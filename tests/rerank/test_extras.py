@@ -45,6 +45,7 @@ SQLITE = JOURNAL.format(url="sqlite:////nowhere/journal.db")
 USES = {  # code that needs the library, and no other that is missing
     "alembic": SQLITE,
     "fastapi": SERVE,
+    "chardet": "import rerank.ingest.encoding",
     "docutils": "import rerank.ingest.rst",
     "haystack-ai": "import rerank.adapters.haystack",
     "langchain-core": "import rerank.adapters.langchain",
@@ -73,7 +74,7 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "pyarrow": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.parquet')",
     "pydantic": SERVE,
     "pypdfium2": "import rerank.ingest.pdf",
-    "python-docx": "import rerank.ingest.docx",
+    "lxml": "import rerank.ingest.docx",
     "rank-bm25": INDEX,
     "ray": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.jsonl', engine='ray')",
     "safetensors": "from rerank.inference.model_files import resolve; resolve('minilm-reranker')",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import docx
 import httpx
 import pytest
 from command_line import call, refused
@@ -34,6 +36,27 @@ def test_ingest_says_what_it_read_and_skipped(
     assert "2 passages of 2 files; 3 files read" in printed.out
     assert "c.pdf: it is broken" in printed.err
     assert (out / "skipped.tsv").read_text().startswith("c.pdf\tit is broken")
+
+
+@pytest.mark.parametrize("command", ["ingest", "quickstart"])
+def test_what_is_left_out_of_a_file_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """In words and, with --json, as fields."""
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    docs.mkdir()
+    made = docx.Document()
+    run = made.add_paragraph("Open the valve.").add_run()
+    made.add_comment(run, "Really?")
+    made.save(str(docs / "a.docx"))
+    (docs / "b.md").write_text("Clean the filter.")
+    arguments = [command, docs, "--out", out]
+    arguments += ["--no-serve", "--work", tmp_path / "work"] if command == "quickstart" else []
+    assert call(*arguments) == 0
+    assert "a.docx: 1 comment" in capsys.readouterr().err
+    assert call(*arguments, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told.get("ingested", told)["left_out"] == {"a.docx": "1 comment"}
 
 
 @pytest.mark.parametrize("command", ["ingest", "quickstart"])

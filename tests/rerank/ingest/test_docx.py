@@ -193,3 +193,273 @@ def test_a_file_without_properties_has_no_title_and_no_date() -> None:
     found = read(bare.getvalue())
     assert (found.title, found.revised) == ("", "")
     assert [block.text for block in found.blocks] == ["Only text."]
+
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+NAMES = (
+    f'xmlns:w="{WORD}" xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" '
+    'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
+    'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" '
+    'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:o="urn:schemas-microsoft-com:office:office"'
+)
+TYPE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
+
+
+def packed(body: str, *, parts: dict[str, str] | None = None, **xml: str) -> bytes:
+    """A DOCX of this body; `xml` are parts such as `styles`, `parts` files that it refers to."""
+    out = io.BytesIO()
+    related = [(kind, f"{kind}.xml", kind) for kind in xml]
+    related += [(name, name, "aFChunk") for name in parts or {}]
+    rels = "".join(
+        f'<Relationship Id="{i}" Type="{TYPE}{kind}" Target="{to}"/>' for i, to, kind in related
+    )
+    head = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+    with ZipFile(out, "w") as made:
+        made.writestr(
+            "_rels/.rels",
+            f'{head}<Relationship Id="a" Type="{TYPE}officeDocument" '
+            'Target="word/document.xml"/></Relationships>',
+        )
+        made.writestr("word/_rels/document.xml.rels", f"{head}{rels}</Relationships>")
+        made.writestr(
+            "word/document.xml", f"<w:document {NAMES}><w:body>{body}</w:body></w:document>"
+        )
+        for kind, text in xml.items():
+            made.writestr(f"word/{kind}.xml", f"<w:{kind} {NAMES}>{text}</w:{kind}>")
+        for name, text in (parts or {}).items():
+            made.writestr(f"word/{name}", text)
+    return out.getvalue()
+
+
+def p(inner: str = "", *, style: str = "", props: str = "") -> str:
+    """A paragraph; text without markup becomes a run."""
+    named = f'<w:pStyle w:val="{style}"/>' if style else ""
+    return f"<w:p><w:pPr>{named}{props}</w:pPr>{inner if inner[:1] == '<' else run(inner)}</w:p>"
+
+
+def run(text: str, props: str = "") -> str:
+    return f"<w:r><w:rPr>{props}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
+def texts(data: bytes) -> list[str]:
+    return [block.text for block in read(data).blocks]
+
+
+def box(text: str) -> str:
+    return f"<w:txbxContent>{p(text)}</w:txbxContent>"
+
+
+def test_a_text_box_is_read_once() -> None:
+    """One of the forms that Word writes of it; the sentence around it stays whole."""
+    both = (
+        "<w:r><mc:AlternateContent><mc:Choice Requires='wps'><w:drawing><wps:txbx>"
+        f"{box('Warning: hot.')}</wps:txbx></w:drawing></mc:Choice><mc:Fallback><w:pict><v:shape>"
+        f"<v:textbox>{box('Warning: hot.')}</v:textbox></v:shape></w:pict></mc:Fallback>"
+        "</mc:AlternateContent></w:r>"
+    )
+    old = f"<w:r><w:pict><v:shape><v:textbox>{box('Old box.')}</v:textbox></v:shape></w:pict></w:r>"
+    data = packed(p(run("Open ") + both + run("the valve.")) + p(old + run("Next.")))
+    assert texts(data) == ["Open the valve.", "Warning: hot.", "Next.", "Old box."]
+    assert read(data).skipped == ""
+
+
+def test_notes_stand_at_their_references() -> None:
+    """Each once; one of a heading is text below it. Their marks join no number."""
+    refer = "<w:r><w:{0}Reference w:id='{1}'/></w:r>".format
+    notes = f"<w:footnote w:id='2'>{p('33 before 2019.')}</w:footnote>"
+    notes += f"<w:footnote w:id='3'>{p('Of the law.')}</w:footnote>"
+    data = packed(
+        p(run("Leave") + refer("footnote", 3), props="<w:outlineLvl w:val='0'/>")
+        + p(run("You have 28") + refer("footnote", 2) + run(" days.") + refer("endnote", 2))
+        + p(run("Again.") + refer("footnote", 2)),
+        footnotes=notes,
+        endnotes=f"<w:endnote w:id='2'>{p('Or hours.')}</w:endnote>",
+    )
+    assert read(data).blocks == (
+        Block("Of the law.", ("Leave",)),
+        Block("You have 28 [Note: 33 before 2019.] days. [Note: Or hours.]", ("Leave",)),
+        Block("Again.", ("Leave",)),
+    )
+
+
+def math(inner: str) -> str:
+    return re.sub(r"\{([^{}]*)\}", r"<m:r><m:t>\1</m:t></m:r>", inner)
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("{D=0.8×CL×C}", "D=0.8×CL×C"),
+        ("<m:f><m:num>{a+b}</m:num><m:den>{2}</m:den></m:f>{x}", "(a+b)/2 x"),
+        ("{2}<m:f><m:num>{1}</m:num><m:den>{3}</m:den></m:f>", "2 1/3"),
+        ("<m:sSup><m:e>{10}</m:e><m:sup>{-6}</m:sup></m:sSup>{m}", "10^-6 m"),
+        (
+            "<m:sSubSup><m:e>{x}</m:e><m:sub>{1}</m:sub><m:sup>{n+1}</m:sup></m:sSubSup>",
+            "x_1^(n+1)",
+        ),
+        ("<m:rad><m:deg>{3}</m:deg><m:e>{8}</m:e></m:rad>", "8^(1/3)"),
+        ("<m:rad><m:deg/><m:e>{x+1}</m:e></m:rad>", "√(x+1)"),
+        (
+            "<m:nary><m:naryPr><m:chr m:val='∑'/></m:naryPr><m:sub>{i=1}</m:sub><m:sup>{n}</m:sup>"
+            "<m:e>{i}</m:e></m:nary>",
+            "∑_(i=1)^n i",
+        ),
+        (
+            "<m:d><m:dPr><m:begChr m:val='['/><m:endChr m:val=']'/></m:dPr><m:e>{a}</m:e></m:d>",
+            "[a]",
+        ),
+        (
+            "<m:m><m:mr><m:e>{1}</m:e><m:e>{2}</m:e></m:mr><m:mr><m:e>{3}</m:e><m:e>{4}</m:e></m:mr>"
+            "</m:m>",
+            "[1, 2; 3, 4]",
+        ),
+        ("<m:func><m:fName>{sin}</m:fName><m:e>{x}</m:e></m:func>", "sin x"),
+    ],
+)
+def test_an_equation_is_text_in_its_sentence(inner: str, text: str) -> None:
+    """In a line, with parentheses where two dimensions say what belongs together."""
+    data = packed(p(run("It is ") + f"<m:oMath>{math(inner)}</m:oMath>" + run(" mg.")))
+    assert texts(data) == [f"It is {text} mg."]
+
+
+def level(ilvl: int, form: str, text: str, more: str = "") -> str:
+    shape = f"<w:numFmt w:val='{form}'/><w:lvlText w:val='{text}'/>{more}"
+    return f"<w:lvl w:ilvl='{ilvl}'><w:start w:val='1'/>{shape}</w:lvl>"
+
+
+def test_lists_and_clauses_keep_their_numbers() -> None:
+    """Levels, formats, a start, a restart, an interruption, the number of a style of headings."""
+    numbering = (
+        f"<w:abstractNum w:abstractNumId='0'>{level(0, 'decimal', '%1.')}"
+        f"{level(1, 'lowerLetter', '%2)')}{level(2, 'upperRoman', '%3')}</w:abstractNum>"
+        f"<w:abstractNum w:abstractNumId='1'>{level(0, 'upperRoman', 'Article %1')}"
+        f"{level(1, 'decimalZero', 'Section %1.%2', '<w:isLgl/>')}</w:abstractNum>"
+        f"<w:abstractNum w:abstractNumId='2'>{level(0, 'bullet', '')}</w:abstractNum>"
+        "<w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num>"
+        "<w:num w:numId='2'><w:abstractNumId w:val='0'/><w:lvlOverride w:ilvl='0'>"
+        "<w:startOverride w:val='4'/></w:lvlOverride></w:num>"
+        "<w:num w:numId='3'><w:abstractNumId w:val='1'/></w:num>"
+        "<w:num w:numId='4'><w:abstractNumId w:val='2'/></w:num>"
+    )
+    styles = (
+        "<w:style w:type='paragraph' w:styleId='c1'><w:name w:val='heading 1'/><w:pPr><w:numPr>"
+        "<w:numId w:val='3'/></w:numPr></w:pPr></w:style>"
+        "<w:style w:type='paragraph' w:styleId='c2'><w:name w:val='Clause'/>"
+        "<w:basedOn w:val='c1'/><w:pPr><w:numPr><w:ilvl w:val='1'/></w:numPr>"
+        "<w:outlineLvl w:val='1'/></w:pPr></w:style>"
+    )
+
+    def item(number: int, text: str, ilvl: int = 0) -> str:
+        ids = f"<w:ilvl w:val='{ilvl}'/><w:numId w:val='{number}'/>"
+        return p(text, props=f"<w:numPr>{ids}</w:numPr>")
+
+    body = [
+        *(item(1, "Open."), item(1, "Look.", 1), item(1, "Wait.", 1), item(1, "Deep.", 2)),
+        *(p("Between."), item(1, "Close."), item(1, "Again.", 1), item(2, "Anew."), item(2, "On.")),
+        *(item(4, "A point."), p("Scope", style="c1"), p("Terms", style="c2"), p("Text.")),
+    ]
+    found = read(packed("".join(body), numbering=numbering, styles=styles)).blocks
+    assert [block.text for block in found] == [
+        *("1. Open.", "a) Look.", "b) Wait.", "I Deep.", "Between.", "2. Close.", "a) Again."),
+        *("4. Anew.", "5. On.", "- A point.", "Text."),
+    ]
+    assert found[-1].heading == ("Article I Scope", "Section 1.01 Terms")
+
+
+def test_headings_are_those_of_word() -> None:
+    """By the level of the paragraph, of its style, of what that is based on, in any language."""
+    styles = (
+        "<w:style w:type='paragraph' w:styleId='b'><w:name w:val='heading 2'/></w:style>"
+        "<w:style w:type='paragraph' w:styleId='own'><w:name w:val='Chapter'/>"
+        "<w:basedOn w:val='b'/></w:style>"
+        "<w:style w:type='paragraph' w:styleId='de'><w:name w:val='Überschrift 1'/></w:style>"
+        "<w:style w:type='paragraph' w:styleId='t'><w:name w:val='toc 1'/></w:style>"
+    )
+    long = "A paragraph that somebody gave a level for its look. " * 10
+    body = p("One", style="de") + p("Two", style="own") + p("Text.") + p("One  7", style="t")
+    body += p("Three", props="<w:outlineLvl w:val='2'/>")
+    body += p(long, props="<w:outlineLvl w:val='0'/>")
+    assert read(packed(body, styles=styles)).blocks == (
+        Block("Text.", ("One", "Two")),
+        Block(long.strip(), ("One", "Two", "Three")),
+    )
+
+
+def test_what_the_page_does_not_show_is_not_read() -> None:
+    """Hidden text, instructions of fields; signs, hyphens and forms are read as drawn."""
+    field = "<w:r><w:fldChar w:fldCharType='{}'>{}</w:fldChar></w:r>".format
+    code = "<w:r><w:instrText>IF </w:instrText></w:r>"
+    box = "<w:ffData><w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox></w:ffData>"
+    styles = (
+        "<w:style w:type='character' w:styleId='h'><w:name w:val='secret'/><w:rPr><w:vanish/>"
+        "</w:rPr></w:style>"
+    )
+    body = (
+        p(run("Shown") + run(" hidden", "<w:vanish/>") + run(" too", "<w:rStyle w:val='h'/>"))
+        + p(
+            field("begin", "") + code + run("code") + field("separate", "") + run("Result")
+            + field("end", "") + run(".") + field("begin", box) + field("end", "")
+        )
+        + p(
+            run("5 ") + run("\uf06d", "<w:rFonts w:ascii='Symbol'/>") + run("g ")
+            + "<w:r><w:sym w:font='Symbol' w:char='F0A3'/></w:r>"
+            + "<w:r><w:t>well</w:t><w:noBreakHyphen/><w:t>known</w:t><w:softHyphen/>"
+            "<w:t>s</w:t></w:r>"
+        )
+        + p(field("begin", "") + run("never closed")) + p("The rest.")
+    )  # fmt: skip
+    assert texts(packed(body, styles=styles)) == [
+        *("Shown", "Result.☒", "5 μg ≤well-knowns", "The rest.")
+    ]
+
+
+def test_what_is_not_read_is_counted() -> None:
+    """Charts, objects, comments, inserted files of other kinds; photos only if nothing else is."""
+    picture = "<w:r><w:drawing><wp:docPr {}/><a:blip/></w:drawing></w:r>".format
+    body = (
+        p("<w:r><w:drawing><c:chart/></w:drawing><w:object><o:OLEObject ProgID='Equation.3'/>"
+          "</w:object><w:object><o:OLEObject ProgID='Excel.Sheet.12'/></w:object></w:r>"
+          + picture("") + run("Text.") + "<w:r><w:commentReference w:id='1'/></w:r>")
+        + "<w:altChunk r:id='a.rtf'/><w:altChunk r:id='b.html'/><w:altChunk r:id='b.html'/>"
+    )  # fmt: skip
+    parts = {"a.rtf": "{\\rtf1 x}", "b.html": "<h1>More</h1><p>Inserted <del>old</del> text.<b>"}
+    found = read(packed(body, parts=parts))
+    assert found.blocks[0].text == "Text."
+    assert found.blocks[1].heading == ("More",)
+    assert found.skipped == "1 chart; 1 comment; 1 embedded object; 1 equation; 2 inserted files"
+    assert read(packed(p(picture("")) * 2)).skipped == "2 pictures"
+
+
+def test_boxes_and_cells_of_several_rows() -> None:
+    """A table of one column is a box; a cell over rows stands in each, a long one once."""
+
+    def cell(text: str, props: str = "") -> str:
+        return f"<w:tc><w:tcPr>{props}</w:tcPr>{p(text)}</w:tc>"
+
+    def table(*rows: str) -> str:
+        return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+
+    start, on = "<w:vMerge w:val='restart'/>", "<w:vMerge/>"
+    body = table(f"<w:tc>{p('First.')}{p('Second.')}</w:tc>")
+    body += table(cell("Pump", start) + cell("A"), cell("", on) + cell("B"))
+    body += table(cell("word " * 50, start) + cell("A"), cell("", on) + cell("B"))
+    assert texts(packed(body)) == [
+        *("First.", "Second.", "Pump | A", "Pump | B", f"{'word ' * 50}| A", "| B")
+    ]
+
+
+def test_the_strict_form_is_read() -> None:
+    """ISO's own names of the same elements."""
+    data, out = packed(p("Strict.", props="<w:outlineLvl w:val='9'/>")), io.BytesIO()
+    with ZipFile(io.BytesIO(data)) as old, ZipFile(out, "w") as new:
+        for name in old.namelist():
+            part = old.read(name)
+            for kind in (b"wordprocessingml", b"officeDocument"):
+                usual = b"http://schemas.openxmlformats.org/" + kind + b"/2006/"
+                part = part.replace(usual, b"http://purl.oclc.org/ooxml/" + kind + b"/")
+            new.writestr(name, part)
+    assert texts(out.getvalue()) == ["Strict."]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from docx import Document as Docx
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 
 from rerank.config import IngestConfig
 from rerank.data.beir import CORPUS, read_corpus
@@ -150,6 +153,41 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(docs: Path, tmp_path: Pa
     assert "password" not in (tmp_path / "out" / CORPUS).read_text()
     assert found.passages == 5
     assert ingest(docs, tmp_path / "out", IngestConfig(largest=1)).read == 0
+
+
+def test_what_a_file_leaves_out_is_told_beside_its_passages(tmp_path: Path) -> None:
+    """Apart from the files that are skipped whole; a file without text says what it holds."""
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    docs.mkdir()
+    chart = "<w:r><w:drawing><c:chart xmlns:c='c'/></w:drawing></w:r>"
+    for name, text in (("a", "Text."), ("b", "")):
+        made = Docx()
+        made.add_paragraph(text)._p.append(
+            parse_xml(chart.replace("<w:r>", f"<w:r {nsdecls('w')}>"))
+        )
+        made.save(str(docs / f"{name}.docx"))
+    found = ingest(docs, out)
+    assert (found.passages, found.files) == (1, 1)
+    assert found.left_out == {"a.docx": "1 chart"}
+    assert found.skipped == {"b.docx": "there is no text in it; 1 chart"}
+    table = "a.docx\tleft out: 1 chart\nb.docx\tthere is no text in it; 1 chart\n"
+    assert (out / SKIPPED).read_text() == table
+    again = ingest(docs, out)
+    assert (again.read, again.left_out, again.skipped) == (0, found.left_out, found.skipped)
+
+
+def test_a_long_heading_is_not_copied_into_each_passage(tmp_path: Path) -> None:
+    """Its text is kept once; corpus and state stay of the size of the documents."""
+    docs, out = tmp_path / "docs", tmp_path / "out"
+    docs.mkdir()
+    text = "".join(f"<p>Sentence {i} {LONG}" for i in range(600))
+    long = " ".join(f"heading{i}" for i in range(16_000))
+    (docs / "a.html").write_text(f"<h1>{long}</h1><h2>{long}</h2>{text}")
+    found = ingest(docs, out)
+    assert found.passages > 300
+    written = (out / CORPUS).read_text()
+    assert len(written) < 10 * (docs / "a.html").stat().st_size
+    assert "heading15999" in written
 
 
 def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:

@@ -36,3 +36,12 @@ def test_what_takes_too_much_memory_is_given_up() -> None:
         with pytest.raises(UnreadableError, match=r"memory|ends the process"):
             isolated.read("plain", b"a b. " * 8 * 2**20)
         assert isolated.read("plain", b"text").blocks[0].text == "text"
+
+
+def test_an_answer_of_any_length_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file whose text would fill the memory of the parent is refused, and the next one read."""
+    monkeypatch.setattr("rerank.ingest.isolated.ANSWER", 1000)
+    with IsolatedReader(seconds=120) as isolated:
+        with pytest.raises(UnreadableError, match="its text takes more than"):
+            isolated.read("markdown", b"- a\n" * 10_000)
+        assert isolated.read("markdown", b"Text.").blocks[0].text == "Text."

@@ -143,3 +143,15 @@ def test_what_is_cut_is_a_corpus() -> None:
     assert Document.from_dict(json.loads(json.dumps(document.to_dict()))) == document
     corpus = {p.doc_id: p for p in split_document(document, "a.md", max_pieces=120)}
     assert LabelledSet(corpus, {}, {}, {}).corpus_digest()
+
+
+def test_a_number_and_a_note_stay_with_their_sentence() -> None:
+    """Where a passage ends, too: "2." is no sentence, and a note none of its own."""
+    words = "word " * 20
+    blocks = (
+        Block(f"1. Open {words.strip()}. Then {words.strip()}."),
+        Block(f"2. Wait {words.strip()}. [Note: Until it stops.]"),
+    )
+    made = split_document(Document(blocks), "a.md", max_pieces=36)
+    assert [p.text.split()[0] for p in made] == ["1.", "Then", "2."]
+    assert made[-1].text.endswith("[Note: Until it stops.]")
