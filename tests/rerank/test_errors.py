@@ -14,6 +14,7 @@ from rerank.errors import (
     EndpointError,
     InputError,
     MissingExtraError,
+    MovedError,
     RerankError,
     RetrieverError,
     TrackingError,
@@ -21,7 +22,7 @@ from rerank.errors import (
     missing_extra,
 )
 
-OF_SERVERS = [TrackingError, EndpointError, RetrieverError]
+OF_SERVERS = [TrackingError, MovedError, EndpointError, RetrieverError]
 KINDS = [
     kind
     for kind in vars(errors).values()

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-import numpy as np
-
 from rerank.assessment.text_cache import cached_by_length
 from rerank.data.words import Lexicon, content_words, words
-from rerank.errors import InputError
 from rerank.rag.answer.citations import citing_only, with_plain_citations
 from rerank.rag.answer.layout import separators
 from rerank.rag.answer.prompt_injection import leads_away
@@ -29,7 +26,6 @@ from rerank.rag.answer.sources import Source
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
 FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
-MIN_LABELS = 30  # undecided claims that a fit needs
 FEW = 2  # content words below which words alone cannot decide
 LONGEST_SWAP = 2  # content words in a row that count as swapped; longer runs are other wording
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
@@ -68,12 +64,12 @@ class SupportCheck:
     If words cannot decide, `judge` does: a probability of `threshold` or more is support. Without a
     judge, such a sentence is unsupported.
 
-    A fit confirmed the threshold of 0.5 (see `fit_support`): on 745 undecided pairs of four
-    labelled sets (pydata, stackfaq, covid_qa, squad2), each query with its right passage and with
-    the nearest other one, the fitted threshold is 0.47, with a 95% interval of [0.41, 0.56]. The
-    mean of the two error rates at 0.5 is .308 [.275, .340]; thresholds fitted on three sets lower
-    it on the fourth by .005 on average. So the judge is weak at any threshold. Words alone, without
-    the judge, accept all sentences that are quoted verbatim.
+    The threshold is not fitted: on 745 undecided pairs of four labelled sets (pydata, stackfaq,
+    covid_qa, squad2), each query with its right passage and with the nearest other one, the best
+    one is 0.47, with a 95% interval of [0.41, 0.56]. The mean of the two error rates at 0.5 is .308
+    [.275, .340]; thresholds fitted on three sets lower it on the fourth by .005 on average. So the
+    judge is weak at any threshold. Words alone, without the judge, accept all sentences that are
+    quoted verbatim.
     """
 
     lexicon: Lexicon
@@ -123,32 +119,6 @@ def has_each_clause(claim: str, sources: Sequence[Source], lexicon: Lexicon) -> 
 def undecided(share: float | None) -> bool:
     """Whether a lexical support leaves the decision to the judge."""
     return share is None or UNSUPPORTED <= share < SUPPORTED
-
-
-def fit_support(labelled: Iterable[tuple[str, str, bool]], lexicon: Lexicon, judge: Judge) -> float:
-    """The threshold of `SupportCheck` with the lowest mean of its two error rates.
-
-    `labelled`: claims, each with the evidence of a source and whether it supports the claim. Such
-    labels need no annotator: pair a sentence that rephrases a passage with that passage and with
-    others. Only pairs that words leave undecided count. Ties go to the threshold nearest to 0.5.
-
-    Raises:
-        InputError: fewer than 30 undecided pairs, or none of one kind.
-    """
-    asked = [
-        (judge(claim, evidence), right)
-        for claim, evidence, right in labelled
-        if undecided(lexical_support(claim, evidence, lexicon))
-    ]
-    yes, no = (np.array([p for p, right in asked if right == kind]) for kind in (True, False))
-    if len(asked) < MIN_LABELS or not len(yes) or not len(no):
-        raise InputError(
-            f"expected {MIN_LABELS} labels or more that words leave undecided, of both kinds, got "
-            f"{len(yes)} of supported claims and {len(no)} of others"
-        )
-    grid = np.arange(1, 100) / 100
-    errors = [float(np.mean(yes < t) + np.mean(no >= t)) for t in grid]
-    return float(min(zip(errors, abs(grid - 0.5), grid, strict=True))[2])
 
 
 def attribution_coverage(checked: Sequence[Checked]) -> float:

@@ -13,6 +13,7 @@ from rerank.commands.all_commands import COMMANDS
 from rerank.commands.parser import parser
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
+from rerank.storage.files import sha256_file
 
 Run = Any  # the session's run, see conftest
 
@@ -116,4 +117,5 @@ def test_quickstart_init_and_export(tmp_path: Path, told: Any) -> None:
     found = told("init", out / "corpus", "--out", tmp_path / "model", "--work", tmp_path / "work")
     assert found == {"model": str(tmp_path / "model"), "calibrated": False}
     exported = told("export", first["model"], "--out", tmp_path / "deployed")
-    assert exported == {"model": str(tmp_path / "deployed")}
+    sha256 = sha256_file(tmp_path / "deployed" / "manifest.json")
+    assert exported == {"model": str(tmp_path / "deployed"), "manifest_sha256": sha256}

@@ -9,12 +9,10 @@ from assessments import make_assessment
 from llm_endpoint import endpoint, says
 
 from rerank.data.words import Lexicon
-from rerank.errors import InputError
 from rerank.rag.answer.attribution import (
     REMOVED,
     SupportCheck,
     attribution_coverage,
-    fit_support,
     without_unsupported,
 )
 from rerank.rag.answer.bounded import bounded_answer
@@ -142,23 +140,6 @@ def test_a_judge_decides_where_words_cannot(
     found = SupportCheck(lexicon, judge)(answer, sources)
     assert asked == [("The middle value describes many samples.", sources[0].evidence)]
     assert [c.supported for c in found] == [True, supported, False]
-
-
-def test_the_threshold_is_fitted_on_what_words_leave_undecided(
-    sources: list[Source], lexicon: Lexicon
-) -> None:
-    """By hand: supported ones are given 0.6 and more, others 0.3 and less, and one each astray."""
-    given = iter([0.6] * 19 + [0.2] + [0.3] * 19 + [0.9])
-    undecided, copied = "The middle value describes many samples.", "The median is the middle value"
-    labelled = [(undecided, sources[0].evidence, i < 20) for i in range(40)]
-    decided = [(copied, sources[0].evidence, False)] * 9  # the judge would have no number for them
-
-    def judge(claim: str, evidence: str) -> float:
-        return next(given)
-
-    assert fit_support([*labelled, *decided], lexicon, judge) == 0.5
-    with pytest.raises(InputError, match="got 30 of supported claims and 0 of others"):
-        fit_support(labelled[:1] * 30, lexicon, lambda claim, evidence: 0.5)
 
 
 def test_coverage_and_removal_by_hand(sources: list[Source], lexicon: Lexicon) -> None:
