@@ -16,6 +16,26 @@ LONGEST_HEADING = 300  # characters; a heading is repeated in each passage below
 LABEL = 6  # most words of a heading that tells nothing without text below it
 DATE = re.compile(r"\b(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 
+JUNK = re.compile(  # titles that programs make up, and names of files
+    r"""(?:\W*(?:untitled|no\ title|title|slide|layout|book|page|img|image|dsc|doc|file|fax
+        |scan(?:ned)?|(?:scanned|word|new|microsoft\ word)?\ ?document
+        |(?:powerpoint)?\ ?presentation|print
+        |(?:insert|type|enter|your|the|add|document|report|presentation)\b.*\btitle(?:\ here)?
+        |output|unknown|unspecified|anonymous|none|null|n/?a|tmp|temp|template|blank(?:\ page)?
+        |unbenannt|ohne\ titel|kein\ titel|titel|dokument|präsentation|folie|sans\ titre|titre
+        |sans\ nom|présentation|sin\ título|documento|presentación|senza\ titolo|sem\ título
+        |naamloos|namnlös|bez\ názvu|bez\ tytułu|без\ названия|無題|无标题|文書|文档)
+      (?:[\W\d_]*(?:document|copy)?[\W\d_]*))
+    |(?:microsoft|adobe|acrobat|corel|quark|libreoffice|openoffice)\b.{0,30}\ -\ .*
+    |(?:about:|file:|https?:).*|(?:[a-z]:)?[\\/].*|[a-z]:.*[\\/].*
+    |.*\.(?:do[ct][xm]?|rtf|od[tsp]|ott|pages|wp[ds5]|tex|dvi|e?ps|pdf|xls[xm]?|csv|pp[ts]x?|key|indd
+      |idml|qx[dp]|pmd|p65|fm|book|ai|psd|cdr|pub|vsdx?|dwg|dxf|sla|x?html?|xml|md|rst|te?xt|tiff?
+      |jpe?g|png|mif|sdw|lwp|tmp)
+    |\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?|[0-9a-f]{24,}
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
 
 class UnreadableError(Exception):
     """A file is skipped; the message says why, and is shown after the file's name."""
@@ -114,6 +134,11 @@ def date_in(text: str) -> str:
     """The first date of a text in ISO 8601 order, as 2024-05-31; "" if there is none."""
     found = DATE.search(text)
     return "-".join(found.groups()) if found else ""
+
+
+def real_title(title: str) -> str:
+    """The title, unless a program made it up or it is the name of a file; then ""."""
+    return "" if JUNK.fullmatch(title) or not any(map(str.isalpha, title)) else title
 
 
 def one_line(text: str) -> str:

@@ -20,6 +20,7 @@ from lxml import etree
 from selectolax.lexbor import LexborHTMLParser
 
 from rerank.ingest.document import (
+    LONGEST_HEADING,
     Document,
     UnreadableError,
     clauses,
@@ -45,7 +46,6 @@ HEADING = re.compile(
 )
 CONTENTS = re.compile(r"toc \d|table of figures", re.IGNORECASE)
 TITLES = ("title", "titel", "titre", "título", "titolo")
-LONGEST_HEADING = 300  # characters; a longer paragraph with an outline level is text
 MAX_REPEATED = 200  # characters of a cell that are repeated in the rows which it spans
 GONE = {"del", "moveFrom", "delText", "instrText", "delInstrText", "rPr", "pPr"}
 BLOCKS = {"body", "ins", "moveTo", "customXml", "smartTag", "sdtContent", "txbxContent"}
@@ -53,6 +53,7 @@ OBJECTS = {"drawing", "pict", "object"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
 UNREAD = {
     "chart": "chart",
+    "relIds": "diagram",
     "OLEObject": "embedded object",
     "blip": "picture",
     "imagedata": "picture",
@@ -446,30 +447,11 @@ class _Body:
                 self._boxes.append(each)
             elif kind == "textpath":
                 shown += _escaped(each.get("string", "")) + " "
-            elif kind == "relIds":
-                shown += self._diagram(each)
             elif kind == "OLEObject" and each.get("ProgID", "").startswith("Equation"):
                 self.left["equation"] += 1
             elif kind in UNREAD:
                 self.left[UNREAD[kind]] += 1
         return shown
-
-    def _diagram(self, node: Any) -> str:
-        """The words of SmartArt, in their order in the file."""
-        ids = (v for k, v in node.attrib.items() if k.endswith("}dm"))
-        found = self._related.get(next(ids, ""))
-        root = None if found is None or found.outside else self._once(found.path)
-        if root is None:
-            self.left["diagram"] += 1
-            return ""
-        texts = ("".join(each.itertext()) for each in root.iter("{*}p"))
-        return _escaped("; ".join(filter(None, map(one_line, texts))))
-
-    def _once(self, path: str) -> Any | None:
-        if path in self._used:
-            return None
-        self._used.add(path)
-        return self._package.root(path)
 
     def _inserted(self, node: Any) -> None:
         """A file that Word shows in this place, if it is HTML, text or DOCX."""
@@ -481,10 +463,10 @@ class _Body:
             data = self._package.bytes(found.path)
         kind = "" if found is None else posixpath.splitext(found.path)[1].lower()
         if data is not None and kind in (".htm", ".html", ".xhtml"):
-            body = LexborHTMLParser(decoded(data)[0]).body  # its tags are closed
+            body = LexborHTMLParser(self._text_in(data)).body  # its tags are closed
             self.out.append(body.html or "" if body else "")
         elif data is not None and kind == ".txt":
-            self.out += [f"<p>{_escaped(line)}</p>" for line in decoded(data)[0].splitlines()]
+            self.out += [f"<p>{_escaped(line)}</p>" for line in self._text_in(data).splitlines()]
         elif data is not None and kind == ".docx" and not self._depth:
             with _opened(data) as packed:
                 markup, _, left = _markup(_Package(packed), self._depth + 1)

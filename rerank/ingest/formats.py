@@ -16,7 +16,7 @@ READERS = {
     ".htm": "html",
     ".xhtml": "html",
     ".pdf": "pdf",
-    ".docx": "docx",
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "docx"),
     ".rst": "rst",
     ".txt": "plain",
     ".text": "plain",

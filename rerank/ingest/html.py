@@ -19,6 +19,7 @@ from rerank.ingest.document import (
     one_line,
 )
 from rerank.ingest.encoding import decoded
+from rerank.ingest.word_lists import formatted
 
 NO_TEXT = (
     "script, style, noscript, template, datalist, svg title, svg desc, svg style, "
@@ -83,10 +84,7 @@ FORMULA = {  # by element and number of parts: the parts, then each as one term
 }
 PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
 LETTERS = re.compile(r"[^\W\d_]*$")
-ROMAN = (
-    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l")),
-    *((40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
-)
+FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 NUMBERED = re.compile(  # how a list says so, in its classes (docutils) or its style
     r"(lower|upper)-?(alpha|latin|roman)|list-style(?:-type)?\s*:\s*none", re.IGNORECASE
 )
@@ -299,7 +297,8 @@ def _field(node: Any) -> str:
     kind = (given.get("type") or "").lower()
     if kind not in TICKED:
         return f" {given.get('value') or ''} " if kind in TYPED else ""
-    named = " ".join(given.get(name) or "" for name in ("class", "id", "name"))
+    around = node.parent.attributes.get("class") or ""
+    named = " ".join([around, *(given.get(name) or "" for name in ("class", "id", "name"))])
     return "" if SWITCH.search(named) else " [x] " if "checked" in given else " [ ] "
 
 
@@ -320,7 +319,13 @@ def _raised(node: Any) -> str:
     alone = node.parent.tag == "a" and one_line(node.parent.text()) == text
     marks = node.tag == "a" or alone or node.css_first("a[href]") is not None
     note = NOTE.fullmatch(text) if marks else None
-    return f"[{note[1]}]" if note else raised(_before(node), text, low=node.tag == "sub")
+    if note:
+        return f"[{note[1]}]"
+    before, bar = _before(node), node.next
+    below = bar.next if bar is not None and bar.text().strip() in ("/", "\u2044") else None
+    if below is not None and all(part[:1].isdigit() for part in (before[-1:], text, below.text())):
+        return f" {text}"  # 1 1/2, a whole number and a fraction
+    return raised(before, text, low=node.tag == "sub")
 
 
 def _before(node: Any) -> str:
@@ -342,6 +347,8 @@ def raised(before: str, text: str, *, low: bool = False) -> str:
     letters = len(word[0]) if word else 0
     signs, charge = not any(map(str.isalnum, text)), CHARGE.fullmatch(text) is not None
     if low or signs or text[0] in "[(":
+        if low and last.isalnum() and not TERM.fullmatch(text):
+            return f"_{_one(text)}"
         mark = ("_" if low and not signs else "^" if charge else "") if last.isdigit() else ""
         return mark + text
     if last.isdigit():
@@ -417,15 +424,8 @@ class _List:
         kind = item.attributes.get("type") or self.kind
         if not kind:
             return "- "
-        written = str(number)
-        if kind in ("i", "I") and 0 < number < 4000:
-            written, left = "", number
-            for value, sign in ROMAN:
-                written += sign * (left // value)
-                left %= value
-        elif kind in ("a", "A") and 0 < number <= 26:
-            written = chr(ord("a") + number - 1)
-        return f"{written.upper() if kind.isupper() else written}. "
+        form = "decimal" if kind in "aA" and number > 26 else FORMS.get(kind, "decimal")
+        return f"{formatted(number, form)}. "
 
 
 def _integer(text: str | None, default: int) -> int:

@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import PurePosixPath
 
 from rerank.data.abbreviations import NOT_AFTER_SHORT
-from rerank.ingest.document import Block, Document
+from rerank.ingest.document import Block, Document, real_title
 from rerank.types import Passage
 
 PIECE = re.compile(
@@ -46,7 +46,7 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
     begins) and `revised`.
     """
     first = next((block.heading[0] for block in document.blocks if block.heading), "")
-    titled = document.title or first or _title_from_name(name)
+    titled = real_title(document.title) or first or _title_from_name(name)
     made: list[Passage] = []
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):

@@ -34,24 +34,6 @@ ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 LOWER = "[a-zß-ÿ]"
 DIVIDED = re.compile(rf"{LOWER}-\n{LOWER}")
 SHARED = re.compile(r"-\n(?:and|or|und|oder|et|ou|y|o)\b")  # as in "pre- and post-processing"
-JUNK = re.compile(  # titles that programs make up, and names of files
-    r"""(?:\W*(?:untitled|no\ title|title|slide|book|page|img|image|dsc|doc|file|fax|scan(?:ned)?
-        |(?:scanned|word|new|microsoft\ word)?\ ?document|(?:powerpoint)?\ ?presentation|print
-        |(?:insert|type|enter|your|the|add|document|report|presentation)\b.*\btitle(?:\ here)?
-        |output|unknown|unspecified|anonymous|none|null|n/?a|tmp|temp|template|blank(?:\ page)?
-        |unbenannt|ohne\ titel|kein\ titel|titel|dokument|präsentation|folie|sans\ titre|titre
-        |sans\ nom|présentation|sin\ título|documento|presentación|senza\ titolo|sem\ título
-        |naamloos|namnlös|bez\ názvu|bez\ tytułu|без\ названия|無題|无标题|文書|文档)
-      (?:[\W\d_]*(?:document|copy)?[\W\d_]*))
-    |(?:microsoft|adobe|acrobat|corel|quark|libreoffice|openoffice)\b.{0,30}\ -\ .*
-    |(?:about:|file:|https?:).*|(?:[a-z]:)?[\\/].*|[a-z]:.*[\\/].*
-    |.*\.(?:do[ct][xm]?|rtf|od[tsp]|ott|pages|wp[ds5]|tex|dvi|e?ps|pdf|xls[xm]?|csv|pp[ts]x?|key|indd
-      |idml|qx[dp]|pmd|p65|fm|book|ai|psd|cdr|pub|vsdx?|dwg|dxf|sla|x?html?|xml|md|rst|te?xt|tiff?
-      |jpe?g|png|mif|sdw|lwp|tmp)
-    |\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?|[0-9a-f]{24,}
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 Mark = tuple[int, str]  # level and title of an entry of the outline
 
 
@@ -78,7 +60,7 @@ def read(data: bytes) -> Document:
         outline = _outline(pdf)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
     blocks = tuple(_blocks(_without_edges([page.lines if page else [] for page in pages]), outline))
-    return Document(blocks, _title(facts.get("Title", "")), dated, skipped)
+    return Document(blocks, one_line(facts.get("Title", "")), dated, skipped)
 
 
 def _page(pdf: PdfDocument, number: int) -> Page | None:
@@ -124,12 +106,6 @@ def _numbered(kind: str, pages: Sequence[int]) -> str:
     *first, last = ("-".join(map(str, run)) for run in runs)
     listed = " and ".join(filter(None, [", ".join(first), last]))
     return f"page {listed} is {one}" if len(pages) == 1 else f"pages {listed} are {many or one}"
-
-
-def _title(title: str) -> str:
-    """The title, unless a program made it up or it is the name of a file; then ""."""
-    title = one_line(title)
-    return "" if JUNK.fullmatch(title) or not any(map(str.isalpha, title)) else title
 
 
 def _facts(pdf: PdfDocument) -> dict[str, str]:

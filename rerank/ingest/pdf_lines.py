@@ -39,8 +39,13 @@ class Box(NamedTuple):
 
     def joined(self, other: Box) -> Box:
         """The smallest box around both."""
-        low, high = map(min, self[:2], other[:2]), map(max, self[2:], other[2:])
-        return Box(*low, *high)
+        left, bottom, right, top = other
+        return Box(
+            left if left < self.left else self.left,
+            bottom if bottom < self.bottom else self.bottom,
+            right if right > self.right else self.right,
+            top if top > self.top else self.top,
+        )
 
     def overlaps(self, other: Box) -> bool:
         """Whether they have a part in common."""
@@ -64,16 +69,22 @@ class Piece(NamedTuple):
 
 def pieces(words: Sequence[tuple[str, Box]], row: int) -> Iterator[Piece]:
     """The pieces of a line, of its words with their boxes: a wide gap divides it."""
-    held: list[str] = []
-    around: Box | None = None
+    held: list[tuple[str, Box]] = []
     for text, box in words:
-        if around and not -GAP < (box.left - around.right) / max(box.height, around.height) < GAP:
-            yield Piece(" ".join(held), row, around)
-            held, around = [], None
-        held.append(text)
-        around = around.joined(box) if around else box
-    if around:
-        yield Piece(" ".join(held), row, around)
+        if held:
+            before = held[-1][1]
+            if abs(box.left - before.right) >= GAP * max(box.height, before.height):
+                yield _piece(held, row)
+                held = []
+        held.append((text, box))
+    if held:
+        yield _piece(held, row)
+
+
+def _piece(words: Sequence[tuple[str, Box]], row: int) -> Piece:
+    lefts, bottoms, rights, tops = zip(*(box for _, box in words), strict=True)
+    around = Box(min(lefts), min(bottoms), max(rights), max(tops))
+    return Piece(" ".join(text for text, _ in words), row, around)
 
 
 def with_raised_digits(word: Sequence[tuple[str, Box]]) -> str:

@@ -36,7 +36,7 @@ HYPHENS = ("\x02", "\ufffe")  # PDFium's marks of a hyphen at the end of a line
 NOTHING = "\0"
 WORD, LINE_END = re.compile(r"[^\s\x02\ufffe]+"), re.compile(r"[\r\n\x02\ufffe]")
 DIGIT = re.compile(r"\d")
-SURROGATE, PAIR = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff][\udc00-\udfff]")
+SURROGATE, ASTRAL = re.compile("[\ud800-\udfff]"), re.compile("[\U00010000-\U0010ffff]")
 LIGATURES = str.maketrans(
     {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
     | {"\xad": "-", "\uf0b7": "•", "\uf0a7": "▪", "\ufffd": ""}
@@ -121,37 +121,39 @@ def _words(page: PdfPage, text: PdfTextPage) -> Iterator[_Word]:
     edges = Box(*page.get_bbox())
     signs = _signs(text)
     look = _Look(page)
-    rect = pdfium.FS_RECTF()
+    raw, rect = text.raw, pdfium.FS_RECTF()
     row = seen = 0
     for match in WORD.finditer(signs):
         start, end = match.span()
-        row += len(LINE_END.findall(signs, seen, start))
+        if start - seen > 1 or signs[seen] != " ":
+            row += len(LINE_END.findall(signs, seen, start))
         seen = end
         hyphen = end < len(signs) and signs[end] in HYPHENS
-        places = [*range(start, end + hyphen)]
-        if not DIGIT.search(match[0]):
-            places = [start, places[-1]]  # their boxes say enough
-        boxes = [_box(text, i, rect) for i in places]
-        around = boxes[0].joined(boxes[-1])
+        last = end - 1 + hyphen
+        around = _box(raw, start, rect)
+        if last > start:
+            around = around.joined(_box(raw, last, rect))
         if not around.overlaps(edges):
             continue
-        turn = _turn(pdfium.FPDFText_GetCharAngle(text, start))
-        shown = [*match[0]]
-        if not (match[0].isascii() and match[0].isprintable()):
-            shown = [_shown(sign) for sign in shown]
-        lost = shown.count("") - match[0].count(NOTHING)
-        shown += ["-"] * hyphen
-        if len(boxes) == len(shown):
-            upright = [_turned(box, turn or 0) for box in boxes]
-            shown = [with_raised_digits(list(zip(shown, upright, strict=True)))]
+        turn = _turn(pdfium.FPDFText_GetCharAngle(raw, start))
+        word, lost = match[0], 0
+        has_digit = DIGIT.search(word) is not None
+        is_plain = word.isascii() and word.isprintable()
+        if has_digit or not is_plain:
+            shown = [*word] if is_plain else [_shown(sign) for sign in word]
+            lost = shown.count("") - word.count(NOTHING)
+            if has_digit:
+                boxes = (_turned(_box(raw, i, rect), turn or 0) for i in range(start, end))
+                word = with_raised_digits(list(zip(shown, boxes, strict=True)))
+            else:
+                word = "".join(shown)
         yield _Word(
-            "".join(shown),
-            _turned(around, turn or 0),
+            f"{word}-" if hyphen else word,
+            _turned(around, turn) if turn else around,
             turn,
             row,
-            is_hidden=look.is_suspicious(text, start) and not look.shows(around),
-            is_unmapped=2 * lost > end - start
-            or pdfium.FPDFText_HasUnicodeMapError(text, start) == 1,
+            look.is_suspicious(raw, start) and not look.shows(around),
+            2 * lost > end - start or pdfium.FPDFText_HasUnicodeMapError(raw, start) == 1,
         )
 
 
@@ -160,15 +162,11 @@ def _signs(text: PdfTextPage) -> str:
     count = text.count_chars()
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text, 0, count, buffer) - 1 == count:
-        codes = list(buffer)[:count]
+        signs = bytes(buffer)[: 2 * count].decode("utf-16-le", "surrogatepass")
+        signs = signs if len(signs) == count else ASTRAL.sub(rf"\g<0>{NOTHING}", signs)
     else:
-        codes = [pdfium.FPDFText_GetUnicode(text, i) for i in range(count)]
-    signs = "".join(chr(code) if code < 0x110000 else NOTHING for code in codes)
-    if not SURROGATE.search(signs):
-        return signs
-    signs = PAIR.sub(
-        lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16") + NOTHING, signs
-    )
+        codes = (pdfium.FPDFText_GetUnicode(text, i) for i in range(count))
+        signs = "".join(chr(code) if code < 0x110000 else NOTHING for code in codes)
     return SURROGATE.sub(NOTHING, signs)
 
 
@@ -178,12 +176,14 @@ def _shown(sign: str) -> str:
     return "" if "\ue000" <= sign <= "\uf8ff" or CONTROLS.match(sign) else sign
 
 
-def _box(text: PdfTextPage, index: int, rect: Any) -> Box:
-    pdfium.FPDFText_GetLooseCharBox(text, index, byref(rect))
+def _box(text: Any, index: int, rect: Any) -> Box:
+    pdfium.FPDFText_GetLooseCharBox(text, index, rect)
     return Box(rect.left, rect.bottom, rect.right, rect.top)
 
 
 def _turn(angle: float) -> int | None:
+    if not angle:
+        return 0
     quarters = angle / (math.pi / 2)
     return round(quarters) % 4 if abs(quarters - round(quarters)) < 0.06 else None
 
@@ -198,7 +198,7 @@ def _turned(box: Box, turn: int) -> Box:
     return Box(-top, left, -bottom, right) if turn == 1 else box
 
 
-def _is_colourless(text: PdfTextPage, index: int, drawn: Any) -> bool:
+def _is_colourless(text: Any, index: int, drawn: Any) -> bool:
     mode = pdfium.FPDFTextObj_GetTextRenderMode(drawn)
     if mode in (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP):
         return True
@@ -217,10 +217,10 @@ class _Look:
         self._grey: Any = None
         self._suspicious: dict[int | None, bool] = {}  # by address of a text object
 
-    def is_suspicious(self, text: PdfTextPage, index: int) -> bool:
+    def is_suspicious(self, text: Any, index: int) -> bool:
         """Whether text may leave no trace: without colour, or white."""
         drawn = pdfium.FPDFText_GetTextObject(text, index)
-        address = ctypes.cast(drawn, ctypes.c_void_p).value
+        address = ctypes.addressof(drawn.contents) if drawn else None
         if address not in self._suspicious:
             self._suspicious[address] = bool(drawn) and _is_colourless(text, index, drawn)
         return self._suspicious[address]

@@ -101,7 +101,7 @@ class Numbering:
             at = levels.get(i, _Level())
             count = counts[i]
             form = "decimal" if own.plain and at.form != "decimalZero" else at.form
-            return _formatted(at.start if count is None else count, form)
+            return formatted(at.start if count is None else count, form)
 
         return PLACE.sub(shown, own.text).strip()
 
@@ -120,7 +120,7 @@ def _levels(parent: Any) -> dict[int, _Level]:
     }
 
 
-def _formatted(count: int, form: str) -> str:
+def formatted(count: int, form: str) -> str:
     """A number in one of Word's formats; in digits if the format is a language's own."""
     match form:
         case "none":

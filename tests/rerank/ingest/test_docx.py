@@ -209,7 +209,7 @@ NAMES = (
 TYPE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
 
 
-def packed(body: str, *, parts: dict[str, str] | None = None, **xml: str) -> bytes:
+def packed(body: str, *, parts: dict[str, str | bytes] | None = None, **xml: str) -> bytes:
     """A DOCX of this body; `xml` are parts such as `styles`, `parts` files that it refers to."""
     out = io.BytesIO()
     related = [(kind, f"{kind}.xml", kind) for kind in xml]
@@ -426,12 +426,30 @@ def test_what_is_not_read_is_counted() -> None:
           + picture("") + run("Text.") + "<w:r><w:commentReference w:id='1'/></w:r>")
         + "<w:altChunk r:id='a.rtf'/><w:altChunk r:id='b.html'/><w:altChunk r:id='b.html'/>"
     )  # fmt: skip
-    parts = {"a.rtf": "{\\rtf1 x}", "b.html": "<h1>More</h1><p>Inserted <del>old</del> text.<b>"}
+    parts: dict[str, str | bytes] = {
+        "a.rtf": "{\\rtf1 x}",
+        "b.html": "<h1>More</h1><p>Inserted <del>old</del> text.<b>",
+    }
     found = read(packed(body, parts=parts))
     assert found.blocks[0].text == "Text."
     assert found.blocks[1].heading == ("More",)
     assert found.skipped == "1 chart; 1 comment; 1 embedded object; 1 equation; 2 inserted files"
     assert read(packed(p(picture("")) * 2)).skipped == "2 pictures"
+
+
+def test_a_byte_of_an_inserted_file_that_is_not_read_is_told() -> None:
+    """As it is for a file of its own."""
+    spoilt = "café, naïve, déjà vu".encode() + b"\x92"
+    found = read(packed(p("Text.") + "<w:altChunk r:id='c.txt'/>", parts={"c.txt": spoilt}))
+    assert found.blocks[1].text.startswith("café, naïve, déjà vu")
+    assert found.skipped == "1 inserted file with unknown characters"
+
+
+def test_a_diagram_is_counted() -> None:
+    """SmartArt: its words are in another part, in an order of its own."""
+    shown = '<w:drawing><dgm:relIds xmlns:dgm="urn:dgm"/></w:drawing>'
+    found = read(packed(p("Text.") + f"<w:p><w:r>{shown}</w:r></w:p>"))
+    assert found.skipped == "1 diagram"
 
 
 def test_boxes_and_cells_of_several_rows() -> None:

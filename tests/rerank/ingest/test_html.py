@@ -311,3 +311,35 @@ def test_what_is_left_out_is_counted() -> None:
     assert read(page.encode()).skipped == (
         "1 drawing by a script; 2 embedded pages; 1 embedded file; 1 dialog; 1 long list of choices"
     )
+
+
+@pytest.mark.parametrize(
+    ("markup", "said"),
+    [
+        ("1<sup>1</sup>/<sub>2</sub> cups", "1 1/2 cups"),
+        ("2<sup>3</sup>⁄<sub>4</sub> inches", "2 3⁄4 inches"),
+        ("5 m<sup>3</sup>/h", "5 m3/h"),
+        ("10<sup>6</sup>/10<sup>3</sup>", "10^6/10^3"),
+        ("x<sub>i+1</sub> = x<sub>i</sub>", "x_(i+1) = xi"),
+    ],
+)
+def test_fractions_and_indices_keep_their_value(markup: str, said: str) -> None:
+    """One and a half is not a power of one, and the index of x is not added to it."""
+    assert [b.text for b in read(f"<p>{markup}</p>".encode()).blocks] == [said]
+
+
+def test_the_radio_buttons_of_tabs_are_no_fields() -> None:
+    """As sphinx-design writes them."""
+    markup = (
+        '<div class="sd-tab-set"><input type="radio" id="a"><label for="a">Linux</label>'
+        '<div class="sd-tab-content">Run apt.</div></div>'
+    )
+    assert [b.text for b in read(markup.encode()).blocks] == ["Linux", "Run apt."]
+
+
+def test_items_of_a_list_in_letters_go_on_in_digits() -> None:
+    """After z; and Roman numbers are written as such."""
+    items = "<li>x" * 2
+    markup = f"<ol type=a start=26>{items}</ol><ol type=I start=4>{items}</ol>"
+    said = [b.text for b in read(markup.encode()).blocks]
+    assert said == ["z. x", "27. x", "IV. x", "V. x"]

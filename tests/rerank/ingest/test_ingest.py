@@ -16,6 +16,7 @@ from rerank.config import IngestConfig
 from rerank.data.beir import CORPUS, read_corpus
 from rerank.errors import FolderError, InputError
 from rerank.ingest.document import Document, ReaderEndedError
+from rerank.ingest.formats import format_of
 from rerank.ingest.ingest import DUPLICATES, SKIPPED, ingest
 from rerank.ingest.isolated import IsolatedReader
 from rerank.ingest.state import STATE
@@ -343,3 +344,8 @@ def test_the_command_prints_json(
     """With the files of other kinds by their suffix."""
     assert call("ingest", docs, "--out", tmp_path / "out", "--json") == 0
     assert json.loads(capsys.readouterr().out)["other"] == {".png": 1}
+
+
+def test_suffixes_of_word_have_its_reader() -> None:
+    """Documents and templates, with macros (which do not run) or without."""
+    assert {format_of(f"a{suffix}") for suffix in (".docx", ".DOCM", ".dotx", ".dotm")} == {"docx"}

@@ -37,6 +37,67 @@ def test_passages_are_bounded_and_nothing_is_lost(max_pieces: int) -> None:
     assert sorted(lengths)[len(lengths) // 2] > 0.6 * max(lengths)
 
 
+@pytest.mark.parametrize(
+    ("title", "kept"),
+    [
+        *(
+            (junk, False)
+            for junk in (
+                "untitled",
+                "Untitled document",
+                "Layout 1",
+                "Untitled-1",
+                "Document1",
+                "",
+                "  ",
+                "Title",
+                "(anonymous)",
+            )
+        ),
+        *(
+            (junk, False)
+            for junk in (
+                "Microsoft Word - plan.doc",
+                "Microsoft PowerPoint - Plan",
+                "i-xx_Book.indd",
+            )
+        ),
+        *(
+            (junk, False)
+            for junk in (
+                "C:\\texts\\plan",
+                "/tmp/plan",
+                "file:///tmp/plan",
+                "scan0012",
+                "Unbenannt",
+            )
+        ),
+        *(
+            (junk, False)
+            for junk in ("PowerPoint Presentation", "[Document title]", "2024-05-31", "plan.PDF")
+        ),
+        *(
+            (title, True)
+            for title in ("Plan", "Title IX", "Scanning documents", "Document object model")
+        ),
+        *(
+            (title, True)
+            for title in ("Microsoft Word for beginners", "Node.js", "ISO 9001", "1984 and after")
+        ),
+    ],
+)
+def test_a_title_that_a_program_made_up_is_none(title: str, kept: bool) -> None:
+    """Then the file's name is its title, in every format."""
+    (found,) = split_document(Document((Block("Some text."),), title), "plan.pdf", max_pieces=99)
+    assert found.title == (title if kept else "plan")
+
+
+def test_the_only_heading_is_a_title_whatever_it_says() -> None:
+    """Only what a program may have made up is left out."""
+    document = Document((Block("It prints.", ("Output",)),), "Output")
+    assert [p.title for p in split_document(document, "a.html", max_pieces=99)] == ["Output"]
+
+
 def test_the_bound_is_one_in_tokens_of_the_models() -> None:
     """Of our own pages the models' tokenizer makes hardly more tokens than there are pieces."""
     from tokenizers import Tokenizer

@@ -343,55 +343,6 @@ def test_raised_and_lowered_digits_do_not_join_a_number() -> None:
     assert said(drawn(draw)) == "At most 10⁶ messages on 5 m² of CO₂ since 2019³"
 
 
-@pytest.mark.parametrize(
-    ("title", "kept"),
-    [
-        *(
-            (junk, False)
-            for junk in ("untitled", "Untitled-1", "Document1", "", "  ", "Title", "(anonymous)")
-        ),
-        *(
-            (junk, False)
-            for junk in (
-                "Microsoft Word - plan.doc",
-                "Microsoft PowerPoint - Plan",
-                "i-xx_Book.indd",
-            )
-        ),
-        *(
-            (junk, False)
-            for junk in (
-                "C:\\texts\\plan",
-                "/tmp/plan",
-                "file:///tmp/plan",
-                "scan0012",
-                "Unbenannt",
-            )
-        ),
-        *(
-            (junk, False)
-            for junk in ("PowerPoint Presentation", "[Document title]", "2024-05-31", "plan.PDF")
-        ),
-        *(
-            (title, True)
-            for title in ("Plan", "Title IX", "Scanning documents", "Document object model")
-        ),
-        *(
-            (title, True)
-            for title in ("Microsoft Word for beginners", "Node.js", "ISO 9001", "1984 and after")
-        ),
-    ],
-)
-def test_a_title_that_a_program_made_up_is_none(title: str, kept: bool) -> None:
-    """Then the file's name is its title."""
-
-    def draw(canvas: Canvas) -> None:
-        canvas.setTitle(title)
-        canvas.drawString(60, 700, "Some text.")
-
-    assert drawn(draw).title == (title if kept else "")
-
-
 def test_attached_files_are_counted() -> None:
     """They are not opened."""
     pdf = PdfDocument.new()
