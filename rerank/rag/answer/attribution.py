@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import pairwise, product
 
 from rerank.assessment.text_cache import cached_by_length
 from rerank.data.words import Lexicon, content_words, words
@@ -33,12 +33,37 @@ REMOVED = "[removed: not supported by the sources]"
 NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
 NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\w+[._]\w[\w.]*")
 
+CAN_NOT = re.compile(r"\bcannot\b|\bcan['’]t\b", re.IGNORECASE)
+N_T = re.compile(r"n['’]t\b")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 # from 2: "one" is a pronoun too
-COUNTS = {
-    **{2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven"},
-    **{8: "eight", 9: "nine", 10: "ten", 11: "eleven", 12: "twelve"},
-}
-DIGITS = {word: str(number) for number, word in COUNTS.items()}
+COUNTS = (
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+DIGITS = {word: str(number) for number, word in enumerate(COUNTS, start=2)}
+# stop words that stand for each other's opposite
+OPPOSED = ("above", "after", "all", "before", "below", "can", "few", "less", "more", "most", "must")
+OPPOSED += ("over", "same", "some", "under")
+PLACED = {word: f"{word}0" for word in OPPOSED} | {"may": "can0", "fewer": "less0"}
+OF_SOURCES = (
+    r"(?:(?:the|this|these|provided|given|retrieved|cited) ){0,2}"
+    r"(?:sources?|documents?|documentation|passages?|context|texts?)"
+)
+INTRODUCTION = re.compile(  # names the sources, and says nothing of its own
+    rf"^(?:(?:according to|based on|as (?:stated|described|explained|noted) in) {OF_SOURCES},"
+    rf"|{OF_SOURCES} (?:says?|states?|explains?|notes?|mentions?) that)\s+",
+    re.IGNORECASE,
+)
 
 Judge = Callable[[str, str], float]  # (claim, evidence) -> P(the evidence supports the claim)
 
@@ -85,21 +110,13 @@ class SupportCheck:
         parts = sentences(plain)
         for sentence, before in zip(parts, separators(plain, parts), strict=True):
             cited = [by_id[i] for i in sentence.cited if i in by_id]
-            if leads_away(sentence.claim, self.question) or not has_each_clause(
-                sentence.claim, cited, self.lexicon
-            ):
+            claim = INTRODUCTION.sub("", sentence.claim)
+            if leads_away(claim, self.question) or not has_each_clause(claim, cited, self.lexicon):
                 cited = []
-            quotes = {
-                source.id: best_sentence(sentence.claim, source.evidence, self.lexicon)
-                for source in cited
-                if self._supports(source.evidence, sentence.claim)
-            }
-            alone = [source for source in cited if source.id in quotes]
-            if quotes and not has_each_clause(sentence.claim, alone, self.lexicon):
-                quotes = {  # another one has the clause that these lack
-                    source.id: best_sentence(sentence.claim, source.evidence, self.lexicon)
-                    for source in cited
-                }
+            alone = [source for source in cited if self._supports(source.evidence, claim)]
+            if alone and not has_each_clause(claim, alone, self.lexicon):
+                alone = cited  # another one has the clause that these lack
+            quotes = {s.id: best_sentence(claim, s.evidence, self.lexicon) for s in alone}
             found.append(Checked(sentence, quotes, before))
         return found
 
@@ -152,10 +169,9 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     """
     if not evidence.strip():  # such as a passage of orders to a language model only
         return 0.0
+    claim, evidence = _in_digits(claim), _in_digits(evidence)
     lower = evidence.lower()
     if any(not has_word(lower, name.lower()) for name in NAME.findall(claim)):
-        return 0.0
-    if _counts(claim) - _counts(evidence):
         return 0.0
     wanted = _weights(_stems(claim, lexicon), lexicon)
     if sum(wanted.values()) <= 0 or len(wanted) < FEW:
@@ -169,11 +185,13 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
 def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str, str]]:
     """The content words of a claim in whose place a sentence of a source has others: (its, ours).
 
-    "The mean is the middle value" has one beside "The median is the middle value". Inflection and
-    order are no difference. Only runs of as many words count, in a claim that has at least half of
-    its content words in the order of the sentence: what is worded quite otherwise is not compared.
+    "The mean is the middle value" has one beside "The median is the middle value", and so has
+    "before" beside "after". Inflection and order are no difference. Only runs of as many words
+    count, and names; and only in a claim that has at least half of its content words in the order
+    of the sentence: what is worded quite otherwise is not compared.
     """
-    ours, theirs = (_with_digits(text, lexicon) for text in (claim, sentence))
+    ours, theirs = (_in_order(text, lexicon) for text in (claim, sentence))
+    names = {word for text in (claim, sentence) for word in _in_order(_names(text), lexicon)}
     matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
     if 2 * sum(block.size for block in matcher.get_matching_blocks()) < len(ours):
         return []
@@ -181,16 +199,29 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
     return [
         (their, our)
         for kind, a, b, c, d in matcher.get_opcodes()
-        if kind == "replace" and b - a == d - c <= LONGEST_SWAP
-        for their, our in zip(theirs[a:b], ours[c:d], strict=True)
+        if kind == "replace"
+        if b - a == d - c <= LONGEST_SWAP or names.issuperset(theirs[a:b] + ours[c:d])
+        for their, our in product(theirs[a:b], ours[c:d])
         if their in only_theirs and our in only_ours
     ]
 
 
-def _with_digits(text: str, lexicon: Lexicon) -> list[str]:
-    """The content words of a text in order, with counts in digits."""
-    plain = re.sub(r"\w+", lambda m: DIGITS.get(m[0].lower(), m[0]), text)
-    return content_words(plain, language=lexicon.language)
+def _names(text: str) -> str:
+    return " ".join(NAME.findall(text))
+
+
+def _in_digits(text: str) -> str:
+    """The text with counts in digits, numbers without commas, and "not" as a word of its own."""
+    return _replaced(N_T.sub(" not", CAN_NOT.sub("can not", THOUSANDS.sub("", text))), DIGITS)
+
+
+def _in_order(text: str, lexicon: Lexicon) -> list[str]:
+    """The content words of a text in order, and the stop words in `PLACED`."""
+    return content_words(_replaced(_in_digits(text), PLACED), language=lexicon.language)
+
+
+def _replaced(text: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"[A-Za-z]+", lambda m: words.get(m[0].lower(), m[0]), text)
 
 
 def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
@@ -239,12 +270,6 @@ def _share(wanted: Mapping[str, float], windows: Sequence[frozenset[str]]) -> fl
 
 def _stems(text: str, lexicon: Lexicon) -> set[str]:
     return set(words(text, language=lexicon.language))
-
-
-def _counts(text: str) -> set[int]:
-    """The numbers from 2 to 12 in a text, as English words or in digits."""
-    found = set(re.findall(r"\w+", text.lower()))
-    return {number for number, word in COUNTS.items() if found & {word, str(number)}}
 
 
 def _negated(text: str) -> bool:

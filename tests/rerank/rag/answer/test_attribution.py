@@ -56,6 +56,46 @@ def test_words_decide(
         assert quote in sources[0].evidence
 
 
+RULES = "The fee of 1,500 euros must be paid before the three courses begin. Most members don't need a permit above 40 metres."
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported"),
+    [
+        ("The fee of 1500 euros must be paid before the 3 courses begin", True),
+        ("According to the source, the fee of 1,500 euros must be paid", True),
+        ("The documentation states that most members do not need a permit above 40 metres", True),
+        ("The fee of 1,500 euros must be paid after the three courses begin", False),
+        ("The fee of 1,500 euros may be paid before the three courses begin", False),
+        ("The fee of 1,500 euros must be paid before the four courses begin", False),
+        ("The fee of 15,000 euros must be paid before the three courses begin", False),
+        ("Few members don't need a permit above 40 metres", False),
+        ("Most members don't need a permit below 40 metres", False),
+        ("Most members need a permit above 40 metres", False),
+        ("According to the source, few members don't need a permit above 40 metres", False),
+    ],
+)
+def test_the_form_of_a_number_or_negation_is_no_difference_an_opposite_is(
+    answer: str, supported: bool, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """Digits or words, `don't` or `do not`; but not before and after, must and may."""
+    source = replace(sources[0], passage=replace(sources[0].passage, text=RULES))
+    (found,) = SupportCheck(lexicon)(f"{answer} [S1].", [source])
+    assert found.supported == supported
+
+
+def test_a_name_of_another_length_in_its_place_is_no_support(
+    sources: list[Source], lexicon: Lexicon
+) -> None:
+    """Both names stand in the source; the sentence has one, of one word, the claim another."""
+    text = "The prize of the academy went to Oscar last winter. It was New York that paid for it."
+    source = replace(sources[0], passage=replace(sources[0].passage, text=text))
+    for name, supported in (("Oscar", True), ("New York", False)):
+        claim = f"The prize of the academy went to {name} last winter [S1]."
+        (found,) = SupportCheck(lexicon)(claim, [source])
+        assert found.supported == supported
+
+
 def test_a_source_without_evidence_supports_nothing(
     sources: list[Source], lexicon: Lexicon
 ) -> None:
