@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rerank.commands.command import Command
 from rerank.commands.options import add_json, add_on_bad_lines, add_options, add_out, from_options
-from rerank.commands.printing import note, print_json
+from rerank.commands.printing import print_json
 from rerank.config import Config
 
 
@@ -21,8 +21,6 @@ def _arguments(p: argparse.ArgumentParser) -> None:
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.data.beir import read_corpus
-    from rerank.data.labelled_set import Reading
-    from rerank.data.lines import Problems
     from rerank.inference.model_files import resolve
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import INDEX_KIND, build_index
@@ -30,10 +28,7 @@ def _run(o: argparse.Namespace) -> None:
 
     chosen = from_options(Config, o)
     with output_folder(o.out, overwrite=o.overwrite, kind=INDEX_KIND):
-        problems = Problems.by(o.on_bad_lines)
-        corpus = read_corpus(o.dataset, problems).values()
-        for one in Reading.of(problems).notes(0):
-            note(f"{o.dataset}: {one}")
+        corpus = read_corpus(o.dataset, o.on_bad_lines).values()
         encoder = Encoder.from_config(resolve(chosen.encoder), chosen)
         index = build_index(
             corpus,

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_json, add_options, add_work, from_options, positive
+from rerank.commands.options import (
+    add_json,
+    add_on_bad_lines,
+    add_options,
+    add_work,
+    from_options,
+    positive,
+)
 from rerank.commands.printing import print_json
 from rerank.config import Config
 
@@ -29,6 +36,7 @@ def _arguments(p: argparse.ArgumentParser) -> None:
         "--max-queries", type=positive, default=300, help="bound on queries of a set (default: 300)"
     )
     add_options(p, Config, "encoder", "reranker", "max_length", "long_passages", "precision")
+    add_on_bad_lines(p)
     add_work(p)
     add_json(p)
 
@@ -38,7 +46,12 @@ def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.pool import pool_sets
 
     made = pool_sets(
-        o.datasets, o.out, from_options(Config, o), work=o.work, max_queries=o.max_queries
+        o.datasets,
+        o.out,
+        from_options(Config, o),
+        work=o.work,
+        max_queries=o.max_queries,
+        on_bad_lines=o.on_bad_lines,
     )
     if o.json:
         print_json(maps=o.out, sets=len(made.sets), measured=made.measured["mean"])

@@ -23,7 +23,8 @@ def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "queries",
         type=Path,
-        help="JSONL or Parquet of _id and query, and of passages where a query brings its own",
+        help="JSONL, CSV or Parquet (also .gz, .zst, a folder of parts) of _id and query, and of "
+        "passages where a query brings its own",
     )
     p.add_argument(
         "--out",

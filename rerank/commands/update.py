@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.commands.command import Command
-from rerank.commands.options import add_json
+from rerank.commands.options import add_json, add_on_bad_lines
 from rerank.commands.printing import note, print_json
 
 if TYPE_CHECKING:
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 def _arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("target", type=Path, help="index or model folder, replaced in place")
     p.add_argument("corpus", type=Path, help="JSONL file, or a folder with corpus.jsonl")
+    add_on_bad_lines(p)
     add_json(p)
 
 
 def _run(o: argparse.Namespace) -> None:
     from rerank.jobs.update import update
 
-    found = update(o.target, o.corpus)
+    found = update(o.target, o.corpus, on_bad_lines=o.on_bad_lines)
     if o.json:
         print_json(updated=o.target, **asdict(found))
     else:

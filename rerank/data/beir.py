@@ -8,6 +8,7 @@ the tables may be any file of `rerank.data.containers`, or a folder of part file
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from rerank.data.records import passage_row, query_row, read_passage, read_query
 from rerank.errors import InputError
 from rerank.storage.files import write_file
 from rerank.types import Passage, Query
+
+logger = logging.getLogger(__name__)
 
 CORPUS = "corpus.jsonl"
 UNJUDGED = ("refuse", "leave-out", "unanswerable")  # how to treat a query without qrels
@@ -234,18 +237,23 @@ def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> d
     return places
 
 
-def read_corpus(path: Path, problems: Problems | None = None) -> dict[str, Passage]:
+def read_corpus(path: Path, on_bad_lines: str = "") -> dict[str, Passage]:
     """Passages by id, in file order, from a corpus file, or from a folder that holds one.
 
+    With `on_bad_lines="skip"` a warning counts and lists the lines that are left out. "refuse" is
+    as the default, where the caller has such an option, and the error names it.
+
     Raises:
-        InputError: listing every bad line with file and line number, if `problems` does not skip.
+        InputError: listing every bad line with file and line number; or no passage.
     """
-    problems = problems or Problems()
+    problems = Problems.by(on_bad_lines) if on_bad_lines else Problems()
     paths = tables(path, "corpus") if path.is_dir() else [path]
     corpus = _by_id(paths, read_passage, problems, "passages")
     problems.raise_if_any(str(path))
     if not corpus:
-        raise InputError(f"{path}: holds no passage")
+        raise problems.nothing(f"{path}: holds no passage")
+    if problems.left_out:
+        logger.warning("%s: %s", path, problems.left_out_lines())
     return corpus
 
 
@@ -293,7 +301,8 @@ def read_files(
     for name, table in ((CORPUS, corpus), ("queries.jsonl", queries)):
         if table is not None and not table:  # else every line of the qrels would be reported
             problems.raise_if_any(str(folder))
-            raise InputError(f"{folder / name} is empty")
+            left_out = " but for what is left out" if problems.left_out else ""
+            raise problems.nothing(f"{folder / name} is empty{left_out}")
     need_qrels = unjudged != UNLABELLED
     qrels, splits, lost = _read_splits(folder, corpus, queries, problems, need_qrels=need_qrels)
     problems.raise_if_any(str(folder))
@@ -307,7 +316,7 @@ def read_files(
         named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
         corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
     if (need_qrels and not corpus) or not any(splits.values()):
-        raise InputError(f"{folder}: needs at least one passage and one query in a split")
+        raise problems.nothing(f"{folder}: needs at least one passage and one query in a split")
     return LabelledFiles(corpus, queries, qrels, splits)
 
 

@@ -50,7 +50,7 @@ class Reading:
 
     on_bad_lines: str = "refuse"
     left_out: Mapping[str, int] = field(default_factory=dict)  # by what the lines hold
-    listed: tuple[str, ...] = ()
+    listed: str = ""  # the same in a sentence, with the first lines
     merged: int = 0  # judgements that are there twice, with the same grade
     own_passages: int = 0  # queries that are themselves a passage, which they do not find
 
@@ -58,7 +58,7 @@ class Reading:
     def of(cls, problems: Problems) -> Reading:
         """What the problems say."""
         policy = ON_BAD_LINES[problems.skip]
-        return cls(policy, dict(problems.left_out), tuple(problems.listed), problems.merged)
+        return cls(policy, dict(problems.left_out), problems.left_out_lines(), problems.merged)
 
     def described(self) -> dict[str, Any]:
         """What is recorded of it; {} if nothing was left out or merged."""
@@ -67,12 +67,7 @@ class Reading:
 
     def notes(self, queries: int) -> list[str]:
         """The same in sentences, with the lines; `queries` is how many there are."""
-        notes = []
-        if self.left_out:
-            counts = ", ".join(f"{n} {what}" for what, n in self.left_out.items())
-            more = sum(self.left_out.values()) - len(self.listed)
-            listed = "\n  ".join([*self.listed, *([f"... and {more} more"] if more else [])])
-            notes.append(f"left out (--on-bad-lines skip): {counts}:\n  {listed}")
+        notes = [self.listed] if self.listed else []
         if self.merged:
             notes.append(f"{self.merged} judgements are there twice, and count once.")
         if self.own_passages:

@@ -88,6 +88,20 @@ class Problems:
                 return
         _list(self.messages, where, problem)
 
+    def left_out_lines(self) -> str:
+        """How many lines were left out, with the first ones; "" if none was."""
+        if not self.left_out:
+            return ""
+        counts = ", ".join(f"{n} {what}" for what, n in self.left_out.items())
+        more = sum(self.left_out.values()) - len(self.listed)
+        listed = "\n  ".join([*self.listed, *([f"... and {more} more"] if more else [])])
+        return f"left out (--on-bad-lines skip): {counts}:\n  {listed}"
+
+    def nothing(self, summary: str) -> InputError:
+        """The error that nothing is left to use, with what was left out."""
+        left_out = self.left_out_lines()
+        return InputError(f"{summary}; {left_out}" if left_out else summary)
+
     def raise_if_any(self, summary: str) -> None:
         """Raise one error that lists the problems, if there are any."""
         if not self.messages:
@@ -161,7 +175,7 @@ def rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any
 def _json_rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for where, line in lines(path):
         try:
-            row = loads(line)
+            row = loads(line, constants=True)  # a bad number is told by its field
         except RepeatedKeyError as error:
             problems.add(where, str(error))
             continue

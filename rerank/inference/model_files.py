@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
-READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)  # numbers of an OSError
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # numbers of an OSError
 OTHER_CACHE = (
     "name a folder that can be written to in RERANK_CACHE, or make a model that needs none with "
     "`rerank export`"

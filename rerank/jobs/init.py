@@ -15,7 +15,6 @@ from rerank.config import Config
 from rerank.data.beir import CORPUS, corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.fitting.label_checks import check_corpus
 from rerank.jobs.pipelines import find_models, open_index
 from rerank.report.html import html_page
 from rerank.storage.locks import output_folder
@@ -36,11 +35,12 @@ def init(
     *,
     work: str | Path = "work",
     overwrite: bool = False,
+    on_bad_lines: str = "",
 ) -> Path:
     """Write a model folder for a corpus: a file of passages, or a folder with corpus.jsonl.
 
     Raises:
-        InputError: bad passages, fewer than two, or no pooled maps for the configured models.
+        InputError: bad passages, or no pooled maps for the configured models.
         FolderError: `out` exists and `overwrite` is False, or it is not a model folder; or another
             job writes it.
     """
@@ -53,8 +53,7 @@ def init(
             "label; label queries and run `rerank calibrate`, or take the default models"
         )
     name = file.resolve().parent.name if file.name == CORPUS else file.stem
-    unlabelled = LabelledSet.of_corpus(read_corpus(file), name)
-    check_corpus(unlabelled)
+    unlabelled = LabelledSet.of_corpus(read_corpus(file, on_bad_lines), name)
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         index = open_index(unlabelled, config, Workspace(Path(work)))
         contents = ModelContents(

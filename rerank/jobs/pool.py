@@ -8,6 +8,7 @@ doubt, even if a user's own labels have no unanswerable query.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ from rerank.storage.files import write_file
 from rerank.types import MODES, Mode
 from rerank.workspace import Workspace
 
+logger = logging.getLogger(__name__)
+
 MAX_QUERIES = 300  # per set, to fit on and to report on
 UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few of them
 
@@ -53,6 +56,7 @@ def pool_sets(
     *,
     work: str | Path = "work",
     max_queries: int = MAX_QUERIES,
+    on_bad_lines: str = "refuse",
 ) -> PooledMaps:
     """Score the labelled sets, and write the maps pooled over them to the file `out`.
 
@@ -70,9 +74,14 @@ def pool_sets(
     if count > 1:
         raise InputError(f"{count} labelled sets are named {name!r}; rename the folders")
     _check_out(Path(out))
-    sets = {Path(folder): read_training_set(Path(folder)) for folder in folders}
+    sets = {
+        Path(folder): read_training_set(Path(folder), on_bad_lines=on_bad_lines)
+        for folder in folders
+    }
     for labelled in sets.values():
         labelled.refuse_lists()
+        for one in labelled.reading.notes(len(labelled.queries)):
+            logger.warning("%s: %s", labelled.name, one)
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     workspace = Workspace(Path(work))
     scored = [

@@ -57,7 +57,7 @@ class Updated:
         return bool(self.added or self.removed or self.changed)
 
 
-def update(target: str | Path, corpus: str | Path) -> Updated:
+def update(target: str | Path, corpus: str | Path, *, on_bad_lines: str = "") -> Updated:
     """Update the index or the model in the folder `target` to search the passages of `corpus`.
 
     It is replaced in place, atomically, and equals a fresh build of this corpus. A model keeps its
@@ -70,7 +70,7 @@ def update(target: str | Path, corpus: str | Path) -> Updated:
         FolderError: another job uses `target`.
     """
     target = Path(target)
-    passages = read_corpus(corpus_file(Path(corpus)))
+    passages = read_corpus(corpus_file(Path(corpus)), on_bad_lines)
     check_corpus(LabelledSet.of_corpus(passages, str(corpus)))
     read_manifest(target)  # there is something to reserve
     with reserved(target):

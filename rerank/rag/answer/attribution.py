@@ -37,24 +37,11 @@ CAN_NOT = re.compile(r"\bcannot\b|\bcan['’]t\b", re.IGNORECASE)
 N_T = re.compile(r"n['’]t\b")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 # from 2: "one" is a pronoun too
-COUNTS = (
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
-DIGITS = {word: str(number) for number, word in enumerate(COUNTS, start=2)}
+COUNTS = "two three four five six seven eight nine ten eleven twelve"
+DIGITS = {word: str(number) for number, word in enumerate(COUNTS.split(), start=2)}
 # stop words that stand for each other's opposite
-OPPOSED = ("above", "after", "all", "before", "below", "can", "few", "less", "more", "most", "must")
-OPPOSED += ("over", "same", "some", "under")
-PLACED = {word: f"{word}0" for word in OPPOSED} | {"may": "can0", "fewer": "less0"}
+OPPOSED = "above after all before below can few less more most must over same some under"
+PLACED = {word: f"{word}0" for word in OPPOSED.split()} | {"may": "can0", "fewer": "less0"}
 OF_SOURCES = (
     r"(?:(?:the|this|these|provided|given|retrieved|cited) ){0,2}"
     r"(?:sources?|documents?|documentation|passages?|context|texts?)"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 
@@ -61,7 +62,7 @@ def test_a_bad_line_is_refused_or_left_out(
     assert "--on-bad-lines skip" in str(refused.value)
     found = LabelledSet.read(folder, on_bad_lines="skip")
     assert found.reading.left_out == {what: 1}
-    assert place in found.reading.listed[0]
+    assert place in found.reading.listed
     assert found.qrels == {f"q{i}": {f"d{i}": 1.0} for i in range(3)}
     assert found.corpus["d0"].text == "Passage number 0."
     assert found.described()["reading"] == {"on_bad_lines": "skip", "left_out": {what: 1}}
@@ -106,3 +107,27 @@ def test_a_query_does_not_find_itself(tmp_path: Path) -> None:
     assert [sorted(q.without) for q in found.queries.values()] == [["q0"], ["q1"], []]
     judged = LabelledSet.read(made(tmp_path / "b", corpus=own, qrels=("q0\tq0\t1",)))
     assert judged.queries["q0"].without == frozenset(), "a passage that is judged right counts"
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_where_nothing_is_left_the_error_lists_what_was_left_out(name: str, tmp_path: Path) -> None:
+    """A file of bad lines only is not called empty without a word of them."""
+    folder = made(tmp_path / "set")
+    row = {"qrels/test.tsv": "q0\tnowhere\t1\n"}.get(name, '{"_id": "x", "text": " "}\n')
+    (folder / name).write_text(row)
+    with pytest.raises(InputError) as refused:
+        LabelledSet.read(folder, on_bad_lines="skip", unjudged="leave-out")
+    assert "left out (--on-bad-lines skip): 1 " in str(refused.value)
+    assert f"{name}:1: " in str(refused.value)
+
+
+def test_a_corpus_without_its_bad_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning counts and lists them; the error of a corpus alone names no option it lacks."""
+    folder = made(tmp_path / "set", corpus=('{"_id": "d9", "text": ""}',))
+    assert list(read_corpus(folder, "skip")) == ["d0", "d1", "d2"]
+    assert "1 passages" in caplog.text
+    assert "corpus.jsonl:4: " in caplog.text
+    for policy, named in (("refuse", True), ("", False)):
+        with pytest.raises(InputError, match=r"corpus\.jsonl:4: ") as refused:
+            read_corpus(folder, policy)
+        assert ("--on-bad-lines" in str(refused.value)) == named

@@ -31,7 +31,7 @@ except InputError as error:
 """
 
 
-@pytest.mark.parametrize("home", ["missing", "read-only", ""])
+@pytest.mark.parametrize("home", ["missing", "read-only", "", "/proc/none"])
 def test_the_message_says_where_else_models_can_be(tmp_path: Path, home: str) -> None:
     """Another folder, or a model that needs no cache; and nothing is made in the working folder."""
     if home == "read-only":

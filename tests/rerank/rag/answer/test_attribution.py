@@ -56,7 +56,10 @@ def test_words_decide(
         assert quote in sources[0].evidence
 
 
-RULES = "The fee of 1,500 euros must be paid before the three courses begin. Most members don't need a permit above 40 metres."
+RULES = (
+    "The fee of 1,500 euros must be paid before the three courses begin. "
+    "Most members don't need a permit above 40 metres."
+)
 
 
 @pytest.mark.parametrize(
