@@ -230,8 +230,8 @@ def packed(body: str, *, parts: dict[str, str | bytes] | None = None, **xml: str
         )
         for kind, text in xml.items():
             made.writestr(f"word/{kind}.xml", f"<w:{kind} {NAMES}>{text}</w:{kind}>")
-        for name, text in (parts or {}).items():
-            made.writestr(f"word/{name}", text)
+        for name, part in (parts or {}).items():
+            made.writestr(f"word/{name}", part)
     return out.getvalue()
 
 
