@@ -131,7 +131,8 @@ def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     """The pages without lines at top and bottom that two of the four nearest pages share.
 
-    Numbers in a line are ignored; a line with only a page number is always removed.
+    Numbers in a line are ignored; a line with only a page number is always removed. If nothing else
+    is on any page, these lines are the text.
     """
     edges = [{_shape(line) for line in (*page[:EDGE], *page[-EDGE:])} for page in pages]
     kept = []
@@ -140,7 +141,7 @@ def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
         running = {s for s in edges[number] if s == "0" or sum(s in edge for edge in near) > 1}
         inner = range(EDGE, len(page) - EDGE)
         kept.append([t for i, t in enumerate(page) if i in inner or _shape(t) not in running])
-    return kept
+    return kept if any(kept) else list(map(list, pages))
 
 
 def _shape(line: str) -> str:

@@ -352,3 +352,16 @@ def test_attached_files_are_counted() -> None:
     pdf.save(out)
     with pytest.raises(UnreadableError, match=r"no text in its 1 page; 1 attached file$"):
         read(out.getvalue())
+
+
+def test_pages_of_one_line_each_are_text() -> None:
+    """Lines that differ in numbers alone look like running heads, but they are all there is."""
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    for number in range(1, 7):
+        canvas.drawString(60, 700, f"Meter {number} stands in room {number + 20}.")
+        canvas.showPage()
+    canvas.save()
+    assert [block.text for block in read(out.getvalue()).blocks] == [
+        f"Meter {number} stands in room {number + 20}." for number in range(1, 7)
+    ]

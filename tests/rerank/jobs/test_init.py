@@ -68,6 +68,18 @@ def test_a_corpus_becomes_a_model_that_searches(
         _ = model.sketch
 
 
+def test_a_corpus_of_one_passage_is_searched(
+    known: PooledMaps, config: Config, work: Path, tmp_path: Path
+) -> None:
+    """As one short document gives it; a second one may come with `update`."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"_id": "1", "text": "A queue holds at most 10^6 messages."}\n')
+    model = rerank.load(init(corpus, tmp_path / "model", config, work=work))
+    answer = model.search("how many messages does a queue hold")
+    assert [passage.doc_id for passage in answer.passages] == ["1"]
+    assert not answer.accepted
+
+
 def test_without_pooled_maps_it_says_what_to_do(
     small_folder: Path, config: Config, tmp_path: Path
 ) -> None:
