@@ -84,7 +84,7 @@ def decode(line: Line, parse: RowParser) -> Row:
     except UnicodeDecodeError as error:
         return RejectedRow(line.number, f"not UTF-8 (byte {error.start + 1} of the line)")
     try:
-        row = loads(text)
+        row = loads(text, constants=True)  # a bad number is told by its field
     except RecursionError:
         return RejectedRow(line.number, "not JSON that can be read: it is nested too deep")
     except RepeatedKeyError as error:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import nearest
 from rerank.serving.refusals import SHOWN, Refusal
-from rerank.storage.files import RepeatedKeyError, loads
+from rerank.storage.files import InfiniteNumberError, RepeatedKeyError, loads
 
 
 class StrictRoute(APIRoute):
@@ -36,20 +36,18 @@ class StrictRoute(APIRoute):
 
 
 class BodyRequest(Request):
-    """A request whose `json` refuses with 422 a repeated key, and NaN and infinities."""
+    """A request whose `json` refuses with 422 a repeated key, NaN and infinities."""
 
     async def json(self) -> Any:
         """The value of the body."""
         try:
-            return loads(await self.body(), parse_constant=_refuse_constant)
+            return loads(await self.body())
         except RepeatedKeyError as error:
             key = ascii(error.key[:SHOWN])
             message = f"the body has the key {key} twice in one object; give it once"
             raise HTTPException(422, message) from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise HTTPException(422, f"the body has {name}, which is not JSON; give a number or null")
+        except InfiniteNumberError as error:
+            raise HTTPException(422, f"the body has {error}; give a number or null") from None
 
 
 def _check_parameters(given: Iterable[str], known: list[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import stat
@@ -78,14 +79,28 @@ class RepeatedKeyError(ValueError):
         self.key = key
 
 
-def loads(text: bytes | str, **options: Any) -> Any:
-    """The value of JSON text, as `json.loads` with these options.
+class InfiniteNumberError(ValueError):
+    """NaN or an infinity, or a number that no float can hold, such as 1e999."""
+
+    def __init__(self, written: str) -> None:
+        why = "is too large for a number" if written.lstrip("-")[0].isdigit() else "is not JSON"
+        super().__init__(f"{written[:20]}, which {why}")
+
+
+def loads(text: bytes | str, *, constants: bool = False) -> Any:
+    """The value of JSON text; with `constants`, NaN and Infinity are read as Python writes them.
 
     Raises:
-        ValueError: not JSON; or a key that occurs twice in one object (`RepeatedKeyError`).
+        ValueError: not JSON; or a key that occurs twice in one object (`RepeatedKeyError`); or an
+            infinite number (`InfiniteNumberError`).
         RecursionError: nested too deep.
     """
-    return json.loads(text, object_pairs_hook=_object, **options)
+    return json.loads(
+        text,
+        object_pairs_hook=_object,
+        parse_float=_finite,
+        parse_constant=float if constants else _refuse_constant,
+    )
 
 
 def parse_json(data: bytes, name: str) -> Any:
@@ -96,7 +111,7 @@ def parse_json(data: bytes, name: str) -> Any:
             or nested too deep.
     """
     try:
-        return loads(data, parse_constant=_refuse_constant)
+        return loads(data)
     except (ValueError, RecursionError) as error:
         raise FolderError(f"{name} is not JSON: {error}") from None
 
@@ -142,8 +157,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
+def _finite(written: str) -> float:
+    if math.isinf(number := float(written)):
+        raise InfiniteNumberError(written)
+    return number
+
+
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
+    raise InfiniteNumberError(name)
 
 
 def files_below(folder: Path) -> dict[str, Path]:
