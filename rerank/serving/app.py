@@ -56,6 +56,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         415: "the Content-Type is not application/json in UTF-8, or the body is compressed",
         421: "a server without keys was asked under another name than localhost",
         422: "not JSON, or a field or a parameter is missing, unknown, wrong or too large",
+        431: "too many headers",
         429: "the server is busy; Retry-After says when to try again",
         500: "a defect of the server; its log has more under the id of the request",
         503: "the server is busy, or the search system behind it does not answer",

@@ -1,5 +1,7 @@
 """Uvicorn's HTTP protocol with limits for clients: slow ones, idle ones, and those that flood it.
 
+A request is also refused here if it could be read in two ways.
+
 It handles connections and knows nothing of what a request means.
 """
 
@@ -13,14 +15,26 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rerank.serving.refusals import Refusal
+from rerank.serving.refusals import PRIVATE, Refusal
 
 AHEAD = 2**16  # bytes that a client may send while the answer to its last request is made
 SMALL_CHUNK = re.compile(rb"\r\n[0-9A-Fa-f]{1,2}\r\n")  # the size of a chunk below 256 bytes
 SMALL_CHUNKS = 64  # in what arrives at once; each costs as much as a kilobyte
+HEAD_BYTES = 2**14  # of a request before its body; so much is also parsed at once
+HEAD_LINES = 100  # of headers
+DROPPED = 2**27  # bytes of a body that nobody reads, so that its client gets the answer
+TWO_WAYS = re.compile(rb"(?<!\r)\n|\n[ \t]")  # a line end of LF alone, or a header in two lines
+BODY = re.compile(rb"\n(content-length|transfer-encoding):([^\r]*)", re.IGNORECASE)
+HOST = re.compile(rb"\nhost:[ \t]*([^\r]*?)[ \t]*(?:\r|\Z)", re.IGNORECASE)
+NAME = re.compile(rb"(?:[\w.-]*|\[[0-9a-f.]*:[0-9a-f.:]*\])(?::\d{0,5})?", re.IGNORECASE)
+LAST_CHUNK = re.compile(rb"(?:\r\n)?0+(?:;[^\n]*|[ \t]*)\r\n")
 NO_HTTP = (
-    "this is not an HTTP/1.1 request: expected one Host header, and a body as long as "
-    "Content-Length says, or in chunks"
+    "this is not an HTTP/1.1 request: expected lines that end with CR LF, one header a line, one "
+    "Host header with a name or an address, and a body as long as one Content-Length says, or in "
+    "chunks without trailers"
+)
+LONG_HEAD = (
+    f"the request has more than {HEAD_BYTES} bytes or {HEAD_LINES} lines of headers; send fewer"
 )
 
 
@@ -35,20 +49,76 @@ def client_limits(seconds: float, max_connections: int) -> type[ClientLimits]:
     return type("ClientLimits", (ClientLimits,), limits)
 
 
+class StrictRequests(h11.Connection):
+    """The requests of a connection; a head is checked before it is parsed.
+
+    h11 alone reads any number of headers, and takes what servers read in different ways, so that a
+    proxy and this server could see different requests (RFC 9112, section 11.2).
+    """
+
+    refusal = Refusal(400, NO_HTTP, reason="http")
+    _at_chunk = False  # the size of a chunk is next
+
+    def next_event(self) -> Any:
+        """The next event.
+
+        Raises:
+            h11.RemoteProtocolError: the client sent no request; `refusal` is the answer.
+        """
+        if self.their_state is h11.IDLE:
+            self._check_head(self.trailing_data[0])
+        elif self._at_chunk and (last := LAST_CHUNK.match(rest := self.trailing_data[0])):
+            end = rest[last.end() : last.end() + 2]
+            if end != b"\r\n"[: len(end)]:
+                raise h11.RemoteProtocolError("trailers")
+            if len(end) < 2:
+                return h11.NEED_DATA
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._at_chunk = any(name == b"transfer-encoding" for name, _ in event.headers)
+        elif isinstance(event, h11.Data | h11.EndOfMessage):
+            self._at_chunk = isinstance(event, h11.Data) and event.chunk_end
+        return event
+
+    def _check_head(self, data: bytes) -> None:
+        head, complete, _ = data.partition(b"\r\n\r\n")
+        if len(head) > HEAD_BYTES or head.count(b"\n") > HEAD_LINES:
+            self.refusal = Refusal(431, LONG_HEAD, reason="http")
+            raise h11.RemoteProtocolError("too many headers")
+        if TWO_WAYS.search(head):
+            raise h11.RemoteProtocolError("line ends")
+        body, host = BODY.findall(head), HOST.search(head)
+        chunked = any(name.lower() != b"content-length" for name, _ in body)
+        if complete and (
+            len(body) > 1
+            or any(b"," in value for _, value in body)
+            or (chunked and not head.partition(b"\r")[0].endswith(b" HTTP/1.1"))
+            or (host and not NAME.fullmatch(host[1]))
+        ):
+            raise h11.RemoteProtocolError("length or host")
+
+
 class ClientLimits(H11Protocol):
     """A connection that also ends if its client sends no headers, or does not read.
 
     `seconds` count from the start of the connection, for a later request from its first byte, and
     for an answer from when the client stops reading. A client that sends very small chunks, or much
-    ahead of its answer, is disconnected.
+    ahead of its answer, is disconnected. Where a long body is refused unread, the connection ends
+    with the answer.
     """
 
     seconds: ClassVar[float]
     max_connections: ClassVar[int]
     idle: ClassVar[dict[ClientLimits, None]]  # no request in progress; longest idle first
+    conn: StrictRequests
     quick = hasattr(socket, "TCP_QUICKACK")  # on Linux
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _to_drop = 0  # bytes that may still come and are not read, after the last answer
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn = StrictRequests(h11.SERVER)
 
     def connection_made(self, transport: Any) -> None:
         """Begin the time-out; with too many connections, close the one that is idle longest."""
@@ -63,17 +133,29 @@ class ClientLimits(H11Protocol):
             first.transport.close()
 
     def on_response_complete(self) -> None:
-        """From now on the connection is idle."""
+        """From now on the connection is idle, or at its end: a long body is not read on."""
         super().on_response_complete()
+        if self.cycle.response_complete and self.conn.their_state is h11.SEND_BODY:
+            length = dict(self.headers).get(b"content-length")
+            if (length is None or int(length) > AHEAD) and not self.transport.is_closing():
+                self._to_drop = DROPPED  # until uvicorn's time-out of idle connections
+                self.transport.write_eof()
         if self.cycle.response_complete and not self.transport.is_closing():
             self.idle[self] = None
 
     def data_received(self, data: bytes) -> None:
         """Refuse floods; stop the time-out once the headers are complete."""
+        if self._to_drop:
+            self._to_drop = max(0, self._to_drop - len(data))
+            if not self._to_drop:
+                self.transport.abort()
+            return
         if len(SMALL_CHUNK.findall(data)) > SMALL_CHUNKS + len(data) // 1024:
             self.transport.abort()
             return
-        super().data_received(data)
+        for start in range(0, len(data), HEAD_BYTES):
+            if not self.transport.is_closing():
+                super().data_received(data[start : start + HEAD_BYTES])
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop()  # headers are complete; the body has its own time-out
             self.idle.pop(self, None)
@@ -93,10 +175,16 @@ class ClientLimits(H11Protocol):
             begun, self.cycle.disconnected = self.cycle.response_started, True
             self.cycle.message_event.set()
         if not begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            refusal = Refusal(400, NO_HTTP, reason="http")
-            headers = {"Content-Type": "application/json", "Connection": "close"}
-            response = h11.Response(status_code=400, headers=list(headers.items()))
-            parts = (response, h11.Data(data=refusal.body()), h11.EndOfMessage())
+            refusal = self.conn.refusal
+            content = refusal.body()
+            headers = {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(content)),
+                "Connection": "close",
+                **PRIVATE,
+            }
+            response = h11.Response(status_code=refusal.status, headers=list(headers.items()))
+            parts = (response, h11.Data(data=content), h11.EndOfMessage())
             self.transport.writelines(self.conn.send(part) or b"" for part in parts)
         self.transport.close()
 

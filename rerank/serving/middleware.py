@@ -11,7 +11,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from email.message import Message as Header
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.serving.pages import PAGES
-from rerank.serving.refusals import Refusal
+from rerank.serving.refusals import PRIVATE, Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
@@ -28,7 +28,6 @@ OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # need no key: they con
 UNQUEUED = ("/v1/feedback", "/v1/label")  # wait for a database, or for a file and one search
 LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times max_body: limit of all bodies that are being read, together
-DRAINED = 16  # times max_body: how much is read and dropped, so that the client gets the refusal
 Answer = TypeVar("Answer")
 _ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # ids are never used as file names
 
@@ -61,10 +60,10 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", []),
-                    (b"x-request-id", request_id.encode()),
-                ]
+                headers = list(message.get("headers", []))
+                named = {name for name, _ in headers}
+                added = _encoded({"X-Request-ID": request_id, **PRIVATE})
+                message["headers"] = headers + [h for h in added if h[0] not in named]
             await send(message)
 
         try:
@@ -107,10 +106,14 @@ async def _send(refusal: Refusal, send: Send) -> None:
         {
             "type": "http.response.start",
             "status": refusal.status,
-            "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+            "headers": _encoded(headers),
         }
     )
     await send({"type": "http.response.body", "body": content})
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
 class ApiKeys:
@@ -228,41 +231,34 @@ class RequestGuard:
         Raises:
             Refusal: 413 too large, 429 too much at once, 408 too slow, or the client disconnects.
         """
-        max_body, parts, size, held = self._settings.max_body, [], 0, 0
+        max_body, parts, size = self._settings.max_body, [], 0
         refused = Refusal(413, f"the body has more than {max_body} bytes", reason="size")
-        stated = headers.get(b"content-length", b"0")
-        if not stated.isdigit() or len(stated) > 18 or int(stated) > max_body * DRAINED:
+        if int(headers.get(b"content-length", b"0")) > max_body:
             raise refused
         try:
             async with asyncio.timeout(self._settings.read_timeout):
                 more = True
-                while more and size <= max_body * DRAINED:
+                while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Refusal(408, "the client went away", reason="gone")
                     part = message.get("body", b"")
+                    if size + len(part) > max_body:
+                        raise refused
+                    parts.append(part)
                     size += len(part)
-                    if size <= max_body:
-                        parts.append(part)
-                    else:
-                        parts.clear()
-                    self._reading -= held
-                    held = size if size <= max_body else 0
-                    self._reading += held
+                    self._reading += len(part)
                     self._refuse_when_full(queued=queued)
                     more = message.get("more_body", False)
         except TimeoutError:
-            if size <= max_body:
-                raise Refusal(
-                    408,
-                    f"the body did not come within {self._settings.read_timeout:g} seconds",
-                    reason="slow",
-                    headers={"Connection": "close"},
-                ) from None
+            raise Refusal(
+                408,
+                f"the body did not come within {self._settings.read_timeout:g} seconds",
+                reason="slow",
+                headers={"Connection": "close"},
+            ) from None
         finally:
-            self._reading -= held
-        if size > max_body:
-            raise refused
+            self._reading -= size
         return b"".join(parts)
 
     def _check_json(self, content: bytes) -> None:

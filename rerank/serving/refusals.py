@@ -31,6 +31,8 @@ EXPECTED = {  # by pydantic's type of an error
 NUMBERS = ("finite_number", "greater_than", "greater_than_equal", "less_than", "less_than_equal")
 """Types of errors whose message shows the number that came; no text is shown."""
 NO_OBJECT = ("missing", "model_attributes_type", "model_type")  # of the body: none, or no object
+PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Headers of answers that say nothing else of it: no proxy keeps them, no browser guesses."""
 SHOWN = 50  # characters of an unknown field's name
 
 

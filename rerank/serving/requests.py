@@ -32,17 +32,51 @@ from rerank.serving.refusals import SHAPES, SHOWN
 from rerank.serving.settings import Settings
 from rerank.types import Passage, Query
 
-HOSTED = {
-    "model": "the server answers with the one model that it holds",
-    "max_chunks_per_doc": "one part of a document is scored, up to the model's max_length",
-    "max_tokens_per_doc": "the model's max_length is part of its calibration",
-    "truncate": "of a document longer than max_length, only a part is read",
-    "truncate_prompt_tokens": "the model's max_length is part of its calibration",
-    "truncation": "of a document longer than max_length, only a part is read",
-    "priority": "requests are ordered by deadline and remaining work",
-    "user": "the server does not store the user",
+_IGNORED = {
+    "the server answers with the one model that it holds": (
+        *("model", "model_uid", "model_name", "replica", "lora", "provider"),
+        *("custom_llm_provider", "drop_params", "fallbacks", "mock_response"),
+    ),
+    "one part of a document is scored, up to the model's max_length": (
+        *("max_chunks_per_doc", "max_chunk_per_doc", "overlap", "overlap_tokens"),
+    ),
+    "the model's max_length is part of its calibration": (
+        *("max_tokens_per_doc", "truncate_prompt_tokens", "max_doc_length", "max_query_length"),
+        *("max_length", "add_special_tokens"),
+    ),
+    "of a document longer than max_length, only a part is read": (
+        *("truncate", "truncation", "truncation_direction", "truncation_side"),
+    ),
+    "an answer has probabilities, and neither raw scores nor embeddings": (
+        *("raw_scores", "activation", "use_activation", "softmax", "normalize", "normalized"),
+        *("return_embeddings", "encoding_format", "embedding_type"),
+    ),
+    "the model was calibrated without it": (
+        *("instruction", "instruct", "chat_template", "chat_template_kwargs"),
+        *("additional_data", "mm_processor_kwargs"),
+    ),
+    "`usage` is always in the answer, and `return_documents` asks for the texts": (
+        *("return_len", "return_text", "return_input", "return_usage"),
+    ),
+    "requests are ordered by deadline and remaining work": (
+        *("priority", "service_tier", "latency", "stream", "timeout", "request_timeout"),
+        *("max_retries", "num_retries", "batch_size"),
+    ),
+    "the server does not store the user": (
+        *("user", "user_id", "end_user", "tags", "request_id", "litellm_call_id"),
+        *("litellm_trace_id", "litellm_metadata", "litellm_params", "proxy_server_request"),
+    ),
+    "the client's address and headers say it": (
+        *("api_key", "api_base", "base_url", "api_version", "api_type", "extra_headers"),
+        *("extra_body", "extra_query"),
+    ),
 }
-"""Fields of hosted rerank APIs (Cohere, Jina, Voyage, vLLM) that change nothing here, and why."""
+HOSTED = {name: why for why, names in _IGNORED.items() for name in names}
+"""Fields that known clients send, whatever their values, and that change nothing here; and why.
+
+Clients of Cohere, Jina, Voyage, vLLM, Xinference, Infinity, TEI, SiliconFlow, LiteLLM, RAGFlow and
+Dify. A field that would change which documents come back, such as a score threshold, is not here.
+"""
 
 LARGEST = 1e6  # largest absolute logit; those of cross-encoders stay below a hundred
 TEXTS = [
@@ -184,7 +218,8 @@ class DocumentsRequest(QueryRequest):
         for i, document in enumerate(self.documents):
             whole = as_document(document)
             passage = Passage(str(i), whole.title or "", whole.text)
-            as_text(f"documents.{i}", passage.full_text, max_length=settings.max_document)
+            name, most = f"documents.{i}", settings.max_document
+            as_text(name, passage.full_text, max_length=most, empty=True)  # then it is last
             passages.append(passage)
         return Query(query.text, metadata=query.metadata, passages=tuple(passages))
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from server import serving
 
@@ -70,6 +71,21 @@ def test_cohere_hears_why(url: str, documents: list[str]) -> None:
         cohere.ClientV2("another-key", base_url=url).rerank(
             model="m", query=" ", documents=documents
         )
+
+
+def test_xinference(url: str, documents: list[str], expected: Assessment) -> None:
+    """RAGFlow asks Xinference with booleans as texts, and with a field of no other API."""
+    sent = {"return_documents": "true", "return_len": "true", "model": "bge-reranker"}
+    found = httpx.post(
+        f"{url}/v1/rerank",
+        json={**sent, "query": QUERY, "documents": documents},
+        headers={"authorization": "Bearer another-key"},
+        timeout=600,
+    ).json()
+    assert [(r["index"], r["relevance_score"]) for r in found["results"]] == pairs(expected, 5)
+    assert [r["document"]["text"] for r in found["results"]] == [
+        documents[i] for i, _ in pairs(expected, 5)
+    ]
 
 
 def test_langchain(url: str, documents: list[str], expected: Assessment) -> None:

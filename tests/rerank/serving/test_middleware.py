@@ -60,7 +60,7 @@ HOSTILE = {
     "a surrogate": (body(query="\ud800"), 422, "surrogate"),
     "a surrogate in a document": (body(documents=["\udfff"]), 422, "surrogate"),
     "a surrogate beside": (body(model="\ud800"), 200, ""),
-    "NUL": (body(query="\0", documents=["\0"]), 200, ""),
+    "NUL": (body(query="a\0", documents=["\0"]), 200, ""),
     "a key twice": (body()[:-1] + b', "query": "b"}', 422, "'query' twice in one object"),
     "a document of another kind": (body(documents=["a", 7]), 422, "documents.1"),
     "a document without text": (body(documents=[{"image": "http://a/b"}]), 422, "text"),
@@ -81,11 +81,7 @@ def test_hostile_bodies(client: httpx.Client, name: str) -> None:
     """Each is refused with a sentence, or harmless; sent whole or in chunks without a length."""
     content, status, *words = HOSTILE[name]
     for sent in (content, iter([content[:7], content[7:]])):
-        try:
-            answer = client.post("/v1/rerank", content=sent, headers=JSON)
-        except httpx.WriteError:  # refused by its length before it was sent
-            assert len(content) > 16 * MAX_BODY
-            continue
+        answer = client.post("/v1/rerank", content=sent, headers=JSON)
         if status == 200:
             assert answer.status_code == 200
         else:
