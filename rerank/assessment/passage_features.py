@@ -7,18 +7,20 @@ labels.
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Container, Mapping, Sequence
+from array import array
+from collections import ChainMap, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from rerank.assessment.text_cache import cached_by_length
+from rerank.assessment.text_cache import WORD_BYTES, cached_by_bytes
 from rerank.data.words import READ, Lexicon, content_words, words, words_in_sentences
 from rerank.types import Bools, FirstStage, Floats, Passage
 
-CACHED_LENGTH = 2**23  # characters of passages whose words are kept, at about 15 bytes each
+CACHED_BYTES = 2**28  # of the words of passages
+PLACE_BYTES = 48  # that one more place of a word takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class PassageWords:
 
     title: frozenset[str]
     places: dict[str, list[int]]  # of each word of the text, counted in words
-    sentence_at: list[int]  # the number of the sentence at each place
+    sentence_at: Sequence[int]  # the number of the sentence at each place
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,20 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
     return function
 
 
-@cached_by_length(CACHED_LENGTH)
+def _bytes_of(found: PassageWords) -> int:
+    different = len(found.title) + len(found.places)
+    return WORD_BYTES * different + PLACE_BYTES * len(found.sentence_at)
+
+
+@cached_by_bytes(CACHED_BYTES, _bytes_of)
 def passage_words(title: str, text: str, language: str) -> PassageWords:
     """The words of the first `READ` characters; cached, as many queries bring a passage."""
     body, sentence_at = words_in_sentences(text[:READ], language=language)
     places: dict[str, list[int]] = {}
     for place, word in enumerate(body):
         places.setdefault(word, []).append(place)
-    return PassageWords(frozenset(words(title[:READ], language=language)), places, sentence_at)
+    in_title = frozenset(words(title[:READ], language=language))
+    return PassageWords(in_title, places, array("i", sentence_at))
 
 
 def first_stage_features(
@@ -118,17 +126,23 @@ def _idf_coverage(view: View, idf_found: Callable[[PassageWords], float]) -> Flo
     return _share([idf_found(p) for p in view.passages], list(view.idf.values()))
 
 
-def _idf_in(held: Container[str], idf: Mapping[str, float]) -> float:
+def _found(held: Collection[str], idf: Mapping[str, float]) -> list[str]:
+    """The words that are held, in the order of `idf`: sums depend on it."""
+    both = idf.keys() & held
+    return [word for word in idf if word in both] if both else []
+
+
+def _idf_in(held: Collection[str], idf: Mapping[str, float]) -> float:
     """The total idf of the words that are held."""
-    return sum(v for word, v in idf.items() if word in held)
+    return sum(idf[word] for word in _found(held, idf))
 
 
 def _idf_in_best_sentence(passage: PassageWords, idf: Mapping[str, float]) -> float:
     """The largest total idf of words in one sentence of the text; 0 if none is in it."""
     total: dict[int, float] = {}
-    for word, v in idf.items():
-        for sentence in {passage.sentence_at[i] for i in passage.places.get(word, ())}:
-            total[sentence] = total.get(sentence, 0.0) + v
+    for word in _found(passage.places, idf):
+        for sentence in {passage.sentence_at[i] for i in passage.places[word]}:
+            total[sentence] = total.get(sentence, 0.0) + idf[word]
     return max(total.values(), default=0.0)
 
 
@@ -197,7 +211,8 @@ def fused_log_rank(view: View) -> Floats:
 @first_stage
 def term_coverage(view: View) -> Floats:
     """Share of the query's distinct words found in the passage or its title."""
-    found = [sum(w in p.places or w in p.title for w in view.idf) for p in view.passages]
+    asked = view.idf.keys()
+    found = [len((asked & p.places.keys()) | (asked & p.title)) for p in view.passages]
     return _share(found, [1.0] * len(view.idf))
 
 
@@ -241,19 +256,27 @@ def bigram_coverage(view: View) -> Floats:
     A query without a pair of different words has its term coverage instead: that is neither for
     nor against the passage.
     """
-    query_bigrams = {pair for pair in pairwise(view.query_words) if pair[0] != pair[1]}
-    if not query_bigrams:
+    following: dict[str, set[str]] = defaultdict(set)
+    for first, second in pairwise(view.query_words):
+        if first != second:
+            following[first].add(second)
+    if not following:
         return term_coverage(view)
-    found = [sum(_are_neighbours(p, *pair) for pair in query_bigrams) for p in view.passages]
-    return _share(found, [1.0] * len(query_bigrams))
+    found = [_neighbours(p, following) for p in view.passages]
+    return _share(found, [1.0] * sum(map(len, following.values())))
 
 
-def _are_neighbours(passage: PassageWords, first: str, second: str) -> bool:
-    """Whether the second word follows the first somewhere in the text."""
-    before, after = passage.places.get(first), passage.places.get(second)
-    if not before or not after:
-        return False
-    return not {place + 1 for place in before}.isdisjoint(after)
+def _neighbours(passage: PassageWords, following: Mapping[str, set[str]]) -> int:
+    """How many of the pairs, each word with those that follow it, are neighbours in the text."""
+    places = {word: set(passage.places[word]) for word in following.keys() & passage.places.keys()}
+    found = 0
+    for first, before in list(places.items()):
+        after = {place + 1 for place in before}
+        for second in following[first] & passage.places.keys():
+            if second not in places:
+                places[second] = set(passage.places[second])
+            found += not after.isdisjoint(places[second])
+    return found
 
 
 @first_stage

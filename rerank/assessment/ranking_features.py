@@ -15,7 +15,7 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.assessment.text_cache import cached_by_length
+from rerank.assessment.text_cache import WORD_BYTES, cached_by_bytes
 from rerank.data.equal_passages import distinct
 from rerank.data.words import READ
 from rerank.types import Floats, Ranking
@@ -347,6 +347,10 @@ def _length(text: str) -> int:
     return max(1, len(re.findall(r"\w+", text)))
 
 
-@cached_by_length(2**22)
+def _bytes_of(found: frozenset[str]) -> int:
+    return WORD_BYTES * len(found)
+
+
+@cached_by_bytes(2**26, _bytes_of)
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))

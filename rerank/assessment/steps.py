@@ -17,17 +17,20 @@ from typing import Any, Literal
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.passage_features import passage_words
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
+from rerank.data.words import READ
 from rerank.inference.cross_encoder import Pair
-from rerank.types import Assessment, Candidates, Query
+from rerank.types import Assessment, Passage, Query
 
-Stage = Literal["encode", "search", "score"]
+Stage = Literal["encode", "search", "words", "score"]
 BYTES_PER_TOKEN = 4  # of UTF-8, about
 SPECIAL_TOKENS = 3  # of a sequence, at most
 ENCODE_OVERHEAD_S = 0.001  # seconds of work outside the models, on a piece of texts, about
 SCORE_OVERHEAD_S = 0.01  # the same on a piece of pairs: candidates, features, maps
 SAMPLE = "The median of a sample is the value that half of its members do not exceed. " * 4
+WORDS_S = 1e-6  # seconds to read the words of a character of a passage, about
 TIMED_ITEMS = 8  # texts, or pairs, to measure the speed with
 
 
@@ -43,12 +46,13 @@ class Speed:
 class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
-    Or one call that waits for another search system (`search`), which costs this machine little. A
-    piece takes about `seconds`, and the pieces after it about `left`, at the speed given.
+    Or one call that waits for another search system (`search`), which costs this machine little.
+    Or calls that read the words of long passages (`words`), which stay in a cache. A piece takes
+    about `seconds`, and the pieces after it about `left`, at the speed given.
     """
 
     stage: Stage
-    items: Sequence[str] | Sequence[Pair] | Sequence[Callable[[], Candidates]]
+    items: Sequence[str] | Sequence[Pair] | Sequence[Callable[[], Any]]
     seconds: float
     left: float
 
@@ -81,6 +85,15 @@ def steps(
         "encode", texts, sizes, max_seconds=max_seconds, after=scoring_seconds
     ):
         vectors |= yield piece
+    sizes = [_words_seconds(p) for p in query.passages or ()]
+    if sum(sizes) > max_seconds:
+        reads = [
+            partial(passage_words, p.title, p.text, pipeline.index.language)
+            for p in query.passages or ()
+        ]
+        yield from _split_by_seconds(
+            "words", reads, sizes, max_seconds=max_seconds, after=scoring_seconds
+        )
     if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
         candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring_seconds))[find]
@@ -103,8 +116,8 @@ def steps(
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
     """The model's result for each item of some pieces of one stage; all items are different."""
-    if stage == "search":
-        return {find: find() for find in items}
+    if stage in ("search", "words"):
+        return {call: call() for call in items}
     if stage == "encode":
         return dict(zip(items, model.pipeline.encode(items), strict=True))
     return dict(zip(items, zip(*model.pipeline.score_pairs(items), strict=True), strict=True))
@@ -122,7 +135,7 @@ def expected_seconds(
     """About how long a query takes with each model, the bi-encoder first, at the speed given.
 
     A search is expected to score for `scoring_seconds`. Passages that come with the query are taken
-    to be of average size.
+    to be of average size; reading their words counts with the bi-encoder.
     """
     config = pipeline.config
     length, passages = config.encoder_max_length, () if pipeline.remote_search else query.passages
@@ -130,7 +143,8 @@ def expected_seconds(
     sizes += [
         tokens_of(p.full_text, max_tokens=config.encoder_windows * length) for p in passages or ()
     ]
-    encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes)
+    reading = sum(map(_words_seconds, query.passages or ()))
+    encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes) + reading
     if query.passages is None:
         return encoding, scoring_seconds
     if pipeline.scores_are_known(query) or not query.passages:
@@ -158,6 +172,11 @@ def measured_speed(model: CalibratedReranker) -> Speed:
         tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
         scoring.append(_timed(model, "score", pairs) / tokens)
     return Speed(min(encoding), min(scoring))
+
+
+def _words_seconds(passage: Passage) -> float:
+    """The seconds that it takes to read the words of a passage, about."""
+    return WORDS_S * (min(len(passage.title), READ) + min(len(passage.text), READ))
 
 
 def _timed(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> float:

@@ -106,11 +106,18 @@ def score_texts(
     """
     lengths = np.array([len(text) for text in texts], dtype=np.float64)
     norm = K1 * (1 - B + B * lengths / max(1.0, float(lengths.mean()) if len(lengths) else 1.0))
-    counts = [Counter(text) for text in texts]
+    found: dict[str, list[tuple[int, int]]] = {word: [] for word in query}
+    for row, text in enumerate(texts):
+        for word, count in Counter(filter(found.__contains__, text)).items():
+            found[word].append((row, count))
+    added = {}
+    for word, held in found.items():
+        rows, counts = np.array(held, dtype=np.int64).reshape(-1, 2).T
+        added[word] = rows, idf(word) * counts * (K1 + 1) / (counts + norm[rows])
     total = np.zeros(len(texts))
-    for word in query:
-        frequency = np.array([count[word] for count in counts], dtype=np.float64)
-        total += idf(word) * frequency * (K1 + 1) / (frequency + norm)
+    for word in query:  # in its order, on which the last bits depend
+        rows, scores = added[word]
+        total[rows] += scores
     return total
 
 

@@ -10,11 +10,11 @@ SPEED = Speed(1.0, 2.0)  # seconds a token: so slow that nothing else counts
 
 
 def driven(
-    model: CalibratedReranker, query: Query, max_seconds: float = 10**6
+    model: CalibratedReranker, query: Query, max_seconds: float = 10**6, speed: Speed = SPEED
 ) -> tuple[Assessment, list[Piece]]:
     """What the steps of a query come to, and their pieces."""
     pieces: list[Piece] = []
-    walk = steps(model, query, SPEED, max_seconds=max_seconds, scoring_seconds=100)
+    walk = steps(model, query, speed, max_seconds=max_seconds, scoring_seconds=100)
     found = None
     while True:
         try:

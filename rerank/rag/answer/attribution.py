@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise, product
 
-from rerank.assessment.text_cache import cached_by_length
+from rerank.assessment.text_cache import WORD_BYTES, cached_by_bytes
 from rerank.data.words import Lexicon, content_words, words
 from rerank.rag.answer.citations import citing_only, with_plain_citations
 from rerank.rag.answer.layout import separators
@@ -238,7 +238,11 @@ def _windows(evidence: str, lexicon: Lexicon) -> list[frozenset[str]]:
     return [first | second for first, second in pairwise(parts)] or parts
 
 
-@cached_by_length(2**22)
+def _bytes_of(parts: Sequence[tuple[str, frozenset[str]]]) -> int:
+    return sum(WORD_BYTES * (2 + len(stems)) + 4 * len(part) for part, stems in parts)
+
+
+@cached_by_bytes(2**26, _bytes_of)
 def _stemmed(text: str, language: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """The sentences of a text, each with its stems."""
     parts = split_passage(text)
