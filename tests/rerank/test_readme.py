@@ -107,7 +107,8 @@ def test_what_a_page_names_exists(page: str) -> None:
     """Languages of blocks are those that this test knows, `make` has the targets, links lead on."""
     text = PAGES[page]
     assert {language for language, _ in BLOCK.findall(text)} <= {*RUN, *SHOWN}
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    makefiles = (ROOT / "Makefile", ROOT / "models" / "recipes.mk")
+    makefile = "".join(part.read_text(encoding="utf-8") for part in makefiles)
     targets = set(re.findall(r"^([a-z]+):.*## ", makefile, flags=re.MULTILINE))
     named = set(re.findall(r"(?:^\$ |^|`)make ([a-z]+)", text, flags=re.MULTILINE))
     assert named <= targets | {"test"}
