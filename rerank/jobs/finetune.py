@@ -33,14 +33,12 @@ from rerank.jobs.training_run import (
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.locks import reserved
-from rerank.training.hard_negatives import keep_hardest
 from rerank.training.mining import (
     Example,
     ValidationQuery,
     mine,
     validation_queries,
     without_misled_teacher,
-    without_withheld,
 )
 from rerank.training.training_sets import (
     TrainingSet,
@@ -51,9 +49,7 @@ from rerank.training.training_sets import (
 from rerank.workspace import Workspace
 
 KIND = "cross-encoder"
-JOB = TrainingJob(
-    KIND, "finetune", libraries=("sentence-transformers", "transformers", "torch", "peft")
-)
+JOB = TrainingJob(KIND, "finetune")
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
 
 
@@ -82,22 +78,16 @@ def finetune(
     """
     workspace = Workspace(Path(work))
     base, encoder = resolve(config.base), resolve(config.encoder)
-    teacher, miner = (resolve(n) if n else None for n in (config.teacher, config.miner))
+    teacher = resolve(config.teacher) if config.teacher else None
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         _check_base(base, config)
-        for reader in filter(None, (teacher, miner)):
-            _check_reader(reader, config)
-        # a miner chooses from everything that the first stage finds
-        mining = replace(config, hard=max(config.hard, config.depth)) if miner else config
-        examples, validation, counts = _mine_all(sets, encoder, trained_on(base), mining, workspace)
+        if teacher:
+            _check_teacher(teacher, config)
+        examples, validation, counts = _mine_all(sets, encoder, trained_on(base), config, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         checkpoints = checkpoints_of(workspace, made_from, lists)
         cache = ScoreCache(workspace.scores)
-        if miner:
-            scored = add_teacher_scores(examples, miner, config, cache)
-            hardest = (keep_hardest(example, config.hard + config.easy) for example in scored)
-            examples = [without_withheld(example) for example in hardest]
         if teacher:
             examples = [
                 without_misled_teacher(example)
@@ -121,7 +111,6 @@ def finetune(
             "base": base.fingerprint,
             "encoder": encoder.fingerprint,
             "teacher": teacher.fingerprint if teacher else None,
-            "miner": miner.fingerprint if miner else None,
         },
         train=train_on_lists,
         overwrite=overwrite,
@@ -146,15 +135,10 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
     layers = config.layers or layers
     check_frozen(layers, config.frozen_layers)
-    if config.lora and layers is not None and config.frozen_layers >= layers:
-        raise InputError(
-            f"--lora {config.lora} updates layers that are not frozen, and --frozen-layers "
-            f"{config.frozen_layers} freezes all {layers}: freeze fewer"
-        )
 
 
-def _check_reader(files: ModelFiles, config: FinetuneConfig) -> None:
-    """Refuse a teacher or a miner that cannot score the passages, before hours of work.
+def _check_teacher(files: ModelFiles, config: FinetuneConfig) -> None:
+    """Refuse a teacher that cannot score the passages, before hours of work.
 
     Raises:
         InputError: it is not a cross-encoder with one output, or has fewer positions than

@@ -36,9 +36,7 @@ from rerank.training.training_sets import TrainingSet, split_validation
 from rerank.workspace import Workspace
 
 KIND = "bi-encoder"
-JOB = TrainingJob(
-    KIND, "finetune-encoder", libraries=("sentence-transformers", "transformers", "torch")
-)
+JOB = TrainingJob(KIND, "finetune-encoder")
 
 
 def finetune_encoder(

@@ -27,6 +27,8 @@ from rerank.tracking.runs import if_installed, track
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
+LIBRARIES = ("sentence-transformers", "transformers", "torch")
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
@@ -41,11 +43,10 @@ class TrainingRun:
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A kind of training: of the model folder, the command, and the libraries in its report."""
+    """A kind of training: of the model folder, and its name in MLflow."""
 
     kind: str
     command: str
-    libraries: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def run_training(
             "examples": sum(count["examples"] for count in trained.counts),
             "sets": [a | {**c} for a, c in zip(made_from["sets"], trained.counts, strict=True)],
             **trained.figures,
-            **made_with(base, job.libraries),
+            **made_with(base),
         }
         seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
         write_network(
@@ -176,10 +177,10 @@ def checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) ->
     return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
 
 
-def made_with(base: ModelFiles, libraries: Sequence[str]) -> dict[str, Any]:
+def made_with(base: ModelFiles) -> dict[str, Any]:
     """The entries of a report on the base, its own training, and the versions of packages."""
     return {
-        "packages": {name: version(name) for name in libraries},
+        "packages": {name: version(name) for name in LIBRARIES},
         "base_fingerprint": base.fingerprint,
         "base_training": training(base),
     }

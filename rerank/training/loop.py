@@ -149,7 +149,7 @@ def layers_of(model: Any) -> torch.nn.ModuleList:
     """
     lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
     if not lists:
-        raise InputError(f"{type(model).__name__} has no list of layers to freeze or to update")
+        raise InputError(f"{type(model).__name__} has no list of layers to freeze or to keep")
     return max(lists, key=len)
 
 

@@ -32,9 +32,8 @@ class Example:
     """One query and its short list; `labels` is 1 where the passage is right.
 
     The right passages come first, then `judged` ones that a person judged wrong. `teacher` holds a
-    teacher model's logits of the same passages, if there is a teacher. `withheld`: the right
-    passage is there for a miner only, see `without_withheld`. `altered_from`: the query of the set
-    that `alter` made this one of; its right passage is then a wrong one, and `judged`.
+    teacher model's logits of the same passages, if there is a teacher. `altered_from`: the query of
+    the set that `alter` made this one of; its right passage is then a wrong one, and `judged`.
     """
 
     query: str
@@ -42,7 +41,6 @@ class Example:
     labels: tuple[int, ...]
     teacher: tuple[float, ...] = ()
     judged: int = 0
-    withheld: bool = False
     altered_from: str = ""
 
 
@@ -142,30 +140,11 @@ def _example(
     if index is not None:
         easy = [index.passage(draw.randrange(len(index))) for _ in range(config.easy)]
     easy = [p for p in easy if _is_wrong(p, answers)]
-    passages = [p.full_text for p in (*shown, *hard, *easy)]
+    if withheld:
+        shown = []
+    passages = tuple(p.full_text for p in (*shown, *hard, *easy))
     labels = (1,) * len(shown) + (0,) * (len(passages) - len(shown))
-    example = Example(
-        question,
-        tuple(passages),
-        labels,
-        judged=len(sure),
-        withheld=withheld,
-        altered_from=altered_from,
-    )
-    return example if config.miner else without_withheld(example)
-
-
-def without_withheld(example: Example) -> Example:
-    """The list without its right passage, if that is withheld."""
-    if not example.withheld:
-        return example
-    kept = [i for i, label in enumerate(example.labels) if label == 0]
-    return replace(
-        example,
-        passages=tuple(example.passages[i] for i in kept),
-        labels=(0,) * len(kept),
-        withheld=False,
-    )
+    return Example(question, passages, labels, judged=len(sure), altered_from=altered_from)
 
 
 def without_misled_teacher(example: Example) -> Example:

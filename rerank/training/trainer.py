@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from peft import LoraConfig, LoraModel
 from safetensors.torch import load_model
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
@@ -68,13 +67,12 @@ def train(
 
     Raises:
         InputError: there is no example, or the base cannot be loaded or lacks the layers that
-            should be kept, frozen or updated.
+            should be kept or frozen.
     """
     if not examples:
         raise InputError("no training example; expected at least one query with passages")
     torch.manual_seed(config.seed)
     model = _open_base(base, config)
-    updates = _low_rank(model.model, config.lora) if config.lora else None
     chooses = len(validation) >= MIN_LISTS
     if validation and not chooses:
         logger.warning(
@@ -92,8 +90,6 @@ def train(
     trainer.resume(checkpoints)
     if config.average > 1:
         load_mean(model.model, checkpoints, config.average)
-    if updates is not None:
-        updates.merge_and_unload()  # into the model's own weights, to save an ordinary model
     history, state = trainer.state.log_history, trainer.state
     best = state.best_model_checkpoint
     first = [row[f"eval_{FIRST_STAGE}"] for row in history if f"eval_{FIRST_STAGE}" in row]
@@ -181,7 +177,7 @@ def _evaluator(
 
 
 class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
-    """Loads a checkpoint as it was written, low-rank updates included, or fails."""
+    """Loads a checkpoint as it was written, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         load_model(self.model.model, Path(checkpoint_path) / WEIGHTS)
@@ -210,29 +206,3 @@ def _keep_layers(model: Any, count: int) -> None:
     for number in last_first:
         del stack[number]
     model.config.num_hidden_layers = count
-
-
-def _low_rank(model: Any, rank: int) -> LoraModel:
-    """Train the head, and updates of `rank` to the linear maps of the layers that are not frozen.
-
-    LoRA, Hu et al. 2022.
-
-    Raises:
-        InputError: every layer is frozen, or none has a linear map.
-    """
-    in_layers = {id(module) for module in layers_of(model).modules()}
-    linear = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear)
-        and module.weight.requires_grad
-        and id(module) in in_layers
-    ]
-    if not linear:
-        raise InputError("low-rank updates need a layer that is not frozen and has a linear map")
-    updates = LoraModel(model, LoraConfig(r=rank, lora_alpha=rank, target_modules=linear), "lora")
-    body = f"{model.base_model_prefix}."
-    for name, parameter in model.named_parameters():
-        if not name.startswith(body) or name.startswith(f"{body}pooler."):
-            parameter.requires_grad_(True)
-    return updates

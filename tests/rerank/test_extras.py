@@ -68,7 +68,6 @@ from rerank.rag.settings import LanguageModelConfig
 LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
 """,
     "pandas": "from rerank.batch.table import frame; frame({})",
-    "peft": "from rerank.training import trainer",
     "prometheus-client": SERVE,
     "psycopg": JOURNAL.format(url="postgresql:///nowhere"),
     "pyarrow": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.parquet')",
@@ -83,11 +82,6 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "sentence-transformers": EXPORT,
     "SQLAlchemy": SQLITE,
     "selectolax": "import rerank.ingest.html",
-    "shtab": """
-from argparse import Namespace
-from rerank.commands.completion import COMMAND
-COMMAND.run(Namespace(shell="bash"))
-""",
     "torch": EXPORT,
     "usearch": "from rerank.retrieval.approximate import library; library()",
     "uvicorn": SERVE,

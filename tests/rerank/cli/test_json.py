@@ -32,7 +32,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 WITHOUT = {  # what they print is no result: a text to read, a script, a protocol, or a dialogue
-    *("glossary", "completion", "mcp", "serve", "label"),
+    *("mcp", "serve", "label"),
 }
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from rerank.cli import main
 from rerank.config import Config, Thresholds
 from rerank.report.glossary import glossary
 from rerank.types import Assessment, RankedPassage
@@ -25,12 +22,3 @@ def test_it_is_about_the_model_that_it_comes_with() -> None:
     assert said["Act on"]["accepted"].startswith("confidence is 0.8 or more")
     assert "at least 80% of such answers" in said["Act on"]["certified"]
     assert "the first 3 passages" in said["Act on"]["verdict"]
-
-
-def test_it_fits_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    """`rerank glossary` has a line for each word: at most 24 lines of 100 characters."""
-    assert main(["glossary"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 100
-    assert [sum(line.split()[:1] == [word] for line in lines) for word in WORDS] == [1] * 9

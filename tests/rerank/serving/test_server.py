@@ -29,7 +29,7 @@ from rerank.serving.server import CONNECTIONS, connections, is_loopback, keys_fo
 from rerank.storage.folder import with_digest
 
 ROOT = Path(__file__).parents[3]
-HEAVY = ("matplotlib", "mlflow", "pandas", "peft", "sentence_transformers", "sklearn", "torch")
+HEAVY = ("matplotlib", "mlflow", "pandas", "sentence_transformers", "sklearn", "torch")
 
 
 def test_answers_do_not_wait_for_acknowledgements(run: Any) -> None:

@@ -189,18 +189,6 @@ def test_sets_are_mixed_by_temperature(trained: Trained, ten: LabelledSet, tmp_p
     assert [s["examples"] for s in made.report["sets"]] == [4, 4]
 
 
-def test_a_miner_picks_the_wrong_passages(
-    trained: Trained, ten: LabelledSet, other_reranker: Callable[..., Path], tmp_path: Path
-) -> None:
-    """Its name and its weights are part of what the model is made from."""
-    miner = str(other_reranker())
-    config = replace(LAST, miner=miner, hard=1, easy=0, depth=4)
-    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
-    manifest = json.loads((made.folder / "manifest.json").read_text())
-    assert resolve(miner).fingerprint in json.dumps(manifest)
-    assert made.report["examples"] == TEN
-
-
 def test_a_teacher_judges_every_passage_of_every_list(
     other_reranker: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -225,14 +213,13 @@ def test_more_frozen_layers_than_there_are_is_refused(
         finetune([TrainingSet(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
 
 
-@pytest.mark.parametrize("reads", ["teacher", "miner"])
-def test_a_reader_that_gives_no_score_is_refused_before_any_work(
-    ten: LabelledSet, tmp_path: Path, reads: str
+def test_a_teacher_that_gives_no_score_is_refused_before_any_work(
+    ten: LabelledSet, tmp_path: Path
 ) -> None:
     """A bi-encoder is no teacher; no index is built."""
     with pytest.raises(InputError, match="minilm gives no score; expected a cross-encoder"):
         finetune(
-            [TrainingSet(ten)], tmp_path / "o", replace(CHEAP, **{reads: "minilm"}), work=tmp_path
+            [TrainingSet(ten)], tmp_path / "o", replace(CHEAP, teacher="minilm"), work=tmp_path
         )
     assert not (tmp_path / "o").exists()
     assert not list(tmp_path.glob("ind*"))

@@ -15,7 +15,6 @@ from torch.nn import Identity
 
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.int8_weights import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
@@ -79,42 +78,6 @@ def test_a_smaller_model_keeps_layers_evenly_spaced(
 
     expected = Reference(str(made.folder), max_length=64).predict(pairs, activation_fn=Identity())
     np.testing.assert_allclose(scores, expected, atol=0.1)
-
-
-def test_low_rank_updates_end_up_in_the_layers(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
-) -> None:
-    """The linear maps of the layers that are not frozen move by that rank; the head moves whole."""
-    config = replace(LAST, lora=2, frozen_layers=4, learning_rate=0.01)
-    made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
-    after, before = weights(made.folder), weights(resolve("minilm").folder)
-    moved = {
-        name: after[f"bert.{name}"] - before[name]
-        for name in before
-        if before[name].dtype.kind == "f"
-        and not np.array_equal(before[name], after[f"bert.{name}"])
-    }
-    linear = {
-        f"encoder.layer.{k}.{part}.weight"
-        for k in (4, 5)
-        for part in (
-            *(f"attention.self.{name}" for name in ("query", "key", "value")),
-            *("attention.output.dense", "intermediate.dense", "output.dense"),
-        )
-    }
-    assert linear == {name for name in moved if not name.startswith("pooler.")}
-    for name in linear:
-        assert 1 <= np.linalg.matrix_rank(moved[name], tol=1e-5) <= config.lora
-    assert not any("lora" in name for name in after)
-
-
-def test_low_rank_updates_need_a_layer_to_update(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
-) -> None:
-    """With every layer frozen there is none, and the error says so."""
-    config = replace(CHEAP, lora=2, frozen_layers=6)
-    with pytest.raises(InputError, match="--frozen-layers 6 freezes all 6"):
-        finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
 
 
 def test_the_mean_of_the_last_checkpoints_is_kept(
