@@ -25,7 +25,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rerank.batch.chunks import Position
 from rerank.batch.recovery import (
     CONVERTED,
     PREDICTIONS,
@@ -34,6 +33,7 @@ from rerank.batch.recovery import (
     CheckpointProgress,
     recover,
 )
+from rerank.batch.rows import Position
 from rerank.errors import InputError
 from rerank.storage.file_lock import open_locked
 from rerank.storage.files import sync, write_file

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from rerank.batch.chunks import BUFFER, RowReader
-from rerank.batch.parts import PartsReader, SeparatedReader, Unpacked
+from rerank.batch.readers import JsonLines, Part, Reader, SeparatedRows
 from rerank.batch.rows import RowParser
-from rerank.data.containers import (
-    GZIP,
-    HEAD,
-    JSONL,
-    PARQUET,
-    SEPARATED,
-    ZSTD,
-    ending,
-    foreign,
-    parts_of,
-)
+from rerank.data import containers
+from rerank.data.containers import BUFFER, JSONL, PARQUET, SEPARATED, ending, opened, unpacked
 from rerank.errors import InputError, optional
 
 ENDINGS = (*PARQUET, *JSONL, "")  # of an output
@@ -60,11 +45,8 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in PARQUET
 
 
-@contextmanager
-def open_input(
-    path: Path, parse: RowParser, identified: FileIdentity | None = None
-) -> Iterator[Input]:
-    """Open an input, and close it at the end; it is read to identify it, unless `identified`.
+def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = None) -> Input:
+    """Open an input; it is read to identify it, unless it is `identified`.
 
     It is any file of `rerank.data.containers`, or a folder of part files of one kind.
 
@@ -73,48 +55,32 @@ def open_input(
             or Parquet without `_id` and `query` (or `text`); it has no row; or it was changed since
             it was identified.
     """
-    parts = parts_of(path)
-    kinds = (*PARQUET, *JSONL, *SEPARATED, "")
-    if ending(parts[0]) not in kinds and not parts[0].name.startswith("part-"):
+    paths = containers.parts_of(path)
+    if ending(paths[0]) not in (*containers.ENDINGS, "") and paths == [path]:
         raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
     if identified is not None:
-        identified.check(path, parts)
-    identity = identified or _identify(parts)
-    with ExitStack() as stack:
-        held: dict[int, tuple[RowReader, ExitStack]] = {}
-
-        def opened(number: int) -> RowReader:
-            """The reader of a part; that of another one is closed."""
-            if number not in held:
-                for _, files in held.values():
-                    files.close()
-                held.clear()
-                files = stack.enter_context(ExitStack())
-                held[number] = _reader(parts[number], parse, identity.lines[number], files), files
-            return held[number][0]
-
-        if len(parts) == 1:
-            reader = opened(0)
-        else:
-            totals = [opened(number).total for number in range(len(parts))]
-            reader = PartsReader(totals, opened)
-        if not reader.total:
-            raise InputError(f"{path}: holds no query")
-        yield Input(path, parts, reader, identity)
+        identified.check(path, paths)
+    identity = identified or _identify(paths)
+    parts = list[Part]()
+    for part, lines in zip(paths, identity.lines, strict=True):
+        before = parts[-1].before + parts[-1].total if parts else 0
+        name = "" if part == path else part.relative_to(path).as_posix()
+        parts.append(_part(part, parse, before, name, lines))
+    reader = Reader(parts)
+    if not reader.total:
+        raise InputError(f"{path}: holds no query")
+    return Input(path, paths, reader, identity)
 
 
-def _reader(path: Path, parse: RowParser, lines: int, files: ExitStack) -> RowReader:
+def _part(path: Path, parse: RowParser, before: int, name: str, lines: int) -> Part:
     if ending(path) in SEPARATED:
-        return SeparatedReader(path, parse)
-    file = files.enter_context(_open(path))
+        return SeparatedRows(path, parse, before, name)
     if ending(path) in PARQUET:
         with optional():
-            from rerank.batch.parquet import ParquetReader
+            from rerank.batch.parquet import ParquetRows
 
-        return ParquetReader(file, path, parse)
-    from rerank.batch.jsonl import JsonlReader
-
-    return JsonlReader(file, lines, parse)
+        return ParquetRows(path, parse, before, name)
+    return JsonLines(path, parse, before, name, lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +89,7 @@ class Input:
 
     path: Path
     parts: list[Path]
-    reader: RowReader
+    reader: Reader
     identity: FileIdentity
 
     def check(self) -> None:
@@ -139,35 +105,13 @@ def _states(parts: list[Path]) -> tuple[tuple[int, int], ...]:
     return tuple((state.st_size, state.st_mtime_ns) for state in states)
 
 
-def _open(path: Path) -> IO[bytes]:
-    """Open the file for reading, unpacked; a pipe is refused, as it cannot be read twice."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(f"{path}: expected a regular file, which can be read twice")
-        file = io.BufferedReader(path.open("rb", buffering=0), BUFFER)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    if ending(path) in PARQUET:
-        return file
-    if file.peek(4)[:4].startswith((GZIP, ZSTD)):
-        file.close()
-        return io.BufferedReader(Unpacked(path), BUFFER)
-    kind = foreign(file.peek(HEAD)[:HEAD], ending(path))
-    if kind is not None:
-        file.close()
-        raise InputError(f"{path}: {kind}")
-    return file
-
-
 def _identify(parts: list[Path]) -> FileIdentity:
     """Read the parts once, a megabyte at a time, for their hash and their numbers of lines."""
     content, size, lines = hashlib.sha256(), 0, list[int]()
     states = _states(parts)
     for part in parts:
         count, last, blank = 0, b"\n", True
-        with _open(part) as file:
+        with (opened if ending(part) in PARQUET else unpacked)(part) as file:
             while block := file.read(BUFFER):
                 content.update(block)
                 size += len(block)

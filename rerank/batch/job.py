@@ -9,12 +9,11 @@ from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, Convert, open_checkpoint
-from rerank.batch.chunks import Position
 from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.output_paths import check_places
 from rerank.batch.ray_module import ray_module
 from rerank.batch.recovery import REJECTED, CheckpointProgress
-from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
+from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, RetrieverError, nearest, optional
@@ -83,39 +82,38 @@ def rescore(
     queries, out = Path(queries), Path(out)
     rejected_file = out.with_name(f"{out.name}.rejected.jsonl")
     scoring, convert = _scoring(engine, actors), _converter(out, model)
-    with open_input(queries, RowParser(model.segment_by)) as queries_in:
-        check_places(model.folder, queries, out, rejected_file)
-        _check_replaceable(out)
-        _check_replaceable(rejected_file, holds="rejected rows", field="reason")
-        if strict:
-            _check_rows(queries_in, model)
-        header = {
-            "model": model.files.sha256(),
-            "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
-            "version": package_version(),
-        }
-        with open_checkpoint(out, rejected_file, header, restart=restart) as checkpoint:
-            resumed = checkpoint.state.answered + checkpoint.state.rejected
-            try:
-                if checkpoint.state.stage == "scoring":
-                    results = scoring(model, queries_in, checkpoint)
-                    _keep(results, queries_in, checkpoint, strict=strict)
-                checkpoint.install(out, rejected_file, convert)
-            except BaseException as error:
-                if not isinstance(error, MemoryError):  # for any other, no row is to blame
-                    checkpoint.remove_note()
-                if not isinstance(error, (OSError, MemoryError, RetrieverError)):
-                    raise
-                done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
-                kind = RetrieverError if isinstance(error, RetrieverError) else OSError
-                why = "the memory is not enough" if isinstance(error, MemoryError) else error
-                raise kind(
-                    f"{why}; {done} and kept in {checkpoint.folder}: run the same command again to "
-                    "resume"
-                ) from error
-            return RescoreSummary(
-                checkpoint.state.answered, checkpoint.state.rejected, rejected_file, resumed
-            )
+    queries_in = open_input(queries, RowParser(model.segment_by))
+    check_places(model.folder, queries, out, rejected_file)
+    _check_replaceable(out)
+    _check_replaceable(rejected_file, holds="rejected rows", field="reason")
+    if strict:
+        _check_rows(queries_in, model)
+    header = {
+        "model": model.files.sha256(),
+        "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
+        "version": package_version(),
+    }
+    with open_checkpoint(out, rejected_file, header, restart=restart) as checkpoint:
+        resumed = checkpoint.state.answered + checkpoint.state.rejected
+        try:
+            if checkpoint.state.stage == "scoring":
+                results = scoring(model, queries_in, checkpoint)
+                _keep(results, queries_in, checkpoint, strict=strict)
+            checkpoint.install(out, rejected_file, convert)
+        except BaseException as error:
+            if not isinstance(error, MemoryError):  # for any other, no row is to blame
+                checkpoint.remove_note()
+            if not isinstance(error, (OSError, MemoryError, RetrieverError)):
+                raise
+            done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
+            kind = RetrieverError if isinstance(error, RetrieverError) else OSError
+            why = "the memory is not enough" if isinstance(error, MemoryError) else error
+            raise kind(
+                f"{why}; {done} and kept in {checkpoint.folder}: run the same command again to "
+                "resume"
+            ) from error
+        state = checkpoint.state
+        return RescoreSummary(state.answered, state.rejected, rejected_file, resumed)
 
 
 def _scoring(
@@ -148,12 +146,11 @@ def _score_locally(
 ) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk, scored one at a time in this process."""
     for chunk in queries_in.reader.chunks(checkpoint.position):
-        rows = queries_in.reader.rows(chunk)
         if checkpoint.state.ended_at:
-            yield chunk.end, _one_by_one(model, rows, checkpoint)
+            yield chunk.end, _one_by_one(model, chunk.rows, checkpoint)
         else:
             checkpoint.note(0)
-            yield chunk.end, score_chunk(model, rows)
+            yield chunk.end, score_chunk(model, chunk.rows)
 
 
 def _one_by_one(
@@ -171,7 +168,7 @@ def _one_by_one(
         if row is None:
             return scored
         if checkpoint.state.ended_at.count(number) >= MOST_ENDS and isinstance(row, QueryRow):
-            row = RejectedRow(row.line, ENDED_TWICE, row.query.query_id)
+            row = row.rejected(ENDED_TWICE)
         scored += score_chunk(model, [row])
 
 
@@ -215,7 +212,14 @@ def _refusal(path: Path, scored: ScoredChunk, checkpoint: Checkpoint) -> str:
             f"{checkpoint.folder / REJECTED}; correct them, and run again with --restart"
         )
     row = json.loads(scored.rejections.splitlines()[0])
-    return f"{path}:{row['line']}: {row['reason']}"
+    part = (row["part"], row["line_in_part"]) if "part" in row else None
+    return _told(path, RejectedRow(row["line"], row["reason"], part=part))
+
+
+def _told(path: Path, row: RejectedRow) -> str:
+    """Where a rejected row is, and why it is rejected."""
+    part, line = row.part or ("", row.line)
+    return f"{path / part}:{line}: {row.reason}"
 
 
 def _check_replaceable(
@@ -245,13 +249,13 @@ def _check_replaceable(
 def _check_rows(queries_in: Input, model: CalibratedReranker) -> None:
     """Refuse the first row that cannot be read or answered, before hours of scoring."""
     for chunk in queries_in.reader.chunks(Position()):
-        for row in queries_in.reader.rows(chunk):
+        for row in chunk.rows:
             if isinstance(row, RejectedRow):
-                raise InputError(f"{queries_in.path}:{row.line}: {row.reason}")
+                raise InputError(_told(queries_in.path, row))
             try:
                 model.check(row.query)
             except InputError as error:
-                raise InputError(f"{queries_in.path}:{row.line}: {error}") from None
+                raise InputError(_told(queries_in.path, row.rejected(str(error)))) from None
 
 
 def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
@@ -262,7 +266,7 @@ def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
         from rerank.batch.parquet import write_parquet
 
     def convert(lines: Path, parquet: Path) -> None:
-        other_stages = model.maps.main.list_kind is not None
+        other_stages = bool(model.source.kind.stages)
         with lines.open("rb") as file:
             write_parquet(file, parquet, other_stages=other_stages)
 

@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.chunks import Position
 from rerank.batch.input import FileIdentity, Input, open_input
 from rerank.batch.ray_guard import guarded
 from rerank.batch.ray_module import ray_module
-from rerank.batch.rows import RowParser
+from rerank.batch.rows import Position, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError, RetrieverError
 from rerank.inference.engine import CORES, cores
@@ -121,16 +120,14 @@ class _Actor:
     ) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model, manifest_sha256=manifest_sha256)
-        self._open = open_input(queries, RowParser(self._model.segment_by), identity)
-        self._input = self._open.__enter__()
+        self._input = open_input(queries, RowParser(self._model.segment_by), identity)
 
     def __call__(self, places: pa.Table) -> pa.Table:
         return pa.Table.from_pylist([self._score(**p) for p in places.to_pylist()], schema=SCHEMA)
 
     def _score(self, number: int, line: int, byte: int) -> dict[str, Any]:
-        reader = self._input.reader
-        chunk = reader.at(Position(line, byte))
-        scored = score_chunk(self._model, reader.rows(chunk))
+        chunk = self._input.reader.at(Position(line, byte))
+        scored = score_chunk(self._model, chunk.rows)
         self._input.check()
         return {
             "number": number,

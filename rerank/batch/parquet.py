@@ -6,16 +6,17 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rerank.batch.chunks import BUFFER, CHUNK_ROWS, Chunk, Position
-from rerank.batch.rows import RejectedRow, Row, RowParser
+from rerank.batch.readers import CHUNK_ROWS, NumberedRows
+from rerank.batch.rows import Position, RejectedRow, Row, RowParser
+from rerank.data.containers import BUFFER, opened
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 
@@ -54,8 +55,8 @@ def has_column(path: Path, name: str) -> bool:
         return False
 
 
-class ParquetReader:
-    """An open Parquet file, of which only the known columns are read.
+class ParquetRows(NumberedRows):
+    """The rows of a Parquet file, of which only the known columns are read.
 
     Memory: one row, and a page and the dictionary of each column, whatever the size of the row
     groups. Texts stay dictionary indices until the length of a row is known.
@@ -65,110 +66,75 @@ class ParquetReader:
             to many times the file's size.
     """
 
-    def __init__(self, file: IO[bytes], path: Path, parse: RowParser) -> None:
-        self._path = path
-        self._parse = parse
-        try:
-            schema = pq.ParquetFile(file).schema
-            leaves = [schema.column(i) for i in range(len(schema))]
-            self._file = pq.ParquetFile(
-                file,
-                buffer_size=BUFFER,
-                pre_buffer=False,
-                page_checksum_verification=True,
-                read_dictionary=[c.path for c in leaves if c.physical_type == "BYTE_ARRAY"],
-            )
-            names = self._file.schema_arrow.names
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
+    def __init__(self, path: Path, parse: RowParser, before: int, name: str) -> None:
+        with opened(path) as raw:
+            try:
+                file = pq.ParquetFile(raw)
+                names, meta = file.schema_arrow.names, file.metadata
+                leaves = [file.schema.column(i) for i in range(len(file.schema))]
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
+            _check_sizes(path, meta, os.fstat(raw.fileno()).st_size)
         wrong = [c for c in FIELDS if names.count(c) > 1]
         if wrong or not {"_id", "id"} & set(names) or not set(QUERY) & set(names):
             raise InputError(f"{path}: expected columns _id and query, once each; got {names[:20]}")
         self._columns = [c for c in parse.fields if c in names]
-        meta = self._file.metadata
-        _check_sizes(path, meta, os.fstat(file.fileno()).st_size)
-        self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-        self.total: int = sum(self._groups)
-        self._ahead = self.chunks(Position())
-        self._next = Position()
+        self._texts = [c.path for c in leaves if c.physical_type == "BYTE_ARRAY"]
+        sizes = (meta.row_group(i).num_rows for i in range(meta.num_row_groups))
+        self._ends: list[int] = list(accumulate(sizes, initial=before))  # of the row groups, the start first
+        super().__init__(path, parse, before, name, self._ends[-1] - before)
 
-    def chunks(self, start: Position) -> Iterator[Chunk]:
-        """Chunks of 64 rows, fewer at the end of a row group.
+    def begin(self, start: Position) -> int:
+        """The first row of the row group that holds the next row."""
+        return self._ends[bisect_right(self._ends, start.line) - 1]
+
+    def read(self, begin: int) -> Iterator[pa.RecordBatch]:
+        """The rows, each as a batch.
 
         Raises:
             InputError: the file is damaged from some row on.
         """
-        first = 0
-        for group, length in enumerate(self._groups):
-            if first + length > start.line:
-                yield from self._chunks(group, first, start.line)
-            first += length
+        with opened(self.path) as raw:
+            file = pq.ParquetFile(
+                raw,
+                buffer_size=BUFFER,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                read_dictionary=self._texts,
+            )
+            for group, (first, end) in enumerate(pairwise(self._ends)):
+                if first >= begin:
+                    yield from self._of_group(file, group, end - first)
 
-    def _chunks(self, group: int, first: int, start: int) -> Iterator[Chunk]:
-        """The chunks from row `start` on of a row group whose first row is `first`."""
-        rows, last = self._rows(group), first + self._groups[group]
-        for row in range(first, last, CHUNK_ROWS):
-            end = min(row + CHUNK_ROWS, last)
-            chunk_rows = islice(rows, end - row)
-            if row >= start:
-                yield Chunk(Position(row), Position(end), chunk_rows)
-            for _ in chunk_rows:  # skip what was not read
-                pass
-
-    def starts(self, start: Position) -> Iterator[Position]:
-        """Where the chunks start, from the lengths of the row groups."""
-        first = 0
-        for length in self._groups:
-            for row in range(first, first + length, CHUNK_ROWS):
-                if row >= start.line:
-                    yield Position(row)
-            first += length
-
-    def at(self, start: Position) -> Chunk:
-        """The chunk that starts there; the rows before it in its row group are skipped."""
-        if start < self._next or not self._same_group(start):
-            self._ahead = self.chunks(start)
-        chunk = next(c for c in self._ahead if c.start == start)
-        self._next = chunk.end
-        return chunk
-
-    def _same_group(self, start: Position) -> bool:
-        ends = list(accumulate(self._groups))
-        return bisect_right(ends, start.line) == bisect_right(ends, self._next.line)
-
-    def _rows(self, group: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group, each as a batch."""
-        count = 0
+    def _of_group(self, file: pq.ParquetFile, group: int, count: int) -> Iterator[pa.RecordBatch]:
+        options = {"row_groups": [group], "columns": self._columns, "use_threads": False}
+        where, read = f"{self.path}: row group {group + 1}", 0
         try:
-            for batch in self._file.iter_batches(
-                1, row_groups=[group], columns=self._columns, use_threads=False
-            ):
+            for batch in file.iter_batches(1, **options):
                 yield batch
-                count += 1
+                read += 1
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(
-                f"{self._path}: row group {group + 1} cannot be read ({_brief(error)})"
-            ) from None
-        if count != self._groups[group]:
-            raise InputError(f"{self._path}: row group {group + 1} ends before its last row")
+            raise InputError(f"{where} cannot be read ({_brief(error)})") from None
+        if read != count:
+            raise InputError(f"{where} ends before its last row")
 
-    def rows(self, chunk: Chunk) -> Iterator[Row]:
-        """The chunk's rows, decoded; a value that Python cannot hold rejects only its row."""
-        return (
-            self._one(batch, line) for line, batch in enumerate(chunk.raw, chunk.start.line + 1)
-        )
-
-    def _one(self, batch: pa.RecordBatch, line: int) -> Row:
+    def decode(self, line: int, raw: pa.RecordBatch) -> Row:
+        """The query of a row; a value that Python cannot hold rejects only its row."""
         try:
-            size = sum(_size(column) for column in batch.columns)
+            size = sum(_size(column) for column in raw.columns)
         except (pa.ArrowException, IndexError) as error:
-            raise InputError(f"{self._path}: row {line} is damaged ({_brief(error)})") from None
+            raise InputError(f"{self.path}: row {line} is damaged ({_brief(error)})") from None
         if size > MAX_ROW_BYTES:
             return RejectedRow(line, f"the row has {size} bytes, at most {MAX_ROW_BYTES} are taken")
-        row = _values(batch, line)
-        if isinstance(row, RejectedRow):
-            return row
-        return self._parse(line, row)
+        record: dict[str, Any] = {}
+        for name, column in zip(raw.schema.names, raw.columns, strict=True):
+            try:
+                record[name] = column[0].as_py()
+            except Exception as error:  # each type of value can fail in its own way
+                query_id = record.get("_id")
+                named = query_id if isinstance(query_id, str) else None
+                return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
+        return self.parse(line, record)
 
 
 TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
@@ -207,19 +173,6 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
                 f"{path}: row group {number + 1} unpacks to {size} bytes, of a file of {held} at "
                 f"most {max_size} are read"
             )
-
-
-def _values(batch: pa.RecordBatch, line: int) -> dict[str, Any] | RejectedRow:
-    """The values of a row, read one by one, so that an error can name the column."""
-    record: dict[str, Any] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            record[name] = column[0].as_py()
-        except Exception as error:  # each type of value can fail in its own way
-            query_id = record.get("_id")
-            named = query_id if isinstance(query_id, str) else None
-            return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
-    return record
 
 
 def write_parquet(lines: Iterable[bytes], path: Path, *, other_stages: bool = False) -> None:

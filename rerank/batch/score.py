@@ -83,7 +83,7 @@ def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> Rej
     model.assess([probe for probe in model.probes() if model.mode_of(probe) == mode])
     kind = "" if isinstance(error, RerankError) else f"{type(error).__name__}: "
     reason = f"cannot be scored ({kind}{str(error)[:200]})"
-    return RejectedRow(row.line, reason, row.query.query_id)
+    return row.rejected(reason)
 
 
 def _to_line(value: dict[str, Any]) -> str:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rerank.errors import InputError, optional
 from rerank.storage.files import regular
@@ -45,6 +46,7 @@ ONE_DOCUMENT = re.compile(rb'\s*\{[ \r]*\n\s+"')
 NO_BOM = re.compile(rb"[\x20-\x7f]\0[\x20-\x7f]\0|\0[\x20-\x7f]\0[\x20-\x7f]")  # of UTF-16
 WEB_PAGE = re.compile(rb"\s*<(!doctype )?html", re.IGNORECASE)
 HEAD = 512  # bytes that tell the kind
+BUFFER = 2**20
 
 
 class KindError(InputError):
@@ -81,34 +83,52 @@ def parts_of(path: Path) -> list[Path]:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[Any]:
+    """The bytes of a regular file, as they are.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read.
+    """
+    try:
+        with (
+            regular(path) as handle,
+            io.FileIO(handle, closefd=False) as raw,
+            io.BufferedReader(raw, BUFFER) as file,
+        ):
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Any]:
     """The bytes of a file of text, unpacked if they are packed.
 
     Raises:
         KindError: it is no text, or JSON that is not one object per line.
         InputError: there is no such file, or it cannot be read.
     """
-    try:
-        with regular(path) as handle, open(handle, "rb", closefd=False) as raw:
-            stream = unpack(raw)
-            kind = foreign(stream.peek(HEAD)[:HEAD], ending(path))
-            if kind is not None:
-                raise KindError(f"{path}: {kind}")
-            yield stream
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+    with opened(path) as raw:
+        stream: Any = raw
+        start = raw.peek(len(ZSTD))
+        if start.startswith(GZIP):
+            stream = gzip.GzipFile(fileobj=raw)
+        elif start.startswith(ZSTD):
+            with optional():
+                import pyarrow as pa
+            stream = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw), "zstd"))
+        kind = foreign(stream.peek(HEAD)[:HEAD], ending(path))
+        if kind is not None:
+            raise KindError(f"{path}: {kind}")
+        yield stream
 
 
-def unpack(raw: io.BufferedReader) -> Any:
-    """The unpacked bytes, as a file that can be read from its start."""
-    start = raw.peek(len(ZSTD))
-    if start.startswith(GZIP):
-        return gzip.GzipFile(fileobj=raw)
-    if start.startswith(ZSTD):
-        with optional():
-            import pyarrow as pa
-        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw), "zstd"))
-    return raw
+def is_packed(path: Path) -> bool:
+    """Whether the file is packed, by its first bytes."""
+    with opened(path) as raw:
+        return raw.peek(len(ZSTD)).startswith((GZIP, ZSTD))
 
 
 def foreign(head: bytes, kind: str) -> str | None:

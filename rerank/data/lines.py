@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from rerank.data.containers import (
     SEPARATED,
     KindError,
     ending,
+    opened,
     other_separator,
     parts_of,
     unpacked,
@@ -143,8 +143,6 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
                     yield f"{path}:{number}", line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, number, error) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> InputError:
@@ -163,34 +161,51 @@ def rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any
         InputError: there is no such file, or it cannot be read.
     """
     for part in parts_of(path):
-        kind = ending(part)
-        if kind in PARQUET:
-            yield from _parquet_rows(part)
-        elif kind in SEPARATED:
-            yield from _separated_rows(part, SEPARATED[kind], problems)
-        else:
-            yield from _json_rows(part, problems)
+        for where, row in any_rows(part):
+            if isinstance(row, str):
+                problems.add(where, row)
+            else:
+                yield where, row
 
 
-def _json_rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def any_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+    """(file and number, record, or why it is none) of each line of one file."""
+    kind = ending(path)
+    if kind in PARQUET:
+        return _parquet_rows(path)
+    return _separated_rows(path, SEPARATED[kind]) if kind in SEPARATED else _json_rows(path)
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     for where, line in lines(path):
         try:
-            row = loads(line, constants=True)  # a bad number is told by its field
-        except RepeatedKeyError as error:
-            problems.add(where, str(error))
-            continue
-        except (ValueError, RecursionError) as error:
-            problems.add(where, f"not JSON ({error})")
-            continue
-        if isinstance(row, dict):
-            yield where, row
-        else:
-            problems.add(where, f"expected a JSON object, got {json_type(row)}")
+            yield where, read_object(line)
+        except InputError as error:
+            yield where, str(error)
 
 
-def _separated_rows(
-    path: Path, separator: str, problems: Problems
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def read_object(line: str | bytes) -> Mapping[str, Any]:
+    """The object of a line of JSON. NaN is read: whoever reads the field says what is wrong.
+
+    Raises:
+        InputError: why there is none.
+    """
+    try:
+        row = loads(line if isinstance(line, str) else line.decode(), constants=True)
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
+    except RepeatedKeyError as error:
+        raise InputError(str(error)) from None
+    except RecursionError:
+        raise InputError("not JSON that can be read: it is nested too deep") from None
+    except ValueError as error:
+        raise InputError(f"not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise InputError(f"expected a JSON object, got {json_type(row)}")
+    return row
+
+
+def _separated_rows(path: Path, separator: str) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     number = 0
     try:
@@ -205,14 +220,13 @@ def _separated_rows(
                 )
             for cells in reader:
                 number = reader.line_num
-                where = f"{path}:{number}"
                 if len(cells) == len(header):
-                    yield where, _of_cells(dict(zip(header, cells, strict=True)))
+                    yield f"{path}:{number}", _of_cells(dict(zip(header, cells, strict=True)))
                 elif any(cells):
-                    problems.add(where, f"expected {len(header)} cells, got {len(cells)}")
+                    yield f"{path}:{number}", f"expected {len(header)} cells, got {len(cells)}"
     except UnicodeDecodeError as error:
         raise _not_utf8(path, number + 1, error) from None
-    except (csv.Error, OSError, EOFError, zlib.error) as error:
+    except csv.Error as error:
         raise InputError(f"{path}: cannot be read after line {number} ({error})") from None
 
 
@@ -235,16 +249,14 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     number = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(64):
+    with opened(path) as raw:
+        try:
+            for batch in pq.ParquetFile(raw).iter_batches(64):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}:{number}", row
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise KindError(f"{path}: not a readable Parquet file ({str(error)[:200]})") from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise KindError(f"{path}: not a readable Parquet file ({str(error)[:200]})") from None
 
 
 def records(

@@ -25,9 +25,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rerank.batch.chunks import Position
 from rerank.batch.input import open_input
-from rerank.batch.rows import RowParser
+from rerank.batch.rows import Position, RowParser
 from rerank.errors import InputError
 
 EACH = 10  # files that one process reads
@@ -71,9 +70,8 @@ def inside(seed: int, memory: int) -> None:
             print(json.dumps({"reads": number, "bytes": len(content)}), flush=True)
             start = time.monotonic()
             try:
-                with open_input(path, RowParser()) as given:
-                    for chunk in given.reader.chunks(Position()):
-                        list(given.reader.rows(chunk))
+                for chunk in open_input(path, RowParser()).reader.chunks(Position()):
+                    list(chunk.rows)
                 seen["read"] += 1
             except InputError as error:
                 seen["refused" if str(error) else "refused without a sentence"] += 1

@@ -18,9 +18,8 @@ from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
-from rerank.batch.chunks import Position
 from rerank.batch.input import open_input
-from rerank.batch.rows import RowParser
+from rerank.batch.rows import Position, RowParser
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.feedback import read_feedback
@@ -41,9 +40,8 @@ BODIES = [
 
 
 def _rescored(path: Path) -> None:
-    with open_input(path, RowParser()) as given:
-        for chunk in given.reader.chunks(Position()):
-            list(given.reader.rows(chunk))
+    for chunk in open_input(path, RowParser()).reader.chunks(Position()):
+        list(chunk.rows)
 
 
 def _written(read: Callable[[Path], object], ending: str) -> READS:

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank.batch.chunks import CHUNK_ROWS, Position
 from rerank.batch.input import open_input
-from rerank.batch.jsonl import Line, decode
 from rerank.batch.parquet import write_parquet
-from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
+from rerank.batch.readers import CHUNK_ROWS, JsonLines
+from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
 from rerank.data.containers import foreign
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
@@ -33,14 +32,16 @@ FEW = settings(
 
 
 def line(value: object) -> Row:
-    data = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return decode(Line(3, data), RowParser())
+    return decoded(value if isinstance(value, bytes) else json.dumps(value).encode(), RowParser())
 
 
-def rows(path: Path, start: Position | None = None) -> list[Row]:
-    with open_input(path, RowParser()) as opened:
-        chunks = opened.reader.chunks(start or Position())
-        return [row for chunk in chunks for row in opened.reader.rows(chunk)]
+def decoded(data: bytes, parse: RowParser) -> Row:
+    return JsonLines(Path("q.jsonl"), parse, 0, "", 3).decode(3, data)
+
+
+def rows(path: Path, segment_by: str = "") -> list[Row]:
+    chunks = open_input(path, RowParser(segment_by)).reader.chunks(Position())
+    return [row for chunk in chunks for row in chunk.rows]
 
 
 def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:
@@ -74,10 +75,10 @@ def test_of_metadata_the_segment_is_read() -> None:
     metadata = {"language": 1.0, "notes": "x" * 1000}
     row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
     parse = RowParser("language")
-    assert decode(Line(3, row), parse) == QueryRow(3, Query("x", "a", {"language": "1"}))
+    assert decoded(row, parse) == QueryRow(3, Query("x", "a", {"language": "1"}))
     for wrong, why in (("fr", "should be an object"), ({"language": "x" * 600}, "600 characters")):
         row = json.dumps({"_id": "a", "text": "x", "metadata": wrong}).encode()
-        found = decode(Line(3, row), parse)
+        found = decoded(row, parse)
         assert isinstance(found, RejectedRow)
         assert why in found.reason
 
@@ -93,8 +94,7 @@ def test_arrow_has_two_forms_of_an_object(kind: pa.DataType, tmp_path: Path) -> 
     table = pa.table({"_id": ["a", "b"], "text": ["x", "y"], "metadata": made})
     pq.write_table(table, tmp_path / "rows.parquet")
     for by, expected in (("by", [{"by": "faq"}, {}]), ("", [{}, {}])):
-        with open_input(tmp_path / "rows.parquet", RowParser(by)) as opened:
-            found = [r for c in opened.reader.chunks(Position()) for r in opened.reader.rows(c)]
+        found = rows(tmp_path / "rows.parquet", by)
         assert [r.query.metadata for r in found if isinstance(r, QueryRow)] == expected
 
 
@@ -242,7 +242,7 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_any_values_are_a_row_or_a_rejection(value: object) -> None:
     """Whatever a row holds, it is read or refused, never an exception."""
-    found = RowParser()(1, value)
+    found = RowParser()(1, value if isinstance(value, dict) else {"_id": value, "text": value})
     assert isinstance(found, (QueryRow, RejectedRow))
     json.dumps(found.to_dict() if isinstance(found, RejectedRow) else 0).encode()
 
@@ -305,19 +305,16 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
-    with open_input(many, RowParser()) as opened:
-        reader = opened.reader
-        whole = [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(Position())]
-        assert reader.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
-        assert max(len(r) for _, _, r in whole) == CHUNK_ROWS
-        for i, (start, _, _) in enumerate(whole):
-            assert [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(start)] == whole[
-                i:
-            ]
-            assert list(reader.starts(start)) == [s for s, _, _ in whole[i:]]
-        for start, end, found in [*whole, *whole[::-1], *whole[::2]]:
-            chunk = reader.at(start)
-            assert (chunk.start, chunk.end, list(reader.rows(chunk))) == (start, end, found)
+    reader = open_input(many, RowParser()).reader
+    whole = [(c.start, c.end, list(c.rows)) for c in reader.chunks(Position())]
+    assert reader.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
+    assert max(len(r) for _, _, r in whole) == CHUNK_ROWS
+    for i, (start, _, _) in enumerate(whole):
+        assert [(c.start, c.end, list(c.rows)) for c in reader.chunks(start)] == whole[i:]
+        assert list(reader.starts(start)) == [s for s, _, _ in whole[i:]]
+    for start, end, found in [*whole, *whole[::-1], *whole[::2]]:
+        chunk = reader.at(start)
+        assert (chunk.start, chunk.end, list(chunk.rows)) == (start, end, found)
 
 
 @pytest.mark.parametrize("name", ["q.csv", "q.jsonl.gz", "folder.jsonl", "none.jsonl", "none.pq"])

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.chunks import Position
 from rerank.batch.input import open_input
 from rerank.batch.job import rescore
-from rerank.batch.rows import RowParser
+from rerank.batch.rows import Position, RowParser
 from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
@@ -26,7 +25,7 @@ ROWS = [
     {"_id": f"r{i}", "query": f"sort array {i}, please", "passages": ["Sort.", "", f"Number {i}."]}
     for i in range(170)
 ]
-KINDS = ("q.jsonl.gz", "q.jsonl.zst", "q.tsv", "parts.jsonl", "parts.gz", "parts.csv")
+KINDS: tuple[str, ...] = ("q.jsonl.gz", "q.jsonl.zst", "q.tsv", "parts.jsonl", "parts.gz", "parts.csv")
 KINDS += ("parts.parquet",)
 DIES = """
 import os, signal, sys
@@ -85,34 +84,33 @@ def made(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) -> None:
     """All rows in their order, once; from any chunk on, and one chunk by its start."""
-    with open_input(made(tmp_path, kind), RowParser()) as opened:
-        reader = opened.reader
-        chunks = [(c.start, c.end, list(reader.rows(c))) for c in reader.chunks(Position())]
-        every = [row for _, _, rows in chunks for row in rows]
-        assert [(r.line, r.query.query_id) for r in every] == [  # type: ignore[union-attr]
-            (i + 1, row["_id"]) for i, row in enumerate(ROWS)
-        ]
-        assert reader.total == len(ROWS)
-        for i, (_, end, _) in enumerate(chunks):
-            rest = [list(reader.rows(c)) for c in reader.chunks(end)]
-            assert rest == [rows for _, _, rows in chunks[i + 1 :]]
-    with open_input(tmp_path / kind, RowParser(), opened.identity) as opened:
-        starts = list(opened.reader.starts(Position()))
-        assert [s.line for s in starts] == [start.line for start, _, _ in chunks]
-        for number in (0, 1, len(starts) - 1, 1):
-            chunk = opened.reader.at(starts[number])
-            assert list(opened.reader.rows(chunk)) == chunks[number][2]
+    opened = open_input(made(tmp_path, kind), RowParser())
+    reader = opened.reader
+    chunks = [(c.start, c.end, list(c.rows)) for c in reader.chunks(Position())]
+    every = [row for _, _, rows in chunks for row in rows]
+    assert [(r.line, r.query.query_id) for r in every] == [  # type: ignore[union-attr]
+        (i + 1, row["_id"]) for i, row in enumerate(ROWS)
+    ]
+    assert reader.total == len(ROWS)
+    for i, (_, end, _) in enumerate(chunks):
+        rest = [list(c.rows) for c in reader.chunks(end)]
+        assert rest == [rows for _, _, rows in chunks[i + 1 :]]
+    reader = open_input(tmp_path / kind, RowParser(), opened.identity).reader
+    starts = list(reader.starts(Position()))
+    assert [s.line for s in starts] == [start.line for start, _, _ in chunks]
+    for number in (0, 1, len(starts) - 1, 1, 0, 2):
+        assert list(reader.at(starts[number]).rows) == chunks[number][2]
 
 
 def test_a_changed_part_ends_the_run(tmp_path: Path) -> None:
     """As of a single file."""
     path = made(tmp_path, "parts.gz")
-    with open_input(path, RowParser()) as opened:
+    opened = open_input(path, RowParser())
+    opened.check()
+    with (path / "part-00001.json.gz").open("ab") as out:
+        out.write(b"x")
+    with pytest.raises(InputError, match="was changed while it was read"):
         opened.check()
-        with (path / "part-00001.json.gz").open("ab") as out:
-            out.write(b"x")
-        with pytest.raises(InputError, match="was changed while it was read"):
-            opened.check()
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +149,21 @@ def test_a_bad_row_of_a_csv_is_rejected_with_its_number(run: Run, tmp_path: Path
     assert (done.answered, done.rejected) == (2, 1)
     rejected = json.loads(done.side.read_text())
     assert (rejected["line"], rejected["reason"]) == (2, "expected 2 cells, got 1")
+
+
+def test_a_bad_row_of_a_folder_is_told_with_its_part(run: Run, tmp_path: Path) -> None:
+    """`line` counts through all parts; the part is named, with the line in it."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/a.jsonl").write_text('{"_id": 1, "query": "one"}\n')
+    (tmp_path / "parts/b.jsonl").write_text('{"_id": 2, "query": "two"}\n{"_id": 3}\n')
+    model, out = CalibratedReranker.load(run.folder), tmp_path / "out.jsonl"
+    done = rescore(model, tmp_path / "parts", out)
+    assert json.loads(done.side.read_text()) == {
+        "line": 3,
+        "part": "b.jsonl",
+        "line_in_part": 2,
+        "_id": "3",
+        "reason": "'query' is missing",
+    }
+    with pytest.raises(InputError, match=r"parts/b\.jsonl:2: 'query' is missing"):
+        rescore(model, tmp_path / "parts", out, strict=True)
