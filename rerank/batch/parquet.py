@@ -81,7 +81,7 @@ class ParquetRows(NumberedRows):
         self._columns = [c for c in parse.fields if c in names]
         self._texts = [c.path for c in leaves if c.physical_type == "BYTE_ARRAY"]
         sizes = (meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-        self._ends: list[int] = list(accumulate(sizes, initial=before))  # of the row groups, the start first
+        self._ends: list[int] = [*accumulate(sizes, initial=before)]  # and the first one's start
         super().__init__(path, parse, before, name, self._ends[-1] - before)
 
     def begin(self, start: Position) -> int:

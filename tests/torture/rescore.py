@@ -29,12 +29,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import jsonl, parquet, rescore
+from rerank.batch import parquet, readers, rescore
 from rerank.inference.score_cache import ScoreCache
 
 OLDER_SIDE = b'{"line": 1, "reason": "of an older run"}\n'
 Files = tuple[bytes | None, bytes | None]  # the output and its side file
-CODE = str(Path(jsonl.__file__).parent)
+CODE = str(Path(readers.__file__).parent)
 CHUNK = 4  # rows, so that a short file has many chunks
 BAD = [
     b'{"_id": "torn", "text": "no end',
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     p.add_argument("--seed", type=int, default=0)
     o = p.parse_args(arguments)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    jsonl.CHUNK_ROWS = parquet.CHUNK_ROWS = CHUNK  # type: ignore[attr-defined]
+    readers.CHUNK_ROWS = parquet.CHUNK_ROWS = CHUNK  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         return torture(o, Path(folder), random.Random(o.seed))
 
@@ -158,7 +158,7 @@ def die_at_line(count: int) -> None:
     def trace(frame: Any, event: str, _: Any) -> Any:
         nonlocal left
         name = frame.f_code.co_filename
-        if not name.startswith(CODE) or name.endswith(("rows.py", "score.py", "jsonl.py")):
+        if not name.startswith(CODE) or name.endswith(("rows.py", "score.py", "readers.py")):
             return None
         if event == "line":
             left -= 1

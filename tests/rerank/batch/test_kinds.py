@@ -25,8 +25,8 @@ ROWS = [
     {"_id": f"r{i}", "query": f"sort array {i}, please", "passages": ["Sort.", "", f"Number {i}."]}
     for i in range(170)
 ]
-KINDS: tuple[str, ...] = ("q.jsonl.gz", "q.jsonl.zst", "q.tsv", "parts.jsonl", "parts.gz", "parts.csv")
-KINDS += ("parts.parquet",)
+KINDS = ["q.jsonl.gz", "q.jsonl.zst", "q.tsv", "parts.jsonl", "parts.gz", "parts.csv"]
+KINDS += ["parts.parquet"]
 DIES = """
 import os, signal, sys
 from pathlib import Path
