@@ -8,29 +8,28 @@ files, models or statistics.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.config import Thresholds
 from rerank.errors import InputError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Precision = Literal["fp32", "bf16", "int8"]  # of a model's computation
 Mode = Literal["search", "rerank", "lists"]
 """Our index makes the candidates; the caller brings them; or brings them with their scores."""
 MODES: tuple[Mode, ...] = ("search", "rerank")  # of a model that scores passages itself
 LARGEST_SCORE = 1e100  # limit for another system's scores: their differences and sums stay finite
-LISTS: Mode = "lists"  # the only mode of a model that takes the scores of another system
 
 
-def main_mode(modes: Container[Mode]) -> Mode:
+def main_mode(modes: Iterable[Mode]) -> Mode:
     """The mode of a model with these modes that its report, sketch and certificate are about."""
-    return LISTS if LISTS in modes else "search"
+    return next(iter(modes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,9 @@ class ListKind:
 
     stages: tuple[str, ...]
     texts: bool
+
+
+OWN_STAGES = ListKind((), texts=True)  # no lists: our own stages score the passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,23 +338,49 @@ class RankedPassage:
 class Assessment:
     """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1].
 
-    They are consistent with each other: see `rerank.assessment.relevance`.
+    They are consistent with each other: see `rerank.assessment.relevance`. What they are called,
+    and whether the answer is accepted, follows from `thresholds`: those of the model, or others
+    (`by`).
     """
 
     ranking: Ranking
     relevance: Floats  # (n,) P(this passage is right); never rises; the first is the confidence
     confidence: float  # P(the top passage is right)
-    sufficiency: float  # P(one of the first `sufficiency_k` is right), >= confidence
-    sufficiency_at: tuple[float, ...]  # the same for k = 1 to 10; never falls
-    level: str  # HIGH, MEDIUM, LOW, VERY_LOW
-    verdict: str  # SUFFICIENT, PARTIAL, INSUFFICIENT
-    accepted: bool  # confidence >= the advisory threshold
+    sufficiency_at: tuple[float, ...]  # P(one of the first k is right), k = 1 to 10; never falls
+    sufficiency_k: int  # the k of `sufficiency`
+    thresholds: Thresholds
     certified: bool  # accepted, at the certified threshold, and like the labelled questions
     reasons: tuple[str, ...]  # where the confidence starts and what moved it, in words
     features: Floats  # (d,) of the ranking, which the confidence was computed from
     mode: Mode  # of the query as it came, even if another system has found its passages
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
     calibrated: bool = True  # False: no label of this corpus; the numbers rank, and promise nothing
+
+    @property
+    def sufficiency(self) -> float:
+        """P(one of the first `sufficiency_k` is right), >= confidence."""
+        return self.sufficiency_at[self.sufficiency_k - 1]
+
+    @property
+    def level(self) -> str:
+        """HIGH, MEDIUM, LOW or VERY_LOW confidence."""
+        return self.thresholds.level(self.confidence, calibrated=self.calibrated)
+
+    @property
+    def verdict(self) -> str:
+        """SUFFICIENT, PARTIAL or INSUFFICIENT, of the sufficiency."""
+        return self.thresholds.verdict(self.sufficiency, calibrated=self.calibrated)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the confidence reaches the advisory threshold, and is calibrated."""
+        return self.thresholds.accepts(self.confidence, calibrated=self.calibrated)
+
+    def by(self, thresholds: Thresholds | None) -> Assessment:
+        """The assessment by other thresholds, for which no certificate was made; None: itself."""
+        if thresholds is None or thresholds == self.thresholds:
+            return self
+        return replace(self, thresholds=thresholds, certified=False, context_certified=False)
 
     @property
     def passages(self) -> Sequence[RankedPassage]:

@@ -21,10 +21,10 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # Haystack sends usage data,
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.ranking import limit_scored, rank
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.build.recipes import build_pydata
 from rerank.data.labelled_set import LabelledSet
@@ -154,9 +154,8 @@ def run(small: LabelledSet, index: Index, work: Path) -> Iterator[Run]:
 @pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
-    return IndexPipeline(
-        index, CONFIG, models=Models.open(CONFIG, cache=ScoreCache(Workspace(work).scores))
-    )
+    models = Models.open(CONFIG, cache=ScoreCache(Workspace(work).scores))
+    return Pipeline(OwnIndex(index, CONFIG), models)
 
 
 @pytest.fixture(scope="session")

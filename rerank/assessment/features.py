@@ -10,7 +10,7 @@ from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, Feature
 from rerank.assessment.relevance import INPUTS
-from rerank.types import ListKind
+from rerank.types import OWN_STAGES, ListKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,14 @@ class Features:
         }
 
 
-def features_of(kind: ListKind | None, metadata: Sequence[MetadataFeature] = ()) -> Features:
-    """The features of lists of this kind; None: those of our own stages.
+def features_of(
+    kind: ListKind = OWN_STAGES, metadata: Sequence[MetadataFeature] = ()
+) -> Features:
+    """The features of lists of this kind, or those of our own stages.
 
     The features of the passages' `metadata` come last.
     """
     last = [feature.name for feature in metadata]
-    if kind is None:
+    if kind == OWN_STAGES:
         return Features([*PASSAGE_FEATURES, *last], RANKING_FEATURES, GROUPS)
     return Features([*list_passage_features(kind), *last], *list_ranking_features(kind))

@@ -18,9 +18,12 @@ from rerank.assessment.metadata_features import MetadataFeature, metadata_from_d
 from rerank.assessment.model_folder import CALIBRATORS, ModelFolder
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.relevance import INPUTS
+from rerank.assessment.sources.lists import ScoredLists
+from rerank.assessment.sources.other_system import OtherSystem
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Thresholds
 from rerank.errors import InputError
-from rerank.types import LISTS, MODES, Floats, ListKind, Mode, Query, main_mode
+from rerank.types import MODES, OWN_STAGES, Floats, ListKind, Mode, main_mode
 
 FeatureRange = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest values, (d,) each
 # keys of a mode's maps on disk; `another` is the hazard after a hit
@@ -47,14 +50,14 @@ class FittedMaps:
     # the sufficiency at which to stop handing on passages; None: nothing is guaranteed
     stopping_threshold: float | None = None
     calibrated: bool = True  # False: no label of this corpus was fitted on, so they only order
-    list_kind: ListKind | None = None  # of lists with scores; None: our own stages score
+    kind: ListKind = OWN_STAGES  # the stages that score
     metadata: tuple[MetadataFeature, ...] = ()  # features of the passages' metadata
     feature_range: FeatureRange | None = None  # of the labelled rankings; None: not kept
 
     @property
     def features(self) -> Features:
         """The features that the maps were fitted on."""
-        return features_of(self.list_kind, self.metadata)
+        return features_of(self.kind, self.metadata)
 
     def logistic_maps(self) -> Iterator[tuple[str, Sequence[str], LogisticMap]]:
         """Each fitted map by name, with its inputs; of the confidence the first stage."""
@@ -68,7 +71,7 @@ class FittedMaps:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` restores equal maps, to the bit."""
         return {
-            **({"lists": asdict(self.list_kind)} if self.list_kind else {}),
+            **({"lists": asdict(self.kind)} if self.kind.stages else {}),
             **({"metadata": list(map(asdict, self.metadata))} if self.metadata else {}),
             "passage_features": list(self.features.passage),
             "ranking_features": list(self.features.ranking),
@@ -97,9 +100,9 @@ class FittedMaps:
             raise InputError(
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
             )
-        list_kind = _list_kind(values.get("lists"))
+        kind = _kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
-        _check_names(values, features_of(list_kind, metadata))
+        _check_names(values, features_of(kind, metadata))
         context = values.get("context")
         stop, labelled_range = values.get("stopping_threshold"), values.get("feature_range")
         try:
@@ -115,7 +118,7 @@ class FittedMaps:
                 context_certificate=Certificate(**context) if context else None,
                 stopping_threshold=None if stop is None else float(stop),
                 calibrated=values.get("calibrated", True) is not False,
-                list_kind=list_kind,
+                kind=kind,
                 metadata=metadata,
                 feature_range=None if labelled_range is None else _range(*labelled_range),
             )
@@ -134,9 +137,9 @@ def _range(low: Any, high: Any) -> FeatureRange:
     return tuple(map(float, low)), tuple(map(float, high))
 
 
-def _list_kind(values: Any) -> ListKind | None:
+def _kind(values: Any) -> ListKind:
     if values is None:
-        return None
+        return OWN_STAGES
     try:
         return ListKind(tuple(map(str, values["stages"])), bool(values["texts"]))
     except (KeyError, TypeError) as error:
@@ -187,11 +190,16 @@ def _check_types(fitted: FittedMaps) -> None:
             raise InputError(f"the {name} should be in [0, 1], got {share}")
 
 
-class MapsByMode(dict[Mode, FittedMaps]):
-    """The maps of each mode that a model has: `search` and `rerank`, or one of `search`, `lists`.
+OpenSource = type[OwnIndex] | type[OtherSystem] | type[ScoredLists]
 
-    A model has `search` alone if another system finds the passages.
-    """
+
+class MapsByMode(dict[Mode, FittedMaps]):
+    """The maps of each mode that a model has, the main one first; they tell its kind."""
+
+    @property
+    def source(self) -> OpenSource:
+        """The kind of the model, which opens it and answers for it."""
+        return _source("lists" in self, of_lists=any(maps.kind.stages for maps in self.values()))
 
     def __missing__(self, mode: Mode) -> FittedMaps:
         """Refuse a mode that the model does not have.
@@ -199,36 +207,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
         Raises:
             InputError: always.
         """
-        if mode == LISTS and self.main.list_kind:
-            raise InputError(
-                "this model finds its passages in another search system: give it queries without "
-                "lists"
-            )
-        if mode == LISTS:
-            raise InputError(
-                "this model scores passages itself: give it passages without the scores of other "
-                "stages, or calibrate such lists (`rerank calibrate LISTS.jsonl`)"
-            )
-        list_kind = self.main.list_kind
-        stages = ", ".join(list_kind.stages) if list_kind else ""
-        if self.main_mode != LISTS:
-            raise InputError(
-                "this model finds its passages in another search system; passages that come with "
-                f"a query need the scores of {stages}"
-            )
-        raise InputError(
-            "this model has no index and scores nothing: it was calibrated on lists, and assesses "
-            f"passages that come with the scores of {stages}"
-        )
-
-    def mode_of(self, query: Query) -> Mode:
-        """The mode in which a model with these maps answers a query.
-
-        An empty list counts as one with scores. If another system finds the candidates, lists with
-        the scores of its stages are treated as results of its search.
-        """
-        listed = query.mode == LISTS or query.passages == ()
-        return self.main_mode if listed and self.main.list_kind else query.mode
+        raise InputError(self.source.refusal(self.main.kind))
 
     @property
     def main_mode(self) -> Mode:
@@ -239,6 +218,13 @@ class MapsByMode(dict[Mode, FittedMaps]):
     def main(self) -> FittedMaps:
         """The maps of the main mode."""
         return self[self.main_mode]
+
+
+def _source(lists: bool, *, of_lists: bool) -> OpenSource:
+    """The kind of model whose maps are of lists alone, or of searches with the stages of lists."""
+    if lists:
+        return ScoredLists
+    return OtherSystem if of_lists else OwnIndex
 
 
 def read_maps(folder: ModelFolder) -> MapsByMode:
@@ -256,11 +242,10 @@ def maps_from_dict(values: Mapping[str, Any]) -> MapsByMode:
     Raises:
         InputError: they are not maps that this version can use.
     """
-    modes = (LISTS,) if LISTS in values else MODES
     search = values.get("search")
-    if isinstance(search, Mapping) and search.get("lists"):  # another system finds the candidates
-        modes = ("search",)
-    return MapsByMode({mode: FittedMaps.from_dict(values.get(mode)) for mode in modes})
+    of_lists = isinstance(search, Mapping) and bool(search.get("lists"))
+    source = _source("lists" in values, of_lists=of_lists)
+    return MapsByMode({mode: FittedMaps.from_dict(values.get(mode)) for mode in source.modes})
 
 
 def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.decisions import to_assessments
 from rerank.assessment.fitted_maps import (
@@ -23,12 +21,9 @@ from rerank.assessment.fitted_maps import (
     check_no_overflow,
     read_maps,
 )
-from rerank.assessment.index_pipeline import IndexPipeline
-from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model_folder import (
     FITTED_ON,
-    INDEX,
-    RETRIEVER,
+    GIVEN,
     SKETCH,
     ModelFolder,
     fingerprints,
@@ -38,18 +33,17 @@ from rerank.assessment.model_folder import (
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.assessment.predictions import predict
-from rerank.assessment.retriever_pipeline import RetrieverPipeline
+from rerank.assessment.sources.own_index import CallerPassages
+from rerank.assessment.sources.source import Source
 from rerank.config import Config
 from rerank.data.checks import has_text, is_encodable
-from rerank.errors import InputError, MissingExtraError, RetrieverError
-from rerank.inference.model_files import resolve
+from rerank.errors import InputError, RetrieverError
+from rerank.inference.model_files import find_model
 from rerank.inference.score_cache import ScoreCache
-from rerank.retrieval.index import Index
-from rerank.retrieval.no_index import NOTHING_TO_SEARCH, NoIndex
-from rerank.retrieval.systems.connect import connect_of_model
+from rerank.protocols import Embedder, EmbedFunction, ScoreFunction, Scorer
 from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import LISTS, Assessment, Mode, Passage, Query, Scored
+from rerank.types import Assessment, Mode, Passage, Query, Scored
 
 DEFAULT = "default"  # the model that needs no folder
 
@@ -79,6 +73,11 @@ class CalibratedReranker:
         Raises:
             InputError: it was fetched from MLflow into a folder that ends with it.
         """
+        if GIVEN in self.manifest:
+            raise InputError(
+                f"a model whose {' and '.join(self.manifest[GIVEN])} is an object cannot be sent "
+                f"to another process; load {self.folder} there, and pass the object"
+            )
         if self._fetched_from:
             raise InputError(
                 f"a model fetched from MLflow cannot be sent to another process; load "
@@ -115,6 +114,8 @@ class CalibratedReranker:
         cls,
         path_or_uri: str | Path,
         *,
+        reranker: Scorer | ScoreFunction | None = None,
+        encoder: Embedder | EmbedFunction | None = None,
         cache: ScoreCache | None = None,
         allow_download: bool = False,
         tracking_uri: str | None = None,
@@ -130,6 +131,10 @@ class CalibratedReranker:
         removed with the model. A folder needs neither MLflow nor a network: a hub id in its
         configuration is looked up on this machine only, unless `allow_download`.
 
+        `reranker` and `encoder` are passed again if the model was calibrated with such an object or
+        function. They must have the same name and identity, and give the same numbers for fixed
+        texts.
+
         The hashes of a folder find accidents: who changes a file can renew them. With
         `manifest_sha256`, taken from a place that others cannot write to, the folder must be the
         one that had this hash of its `manifest.json`.
@@ -142,6 +147,8 @@ class CalibratedReranker:
             TrackingError: MLflow does not answer, or refuses.
         """
         if str(path_or_uri) == DEFAULT and not Path(DEFAULT).exists():
+            if reranker is not None or encoder is not None:
+                raise InputError("`default` has models of its own; calibrate with others")
             if manifest_sha256 is not None:
                 raise InputError("`default` has no manifest, and so none of this sha256")
             return cls._default(cache=cache)
@@ -151,7 +158,8 @@ class CalibratedReranker:
             place, temporary = Path(path_or_uri), None
         try:
             files = open_folder(place, manifest_sha256=manifest_sha256)
-            model = cls._open(files, cache=cache, allow_download=allow_download)
+            given = {"reranker": reranker, "encoder": encoder}
+            model = cls._open(files, cache=cache, allow_download=allow_download, given=given)
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -165,12 +173,12 @@ class CalibratedReranker:
     def _default(cls, *, cache: ScoreCache | None) -> CalibratedReranker:
         """The bundled models with the maps pooled over other sets, and no index."""
         config = Config()
-        models = (resolve(config.encoder), resolve(config.reranker))
+        models = find_model(config.encoder, "encoder"), find_model(config.reranker, "reranker")
         pooled = pooled_for(*models, config)
         if pooled is None:
             raise InputError(f"there are no pooled maps of {config.reranker} here; {MADE_BY}")
         opened = Models.open(config, models, cache)
-        pipeline = IndexPipeline(NoIndex(config.language), config, models=opened)
+        pipeline = Pipeline(CallerPassages(config), opened)
         manifest = {
             "config": config.to_dict(),
             "fingerprints": fingerprints(*models, config),
@@ -180,7 +188,12 @@ class CalibratedReranker:
 
     @classmethod
     def _open(
-        cls, files: ModelFolder, *, cache: ScoreCache | None, allow_download: bool
+        cls,
+        files: ModelFolder,
+        *,
+        cache: ScoreCache | None,
+        allow_download: bool,
+        given: Mapping[str, Any],
     ) -> CalibratedReranker:
         path = files.path
         config = Config.from_dict(files.manifest["config"])
@@ -188,38 +201,24 @@ class CalibratedReranker:
         for fitted in maps.values():
             check_no_overflow(fitted, path)
             check_certificates(fitted, config.thresholds, path)
-        kind, metadata = maps.main.list_kind, maps.main.metadata
-        if kind and maps.main_mode == LISTS:
-            return cls(files, maps, ListPipeline(kind, config, metadata))
-        models = Models.open(config, models_of(files, config, download=allow_download), cache)
-        if kind:
-            return cls(files, maps, _open_retriever(files, maps, config, models))
+        models = None
+        if maps.source.scores_passages:
+            models = Models.open(config, models_of(files, config, download=allow_download), cache)
+        source = maps.source.open(files, config, maps.main.kind, maps.main.metadata)
         try:
-            index = Index(path / INDEX)
-            index.check()
-            pipeline = IndexPipeline(index, config, models=models, metadata=metadata)
-        except MissingExtraError:
-            raise
-        except Exception as error:  # broken arrays fail in many ways
+            return cls(files, maps, Pipeline(source, models))
+        except InputError as error:
             raise InputError(f"{path}: its index cannot be used: {error}") from None
-        return cls(files, maps, pipeline)
 
     @property
-    def index_folder(self) -> Path | None:
-        """The index that the model searches; None if it has none."""
-        if self.maps.main.list_kind or isinstance(self.pipeline.index, NoIndex):
-            return None
-        return self.pipeline.index.folder
-
-    @property
-    def searches_elsewhere(self) -> bool:
-        """Whether another search system finds the passages, so that no corpus is needed here."""
-        return RETRIEVER in self.manifest
+    def source(self) -> Source:
+        """Where its passages come from: the object that answers for the kind of the model."""
+        return self.pipeline.source
 
     @property
     def searches(self) -> bool:
         """Whether it finds passages for a query: in its index, or in another search system."""
-        return self.searches_elsewhere or not isinstance(self.pipeline.index, NoIndex)
+        return self.source.searches
 
     @property
     def segment_by(self) -> str:
@@ -339,7 +338,7 @@ class CalibratedReranker:
 
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""
-        return self.maps.mode_of(query)
+        return self.source.mode_of(query)
 
     def check(self, query: Query) -> Mode:
         """The mode in which the model answers a query, after checking that it can.
@@ -352,21 +351,12 @@ class CalibratedReranker:
         check_query(query)
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
-        if mode == "search" and not self.searches:
-            raise InputError(NOTHING_TO_SEARCH)
-        self.pipeline.check(query)
+        self.source.check(query)
         return mode
 
     def probes(self) -> list[Query]:
         """A simple query for each mode in which a working model can answer one."""
-        text = "does the model work"
-        passages = (Passage("0", "", "It works."), Passage("1", "", "No."))
-        kind = self.maps.main.list_kind
-        if kind and self.maps.main_mode == LISTS:
-            scores = {stage: np.array([1.0, 0.0]) for stage in kind.stages}
-            return [Query(text, passages=passages, scores=scores)]
-        search = [Query(text)] if self.searches else []
-        return search if kind else [*search, Query(text, passages=passages)]
+        return self.source.probes()
 
     def assess_scored(self, scored: Sequence[Scored], queries: Sequence[Query]) -> list[Assessment]:
         """Turn the scored candidates of queries, at least one, into one assessment each.
@@ -403,25 +393,6 @@ def _load_again(folder: Path, digest: str | None) -> CalibratedReranker:
             "again and send that"
         )
     return model
-
-
-def _open_retriever(
-    files: ModelFolder, maps: MapsByMode, config: Config, models: Models
-) -> RetrieverPipeline:
-    """The pipeline of the search system that a folder names; its stages must match the maps."""
-    kind, metadata = maps.main.list_kind, maps.main.metadata
-    assert kind is not None
-    try:
-        system = connect_of_model(files.manifest.get(RETRIEVER))
-        pipeline = RetrieverPipeline(system, config, models=models, metadata=metadata)
-    except InputError as error:
-        raise InputError(f"{files.path}: its {RETRIEVER}: {error}") from None
-    if pipeline.kind != kind:
-        raise InputError(
-            f"{files.path}: its {RETRIEVER} has the stages {', '.join(pipeline.kind.stages)}, its "
-            f"maps are of {', '.join(kind.stages)}; calibrate again"
-        )
-    return pipeline
 
 
 def as_queries(queries: Sequence[Query | str]) -> list[Query]:

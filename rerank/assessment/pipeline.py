@@ -3,43 +3,40 @@
 Training, batch rescoring and search all use it. It knows nothing of labels: the map that tells
 which candidates are worth scoring is passed in.
 
-    query -> candidates -> Candidates -> select -> Selection -> with_scores -> Scored
-
-`IndexPipeline` searches our own index, `RetrieverPipeline` another search system, and
-`ListPipeline` takes lists that come with their scores.
+The passages are those of its source: see `rerank.assessment.sources`.
 """
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from calibration.maps import LogisticMap
-from rerank.assessment.metadata_features import MetadataFeature, metadata_features
-from rerank.assessment.passage_features import first_stage_features
-from rerank.assessment.ranking import by_prior, count_to_score, prior_score
+from rerank.assessment.ranking import prior_score
+from rerank.assessment.sources.source import Selection, Source
 from rerank.config import Config
-from rerank.data.equal_passages import distinct, ranks_without_equal
 from rerank.errors import InputError
-from rerank.inference.cross_encoder import CrossEncoder, Pair
-from rerank.inference.model_files import ModelPair, resolve
+from rerank.inference.cross_encoder import Pair, Reranker, open_reranker
+from rerank.inference.given import Given
+from rerank.inference.model_files import Model, ModelPair, find_model
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
-from rerank.retrieval.dense import Encoder, Vectors
-from rerank.retrieval.excerpts import excerpts
-from rerank.retrieval.searchable_index import SearchableIndex
-from rerank.types import Bools, Candidates, FirstStage, Floats, Passage, Query, Scored
+from rerank.retrieval.dense import Encoder, Vectors, cosines
+from rerank.retrieval.index import SearchableIndex
+from rerank.types import Bools, Candidates, Floats, Passage, Query, Scored
 
 CHUNK = 64  # queries between two checkpoints
 NO_MODELS = (
     "this model holds no index and no networks: it was calibrated on lists that come with their "
     "scores; calibrate a labelled set for this"
 )
+
+OF_ENCODERS = ("encoder_max_length", "encoder_windows")  # options of models on this machine
+OF_RERANKERS = ("max_length", "precision")  # likewise
 
 Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 
@@ -49,7 +46,7 @@ class Models:
     """The two models of a pipeline."""
 
     encoder: Encoder
-    reranker: CrossEncoder
+    reranker: Reranker
 
     @classmethod
     def open(
@@ -58,11 +55,21 @@ class Models:
         files: ModelPair | None = None,
         cache: ScoreCache | None = None,
     ) -> Models:
-        """The models that `config` names; `files` are theirs, if already looked up."""
-        encoder, reranker = files or (resolve(config.encoder), resolve(config.reranker))
+        """The models that `config` names; `files` are theirs, if already looked up.
+
+        Raises:
+            InputError: there is no such model; or an option has no effect on a model that is given
+                as an object.
+        """
+        encoder, reranker = files or (
+            find_model(config.encoder, "encoder"),
+            find_model(config.reranker, "reranker"),
+        )
+        for model, names in ((encoder, OF_ENCODERS), (reranker, OF_RERANKERS)):
+            _check_has_effect(model, config, names)
         return cls(
             Encoder.from_config(encoder, config),
-            CrossEncoder(
+            open_reranker(
                 reranker, max_length=config.max_length, precision=config.precision, cache=cache
             ),
         )
@@ -80,55 +87,28 @@ class ReadPolicy:
     cutoff: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Candidates, likeliest first; the first `count` are scored, or have known scores.
+class Pipeline:
+    """Turns queries into scored candidates: the passages of its source, scored by its models.
 
-    `texts` is what the cross-encoder reads of these passages, `partly` (count,) whether a text is
-    only a part of its passage.
+    `models` is None if scores come with the queries. `observe`, if set, is called with the seconds
+    of each call of a model: `encode`, `score`.
+
+    Raises:
+        InputError: the source was made for another encoder or configuration.
     """
 
-    candidates: Candidates
-    prior_scores: Floats  # (n,)
-    count: int
-    texts: Sequence[str]
-    partly: Bools
-    known: bool  # their scores came with the query
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """The query with each text."""
-        return [(self.candidates.query.text, text) for text in self.texts]
-
-    @property
-    def pairs_to_score(self) -> list[Pair]:
-        """The same; none if the scores are known."""
-        return [] if self.known else self.pairs
-
-
-class Pipeline(ABC):
-    """Turns queries into scored candidates; a subclass says where the candidates come from.
-
-    `index` has the words' idf and, if there is a corpus, its passages. `models` is None if
-    scores come with the queries. `metadata` are additional features of the passages' metadata.
-    `observe`, if set, is called with the seconds of each call of a model: `encode`, `score`.
-    `remote_search`: whether another system finds the candidates; any thread may wait for it.
-    """
-
-    remote_search = False
-
-    def __init__(
-        self,
-        index: SearchableIndex,
-        config: Config,
-        models: Models | None,
-        metadata: tuple[MetadataFeature, ...] = (),
-    ) -> None:
-        self.index = index
-        self.config = config
+    def __init__(self, source: Source, models: Models | None) -> None:
+        self.source = source
+        self.config = source.config
         self.models = models
-        self.metadata = metadata
         self.observe: Observe | None = None
+        if models is not None:
+            source.refuse_mismatch(models.encoder)
+
+    @property
+    def index(self) -> SearchableIndex:
+        """The index of the source; without passages if it searches none."""
+        return self.source.index
 
     @property
     def encoder(self) -> Encoder:
@@ -140,8 +120,8 @@ class Pipeline(ABC):
         return self._models().encoder
 
     @property
-    def reranker(self) -> CrossEncoder:
-        """The cross-encoder.
+    def reranker(self) -> Reranker:
+        """The model that scores pairs.
 
         Raises:
             InputError: the pipeline has no models.
@@ -150,41 +130,32 @@ class Pipeline(ABC):
 
     @property
     def model_files(self) -> ModelPair:
-        """The files of the two models.
+        """What the two models were opened from: files, or objects.
 
         Raises:
             InputError: the pipeline has no models.
         """
-        return self.encoder.files, self.reranker.files
+        return self.encoder.model, self.reranker.model
 
-    def check(self, query: Query) -> None:  # noqa: B027  # most pipelines take every query
-        """Refuse a query whose passages came with scores that the pipeline cannot use.
-
-        Raises:
-            InputError: the message says what came, and what is expected.
-        """
-
-    @abstractmethod
     def texts_of(self, query: Query) -> list[str]:
-        """The texts that the bi-encoder reads for a query and the passages it brings."""
+        """What the bi-encoder reads for a query: its text, and each window of its passages."""
+        passages = self.source.embedded(query)
+        if passages is None:
+            return []
+        windows = self.encoder.windows_of(passages) if passages else []
+        return [query.text, *(text for of_passage in windows for text in of_passage)]
 
-    @abstractmethod
     def candidates(self, query: Query, vectors: Mapping[str, Vectors]) -> Candidates:
-        """The passages that came with a query, else those of `search`; best fused first.
-
-        `vectors` are those of `texts_of`, by text.
-        """
-
-    def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
-        """The candidates that are found with a query and its vector, best fused first.
-
-        Passages in `without`, by id, are not among them, as if they were not in the corpus; only
-        the word statistics are those of the whole corpus.
-
-        Raises:
-            InputError: there is nothing to search.
-        """
-        raise InputError(NO_MODELS)
+        """The candidates of a query, best fused first; `vectors` are those of `texts_of`."""
+        passages = self.source.embedded(query)
+        if passages is None:
+            return self.source.candidates(query, None, np.zeros(0))
+        vector = vectors[query.text]
+        near = [
+            cosines(np.stack([vectors[text] for text in of_passage]), vector).max()
+            for of_passage in (self.encoder.windows_of(passages) if passages else ())
+        ]
+        return self.source.candidates(query, vector, np.array(near, dtype=np.float64))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each first stage, each passage once, best fused first.
@@ -192,7 +163,7 @@ class Pipeline(ABC):
         Raises:
             InputError: there is nothing to search.
         """
-        raise InputError(NO_MODELS)
+        return self.source.best_of_stages(text, self.encode([text])[0], count)
 
     def run(
         self, queries: Sequence[Query], policy: ReadPolicy, *, label: str | None = None
@@ -221,20 +192,13 @@ class Pipeline(ABC):
 
         return in_chunks(queries, retrieve_chunk, size=CHUNK, label=label, unit="query")
 
-    def scores_are_known(self, query: Query) -> bool:
-        """Whether the scores of the query's passages came with it: none is scored here."""
-        return query.logits is not None
-
     def retrieve_without(
         self, queries: Sequence[Query], removed: Sequence[Set[str]]
     ) -> list[Candidates]:
-        """The candidates of each query by `search`.
-
-        They are found as if the passages `removed[i]` (ids) were not in the corpus.
-        """
+        """The candidates as if the passages `removed[i]` (ids) were not in the corpus."""
         vectors = self.encode([query.text for query in queries])
         return [
-            self.search(query, vector, without | query.without)
+            self.source.search(query, vector, without | query.without)
             for query, vector, without in zip(queries, vectors, removed, strict=True)
         ]
 
@@ -248,84 +212,43 @@ class Pipeline(ABC):
     ) -> list[Scored]:
         """The candidates, likeliest first, with the cross-encoder's scores of the first ones.
 
-        `prior_scores[i]` (n,) are those of the passages of `candidates[i]`. At most the first
-        `rerank_depth` are scored; beyond the second, only those whose prior score is at least
-        `cutoff` times the first one's. A passage that equals another is not scored. Logits that
-        came with a query are used instead of our own scores.
+        `prior_scores[i]` (n,) are those of the passages of `candidates[i]`; `Source.select` says
+        which are scored. Logits that came with a query are used instead of our own scores.
         """
 
         def score_chunk(chunk: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
-            selections = [self.select(c, p, cutoff) for c, p in chunk]
-            logits, truncated = self.score_pairs([p for s in selections for p in s.pairs_to_score])
-            ends = np.cumsum([len(s.pairs_to_score) for s in selections])[:-1]
+            selections = [self.source.select(c, p, cutoff) for c, p in chunk]
+            counts = [len(s.pairs_to_score) for s in selections]
+            pairs = [p for s in selections for p in s.pairs_to_score]
+            logits, truncated = self.score_pairs(pairs, counts)
+            ends = np.cumsum(counts)[:-1]
             by_query = zip(
                 selections, np.split(logits, ends), np.split(truncated, ends), strict=True
             )
             return [self.with_scores(*scores) for scores in by_query]
 
-        pairs = list(zip(candidates, prior_scores, strict=True))
-        return in_chunks(pairs, score_chunk, size=CHUNK, label=label, unit="query")
-
-    def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:
-        """The candidates, likeliest first, and which of them `score` would score."""
-        candidates, prior_scores, different = by_prior(candidates, prior_scores)
-        count = count_to_score(prior_scores[: min(self.config.rerank_depth, different)], cutoff)
-        texts = self._texts_to_read(candidates.query.text, candidates.passages[:count])
-        chosen = zip(candidates.passages[:count], texts, strict=True)
-        partly = np.array([text != passage.full_text for passage, text in chosen], dtype=np.bool_)
-        known = self.scores_are_known(candidates.query)
-        return Selection(candidates, prior_scores, count, texts, partly, known)
+        both = list(zip(candidates, prior_scores, strict=True))
+        return in_chunks(both, score_chunk, size=CHUNK, label=label, unit="query")
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of `selection.pairs_to_score`."""
-        candidates = selection.candidates
-        known = candidates.query.logits
+        known = selection.candidates.query.logits
         if known is not None:
-            logits = known[candidates.first_stage.rows[: selection.count]]
+            logits = known[selection.candidates.first_stage.rows[: selection.count]]
             truncated = self.reranker.truncates(selection.pairs)
-        return Scored(candidates, selection.prior_scores, logits, truncated | selection.partly)
+        return self.source.with_scores(selection, logits, truncated)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, at least one, as the index has them."""
         with self._timed("encode"):
             return self.encoder.encode(texts)
 
-    def score_pairs(self, pairs: Sequence[Pair]) -> tuple[Floats, Bools]:
-        """Logits of pairs, shape (n,), and whether each pair was truncated."""
+    def score_pairs(self, pairs: Sequence[Pair], lists: Sequence[int] = ()) -> tuple[Floats, Bools]:
+        """Logits of pairs, shape (n,), and whether each pair was truncated; `lists` as `Reranker`."""
         if not pairs:
             return np.zeros(0), np.zeros(0, dtype=np.bool_)
         with self._timed("score"):
-            return self.reranker.score(pairs)
-
-    def _texts_to_read(self, query: str, passages: Sequence[Passage]) -> list[str]:
-        """What the cross-encoder reads of each passage: the excerpt of one that is too long."""
-        if self.config.long_passages == "beginning" or not passages:
-            return [p.full_text for p in passages]
-        return excerpts(query, passages, self.reranker.tokenizer(), self.index)
-
-    def ranked_candidates(
-        self, query: Query, passages: Sequence[Passage], stage: FirstStage
-    ) -> Candidates:
-        """The passages that both first stages have ranked, with the features of the model.
-
-        Equal passages have the same ranks and features; only those of metadata may differ.
-        """
-        first, group = distinct(passages)
-        stage = replace(
-            stage,
-            bm25_rank=ranks_without_equal(stage.bm25_rank, first, group),
-            dense_rank=ranks_without_equal(stage.dense_rank, first, group),
-        )
-        features = first_stage_features(
-            query.text, [passages[i] for i in first], stage.take(first), self.index
-        )[group]
-        return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))
-
-    def with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:
-        """The features (n, d) of the passages, and those of their metadata."""
-        if not self.metadata:
-            return features
-        return np.hstack([features, metadata_features(self.metadata, passages)])
+            return self.reranker.score(pairs, lists)
 
     def _models(self) -> Models:
         if self.models is None:
@@ -341,3 +264,18 @@ class Pipeline(ABC):
         finally:
             if self.observe is not None:
                 self.observe(stage, time.perf_counter() - start)
+
+
+def _check_has_effect(model: Model, config: Config, names: Sequence[str]) -> None:
+    """Refuse an option that has no effect on a model given as an object, which reads what it likes.
+
+    Raises:
+        InputError: naming the option.
+    """
+    default = Config()
+    for name in names if isinstance(model, Given) else ():
+        if getattr(config, name) != getattr(default, name):
+            raise InputError(
+                f"`{name}` has no effect on {model.name!r}, which was given as an object: "
+                "leave it out"
+            )

@@ -20,7 +20,7 @@ from rerank.data.lines import ON_BAD_LINES, Problems
 from rerank.data.lists import read_lists
 from rerank.data.records import passage_row, query_row
 from rerank.errors import InputError, nearest
-from rerank.types import LISTS, ListKind, Mode, Passage, Query, metadata_name
+from rerank.types import ListKind, Mode, Passage, Query, metadata_name
 
 ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
 JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person judged wrong
@@ -157,7 +157,7 @@ class LabelledSet:
     @property
     def mode(self) -> Mode:
         """Whether its queries search an index of its corpus, or come with their own lists."""
-        return LISTS if self.lists else "search"
+        return "lists" if self.lists else "search"
 
     def refuse_lists(self) -> None:
         """Refuse a set whose queries come with their own scored lists.

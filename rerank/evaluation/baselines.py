@@ -16,7 +16,7 @@ import numpy as np
 
 from calibration.arrays import sigmoid
 from rerank.assessment.ranking_features import diversity, stage_correlation
-from rerank.types import Floats, Ranking
+from rerank.types import OWN_STAGES, Floats, ListKind, Ranking
 
 RESULTS = 10
 SIMILAR = 0.40  # a result counts from this similarity upwards
@@ -112,7 +112,12 @@ HEURISTICS: dict[str, Heuristic] = {
     "MTEB std": mteb_std,
     "MTEB diff1": mteb_diff1,
 }
-OF_LOGITS = {"sigmoid of top logit": top_logit_sigmoid}  # needs nothing but scores
+NEED_SCORES = ("sigmoid of top logit",)  # and nothing else, such as a cosine
+
+
+def baselines_of(kind: ListKind) -> dict[str, Heuristic]:
+    """The baselines of lists with the scores of other stages, or those of our own stages."""
+    return {n: h for n, h in HEURISTICS.items() if n in NEED_SCORES or kind == OWN_STAGES}
 
 
 def sources() -> dict[str, str]:

@@ -116,7 +116,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     reference = _reference_maps(scored_plan.pooled)
     limited = limit_labelled(scored, scored_plan.policy.cutoff)
     ordered = cross_fit_rankings(limited, config, reference.score)
-    features = ranking_features(ordered.items, features_of(scored_plan.list_kind).ranking)
+    features = ranking_features(ordered.items, features_of(scored_plan.kind).ranking)
     right, has_passages = hits(ordered)[:, 0], have_passages(ordered.items)
     rows = rows_to_fit(right, has_passages, scored.groups)
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
@@ -150,7 +150,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             segments=confidence.segments,
             context_certificate=context_certificate,
             stopping_threshold=stopping_threshold,
-            list_kind=scored_plan.list_kind,
+            kind=scored_plan.kind,
             metadata=scored_plan.metadata,
             feature_range=range_of(features[rows]),
         ),

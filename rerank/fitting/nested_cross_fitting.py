@@ -48,7 +48,7 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
     folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in scored}
     for held in held_out(fold_of):
         cutoff = main.policy.cutoff
-        if not main.list_kind:
+        if not main.kind.stages:
             cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
         for mode, scored_plan in scored.items():
             policy = replace(scored_plan.policy, cutoff=cutoff)

@@ -19,7 +19,6 @@ from calibration.monitoring.recalibration import (
 from calibration.segments import Segments
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
-from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import Predictions, have_passages, predict
 from rerank.assessment.ranking import by_prior, prior_score
@@ -30,15 +29,14 @@ from rerank.data.labelled_set import given_group
 from rerank.errors import InputError
 from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.refused_certificates import (
+    CUT_FROM_SEARCH,
     KNOWN_GROUPS,
     KNOWN_GROUPS_LEFT_OUT,
-    NO_LISTS,
     refuse_certificates,
     refused,
     require_both_kinds,
 )
 from rerank.fitting.scored_plan import as_from_caller
-from rerank.retrieval.searchable_index import passages_of
 from rerank.types import Bools, Floats, Mode, Query, Scored
 
 MIN_QUESTIONS = 10
@@ -114,7 +112,8 @@ def recalibrate_modes(
     if not recalibrated and too_few_groups:
         raise too_few_groups
     if not recalibrated:
-        groups = {m: len({f.group for f in feedback if maps.mode_of(f.query) == m}) for m in maps}
+        mode_of = pipeline.source.mode_of
+        groups = {m: len({f.group for f in feedback if mode_of(f.query) == m}) for m in maps}
         got = ", ".join(f"{count} for the mode {mode}" for mode, count in groups.items())
         raise InputError(
             f"expected labels of at least {MIN_QUESTIONS} different queries of one mode for which "
@@ -138,14 +137,13 @@ def _recalibrated_mode(
     too few, it uses labels with ids of the right passages, on lists cut from our own search, which
     certify nothing.
     """
-    old, of_mode = maps[mode], [f for f in feedback if maps.mode_of(f.query) == mode]
+    old, of_mode = maps[mode], [f for f in feedback if pipeline.source.mode_of(f.query) == mode]
     from_search = mode == "rerank" and not _has_least_labels(of_mode)
     labels = [f for f in search_labels(feedback) if f.right is None] if from_search else of_mode
     if not _has_least_labels(labels):
         return None
     queries = [f.query for f in labels]
     if from_search:
-        assert isinstance(pipeline, IndexPipeline), "only its models have the mode `rerank`"
         scored = _search_as_from_callers(queries, maps, pipeline)
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
@@ -154,7 +152,7 @@ def _recalibrated_mode(
     if not _has_least_labels(labels):
         return None
     predicted = predict(scored, old, pipeline.config)
-    groups, about = group_labels(labels, passages_of(pipeline.index))
+    groups, about = group_labels(labels, pipeline.source.passages())
     if fitted_on and about == NEW_DOCUMENTS:  # it is not known on which documents the model was
         about = THESE_DOCUMENTS
     if len(set(groups)) < MIN_GROUPS_TO_FIT:
@@ -172,7 +170,7 @@ def _recalibrated_mode(
     found = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
         found = found.without_certificates(KNOWN_GROUPS.format(least=MIN_QUESTIONS, **counts))
-    return found.without_certificates(NO_LISTS) if from_search else found
+    return found.without_certificates(CUT_FROM_SEARCH) if from_search else found
 
 
 def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools:
@@ -199,7 +197,7 @@ def _one_outcome(mode: Mode, right: Floats) -> list[str]:
 
 
 def _search_as_from_callers(
-    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: IndexPipeline
+    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
 ) -> list[Scored]:
     """The queries as if their callers had provided the likeliest passages of a search."""
     candidates = pipeline.retrieve(queries, label="finding candidates")

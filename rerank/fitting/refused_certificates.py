@@ -40,7 +40,7 @@ KNOWN_GROUPS_LEFT_OUT = (
     "fitted or recalibrated on, or name none: the confidence follows them, and they are left out "
     "of what is certified."
 )
-NO_LISTS = (
+CUT_FROM_SEARCH = (
     "The labelled lists were cut from our own search: they certify nothing about lists that "
     "callers bring. Label answers to such lists, and give the labels with their `passages` to "
     "`rerank recalibrate`."

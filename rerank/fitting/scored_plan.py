@@ -6,23 +6,22 @@ the query's group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from calibration.maps import LogisticMap
 from calibration.thresholds import ABOUT
+from rerank.assessment.features import features_of
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.index_pipeline import IndexPipeline
-from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.ranking import prior_score
-from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.canonical import query_hash
 from rerank.data.labels import Labelled
 from rerank.fitting.passage_maps import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan
 from rerank.fitting.unanswerable import add_copies, described_mixture, has_enough_unanswerable
-from rerank.types import Bools, Candidates, Floats, ListKind, Query, Scored
+from rerank.types import OWN_STAGES, Bools, Candidates, Floats, ListKind, Mode, Query, Scored
 
 LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a query's hash
 
@@ -33,7 +32,7 @@ class ScoredPlan:
 
     policy: which of them the model is to score. about: the questions that a certificate is about.
     pooled: maps that the fitted ones are shrunk towards: with few labels they stay close to them,
-    with many they do not. list_kind: the kind of the lists, if they came with scores. metadata: the
+    with many they do not. kind: the stages that score. metadata: the
     last features, of the passages' metadata.
     """
 
@@ -42,12 +41,30 @@ class ScoredPlan:
     policy: ReadPolicy
     about: str = ABOUT
     pooled: FittedMaps | None = None
-    list_kind: ListKind | None = None
+    kind: ListKind = OWN_STAGES
     metadata: tuple[MetadataFeature, ...] = ()
 
     def where(self, chosen: Bools) -> ScoredPlan:
         """The same to fit on those queries only at which `chosen` (n,) is True."""
         return replace(self, to_fit=self.to_fit.where(chosen))
+
+
+def score_modes(
+    pipeline: Pipeline, planned: Plan, pooled: Mapping[Mode, FittedMaps]
+) -> dict[Mode, ScoredPlan]:
+    """The plan's queries with scored candidates, for each mode of the source, the main one first.
+
+    Maps fitted on them are shrunk towards the `pooled` ones, if there are any.
+    """
+    source = pipeline.source
+    if not source.scores_passages:
+        return {source.modes[0]: score_lists(pipeline, planned)}
+    plans: dict[Mode, ScoredPlan] = {
+        "search": score_search(pipeline, planned, pooled.get("search"), source.cutoff)
+    }
+    if "rerank" in source.modes:
+        plans["rerank"] = score_rerank(pipeline, plans["search"], pooled.get("rerank"))
+    return plans
 
 
 def score_search(
@@ -76,17 +93,11 @@ def score_search(
     return score_planned(pipeline, to_fit, to_report, about=about, pooled=pooled, cutoff=cutoff)
 
 
-def score_retriever(pipeline: RetrieverPipeline, planned: Plan) -> ScoredPlan:
-    """The plan's queries, searched in another search system; all of its best candidates are scored.
-
-    There are no pooled maps: only these labels show how the system's scores behave.
-    """
-    return replace(score_search(pipeline, planned, cutoff=0.0), list_kind=pipeline.kind)
-
-
-def score_lists(pipeline: ListPipeline, planned: Plan) -> ScoredPlan:
+def score_lists(pipeline: Pipeline, planned: Plan) -> ScoredPlan:
     """The plan's queries with the lists that came with them, which are scored already."""
-    policy = unused_policy(pipeline)
+    source = pipeline.source
+    unused = (0.0,) * len(features_of(source.kind, source.metadata).passage)
+    policy = ReadPolicy(LogisticMap(unused, 0.0, unused, (1.0,) * len(unused)))
 
     def read(queries: Labelled[Query]) -> Labelled[Scored]:
         return queries.with_items(pipeline.run(queries.items, policy))
@@ -97,13 +108,13 @@ def score_lists(pipeline: ListPipeline, planned: Plan) -> ScoredPlan:
         to_fit if planned.cross_fitted else read(planned.report),
         policy,
         planned.grouping.about,
-        list_kind=pipeline.kind,
-        metadata=pipeline.metadata,
+        kind=source.kind,
+        metadata=source.metadata,
     )
 
 
 def score_rerank(
-    pipeline: IndexPipeline, searched: ScoredPlan, pooled: FittedMaps | None = None
+    pipeline: Pipeline, searched: ScoredPlan, pooled: FittedMaps | None = None
 ) -> ScoredPlan:
     """The same queries, as if their callers had provided the likeliest 5, 10, 20 or 50 passages.
 
@@ -124,9 +135,9 @@ def score_rerank(
     )
 
 
-def as_from_caller(pipeline: IndexPipeline, candidates: Sequence[Candidates]) -> list[Candidates]:
+def as_from_caller(pipeline: Pipeline, candidates: Sequence[Candidates]) -> list[Candidates]:
     """The first `list_length` candidates of each query, as if the callers had provided them."""
-    return [pipeline.as_from_caller(c, list_length(c.query)) for c in candidates]
+    return [pipeline.source.as_from_caller(c, list_length(c.query)) for c in candidates]
 
 
 def list_length(query: Query) -> int:
@@ -169,5 +180,6 @@ def score_planned(
         ReadPolicy(prior_map, cutoff),
         about,
         pooled,
-        metadata=pipeline.metadata,
+        kind=pipeline.source.kind,
+        metadata=pipeline.source.metadata,
     )

@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
+from rerank.assessment.sources.source import Source
 from rerank.config import Config, Thresholds
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError, nearest
-from rerank.evaluation.baselines import Heuristic
+from rerank.evaluation.baselines import Heuristic, baselines_of
 from rerank.evaluation.measure import Evaluation, Part, measure
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.label_checks import check_both_outcomes, check_corpus
 from rerank.fitting.nested_cross_fitting import FittedFold, fit_folds
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.refused_certificates import (
-    NO_LISTS,
+    CUT_FROM_SEARCH,
     NOT_AT_RANDOM,
     TRAINED_ON_DOCUMENTS,
     refuse_certificates,
 )
-from rerank.fitting.scored_plan import ScoredPlan
+from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.fitting.unanswerable import missed_share
 from rerank.inference.exported_models import (
     NETWORKS,
@@ -39,13 +40,14 @@ from rerank.inference.exported_models import (
     manifest_entry,
     write_exported,
 )
-from rerank.jobs.candidate_sources import CandidateSource, open_candidate_source
+from rerank.jobs.candidate_sources import open_candidate_source
 from rerank.jobs.pipelines import find_models
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
-from rerank.report.page import report_figures, report_page, report_pictures
+from rerank.protocols import EmbedderChoice, ScorerChoice
+from rerank.report.calibration import report_figures, report_pictures, report_sections
 from rerank.report.report import make_report
-from rerank.report.sentences import report_text
+from rerank.report.sections import as_page, as_text
 from rerank.storage.folder import is_made_from
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
@@ -81,6 +83,8 @@ def calibrate(
     name: str = "",
     self_contained: bool = False,
     retriever: str | Path | None = None,
+    reranker: ScorerChoice | None = None,
+    encoder: EmbedderChoice | None = None,
 ) -> CalibrationRun:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
@@ -92,6 +96,10 @@ def calibrate(
 
     `retriever` is the TOML file of another search system (`rerank.retrieval.systems`) that holds
     the labelled passages. This job and the model search it instead of an index.
+
+    `reranker` and `encoder` are those of the configuration: a name, an object with the protocol of
+    `rerank.protocols`, or a function, such as `lambda query, texts: [...]`. `rerank.load` then
+    takes the object or function again.
 
     If the lists come with scores (`labelled.lists`), no index is built and no model runs. The
     resulting model assesses only such lists.
@@ -112,6 +120,11 @@ def calibrate(
             it now, or nothing can be written there.
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
+    config = replace(
+        config,
+        reranker=config.reranker if reranker is None else reranker,
+        encoder=config.encoder if encoder is None else encoder,
+    )
     _check_calibrator(config.calibrator)
     _check_targets(config.thresholds)
     models = None
@@ -145,8 +158,9 @@ def calibrate(
             labelled, trained_hashes=source.trained_on, max_queries=max_queries, seed=config.seed
         )
         _check_segments(planned, config.segment_by)
-        scored = source.score(planned)
-        contents = _fit_and_measure(planned, scored, source, made_from, config)
+        pipeline = source.open()
+        scored = score_modes(pipeline, planned, source.pooled.maps if source.pooled else {})
+        contents = _fit_and_measure(planned, scored, pipeline.source, made_from, config)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
     warnings = (planned.warning, missed_share(planned.fit.grades, config.expected_unanswerable))
@@ -186,7 +200,7 @@ def _check_targets(thresholds: Thresholds) -> None:
 def _fit_and_measure(
     planned: Plan,
     scored: Mapping[Mode, ScoredPlan],
-    source: CandidateSource,
+    source: Source,
     made_from: Mapping[str, Any],
     config: Config,
 ) -> ModelContents:
@@ -198,13 +212,13 @@ def _fit_and_measure(
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fits = _fit_modes(planned, scored, config)
-        check_both_outcomes(fits[main].right[~fits[main].copies], source.labelled.name)
+        check_both_outcomes(fits[main].right[~fits[main].copies], made_from["dataset"]["name"])
         bar.update()
         folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}
         if planned.cross_fitted:
             folds = fit_folds(scored, config)
         bar.update()
-        evaluations = _measure_modes(folds, source.baselines, config)
+        evaluations = _measure_modes(folds, baselines_of(source.kind), config)
         bar.update()
         report = make_report(
             planned,
@@ -216,6 +230,8 @@ def _fit_and_measure(
             made_from=made_from,
         )
         pictures = report_pictures(report_figures(report))
+        sections = report_sections(report, pictures)
+        title = f"{report.name}: is the confidence calibrated?"
         contents = ModelContents(
             manifest={
                 **made_from,
@@ -225,11 +241,11 @@ def _fit_and_measure(
             maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
             sketch=fits[main].sketch.to_dict(),
             measured=report.to_dict(),
-            report=report_text(report),
-            page=report_page(report, pictures),
+            report=as_text(sections),
+            page=as_page(title, planned.reported, sections),
             pictures={name: picture.captioned for name, picture in pictures.items()},
             fitted_on=marks_of(planned.fit.items),
-            index=source.index_folder,
+            index=source.folder,
         )
         bar.update()
     return contents
@@ -248,7 +264,7 @@ def _fit_modes(
     fits: dict[Mode, Fitted] = {}
     for mode, scored_plan in scored.items():
         fits[mode] = fit(scored_plan, config, to_keep=mode == main)
-        if refusal := of_main if mode == main else NO_LISTS:
+        if refusal := of_main if mode == main else CUT_FROM_SEARCH:
             fits[mode] = replace(fits[mode], maps=refuse_certificates(fits[mode].maps, refusal))
     return fits
 

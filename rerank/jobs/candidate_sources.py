@@ -1,43 +1,33 @@
 """Where the candidates of a calibration come from: our index, another search system, or lists.
 
-So `calibrate` does not know which of the three it uses.
+Only `open_candidate_source` tells these apart; the `Source` of the pipeline answers for its kind.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rerank.assessment.features import features_of
-from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.metadata_features import choose_metadata_features
-from rerank.assessment.model_folder import RETRIEVER, fingerprints
-from rerank.assessment.pipeline import Models
-from rerank.assessment.pooled_maps import pooled_for
-from rerank.assessment.retriever_pipeline import RetrieverPipeline
+from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
+from rerank.assessment.pipeline import Models, Pipeline
+from rerank.assessment.pooled_maps import PooledMaps, pooled_for
+from rerank.assessment.sources.lists import ScoredLists
+from rerank.assessment.sources.other_system import OtherSystem, with_held_passages
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS, Heuristic
-from rerank.fitting.plan import Plan
-from rerank.fitting.scored_plan import (
-    ScoredPlan,
-    score_lists,
-    score_rerank,
-    score_retriever,
-    score_search,
-)
 from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
-from rerank.jobs.retriever_checks import check_vectors
-from rerank.jobs.retriever_corpus import with_held_passages
 from rerank.retrieval.index import LAYOUT
 from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
-from rerank.types import LISTS, ListKind, Mode
+from rerank.retrieval.systems.system import SearchSystem
 from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (
@@ -45,149 +35,37 @@ POOLED_OVER_IT = (
     "certificate and figures are slightly too good, because the maps have seen these labels; see "
     "docs/without-labels.md"
 )
-
-
 OF_OUR_STAGES = (  # fields of `Config` without effect on lists, which come with their scores
     "encoder",
     "encoder_max_length",
     "encoder_windows",
     "reranker",
     "max_length",
-    "long_passages",
     "precision",
     "dense",
     "pool",
     "candidates",
     "rerank_depth",
 )
+TRIED = 20  # passages to encode and search for
+NEAREST = 10  # results that should include the passage itself
 
 
-class CandidateSource(ABC):
+@dataclass(frozen=True, slots=True)
+class CandidateSource:
     """What finds and scores the candidates of a calibration, and what the model records of it."""
 
     labelled: LabelledSet  # its corpus is the part that the source holds
     made_from: Mapping[str, Any]  # entries of the manifest; equal entries mean the same model
-    baselines: Mapping[str, Heuristic] = OF_LOGITS
+    open: Callable[[], Pipeline]
     models: ModelPair | None = None
+    pooled: PooledMaps | None = None
     notes: tuple[str, ...] = ()  # what the user should know about the source
-    index_folder: Path | None = None  # of our own index, once it is opened to score
-
-    def __init__(self, labelled: LabelledSet, config: Config) -> None:
-        self.labelled = labelled
-        self.config = config
-        self.metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
-
-    @abstractmethod
-    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
-        """The plan's queries with scored candidates, for each mode."""
 
     @property
     def trained_on(self) -> frozenset[str]:
         """Hashes of the queries that the models were trained on."""
         return trained_on(*(self.models or ()))
-
-
-class OurIndex(CandidateSource):
-    """Our own index and models, over the corpus of the set."""
-
-    baselines = HEURISTICS
-
-    def __init__(
-        self,
-        labelled: LabelledSet,
-        config: Config,
-        models: ModelPair,
-        workspace: Workspace,
-        index: Path | None,
-    ) -> None:
-        super().__init__(labelled, config)
-        self.models = models
-        self.workspace = workspace
-        self.index = index
-        self.pooled = pooled_for(*models, config)
-        if self.pooled and labelled.name in self.pooled.described()["sets"]:
-            self.notes = (POOLED_OVER_IT.format(name=labelled.name),)
-        self.made_from = {
-            "fingerprints": fingerprints(*models, config),
-            "fitted_around": self.pooled.described() if self.pooled else None,
-            "inputs": {**features_of(None, self.metadata).names(), "index": LAYOUT},
-        }
-
-    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
-        """The candidates of a search, and those that callers would bring."""
-        pipeline = open_pipeline(
-            self.labelled,
-            self.config,
-            self.workspace,
-            index=self.index,
-            models=self.models,
-            metadata=self.metadata,
-        )
-        pooled = self.pooled.maps if self.pooled else {}
-        search = score_search(pipeline, planned, pooled.get("search"))
-        rerank = score_rerank(pipeline, search, pooled.get("rerank"))
-        self.index_folder = pipeline.index.folder
-        return {"search": search, "rerank": rerank}
-
-
-class SearchSystemSource(CandidateSource):
-    """Another search system for the candidates, and our cross-encoder."""
-
-    def __init__(
-        self,
-        labelled: LabelledSet,
-        config: Config,
-        models: ModelPair,
-        workspace: Workspace,
-        retriever: Path,
-    ) -> None:
-        system = connect(read_settings(retriever))
-        labelled, self.notes = with_held_passages(labelled, system)
-        super().__init__(labelled, config)
-        self.models = models
-        opened = Models.open(config, models, ScoreCache(workspace.scores))
-        self.pipeline = RetrieverPipeline(system, config, models=opened, metadata=self.metadata)
-        kind = self.pipeline.kind
-        self.made_from = {
-            "fingerprints": fingerprints(*models, config),
-            RETRIEVER: system.settings.to_dict(),
-            "inputs": {"stages": list(kind.stages), **features_of(kind, self.metadata).names()},
-        }
-
-    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
-        """The candidates of the system's searches."""
-        check_vectors(self.pipeline, self.labelled)
-        return {"search": score_retriever(self.pipeline, planned)}
-
-
-class CallerLists(CandidateSource):
-    """The stages of any other system, whose scores came with the lists."""
-
-    def __init__(self, labelled: LabelledSet, config: Config, kind: ListKind) -> None:
-        if config.expected_unanswerable:
-            raise InputError(
-                "no unanswerable copies of lists can be made (`expected_unanswerable`): "
-                "what the stages would bring instead is not known. Add lists of questions that "
-                "nothing answers"
-            )
-        default = Config()
-        for name in OF_OUR_STAGES:
-            if getattr(config, name) != getattr(default, name):
-                raise InputError(
-                    f"`{name}` (--{name.replace('_', '-')}) has no effect on lists, which come "
-                    "with their scores: leave it out"
-                )
-        super().__init__(labelled, config)
-        self.pipeline = ListPipeline(kind, config, self.metadata)
-        names = features_of(kind, self.metadata).names()
-        self.made_from = {
-            "fingerprints": {},
-            "inputs": {"stages": list(kind.stages), "texts": kind.texts, **names},
-        }
-
-    def score(self, planned: Plan) -> Mapping[Mode, ScoredPlan]:
-        """The lists as they are."""
-        return {LISTS: score_lists(self.pipeline, planned)}
 
 
 def open_candidate_source(
@@ -211,14 +89,112 @@ def open_candidate_source(
     """
     if index is not None and retriever is not None:
         raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
-    if labelled.lists:
+    if models is None:
         if index is not None or retriever is not None:
             raise InputError(
                 "lists come with their scores: they need no index (`index`, --index) and no "
                 "`retriever` (--retriever)"
             )
-        return CallerLists(labelled, config, labelled.lists)
-    assert models is not None, "only lists need no models"
+        return _lists(labelled, config)
     if retriever is None:
-        return OurIndex(labelled, config, models, workspace, index)
-    return SearchSystemSource(labelled, config, models, workspace, Path(retriever))
+        return _own_index(labelled, config, models, workspace, index)
+    return _other_system(labelled, config, models, workspace, Path(retriever))
+
+
+def _own_index(
+    labelled: LabelledSet,
+    config: Config,
+    models: ModelPair,
+    workspace: Workspace,
+    index: Path | None,
+) -> CandidateSource:
+    """Our own index and models, over the corpus of the set."""
+    pooled = pooled_for(*models, config)
+    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    open_ = partial(
+        open_pipeline, labelled, config, workspace, index=index, models=models, metadata=metadata
+    )
+    made_from = {
+        "fingerprints": fingerprints(*models, config),
+        **given_models(models),
+        "fitted_around": pooled.described() if pooled else None,
+        "inputs": {**features_of(metadata=metadata).names(), "index": LAYOUT},
+    }
+    known = pooled is not None and labelled.name in pooled.described()["sets"]
+    notes = (POOLED_OVER_IT.format(name=labelled.name),) if known else ()
+    return CandidateSource(labelled, made_from, open_, models, pooled, notes)
+
+
+def _other_system(
+    labelled: LabelledSet, config: Config, models: ModelPair, workspace: Workspace, retriever: Path
+) -> CandidateSource:
+    """Another search system for the candidates, and our cross-encoder."""
+    system = connect(read_settings(retriever))
+    labelled, notes = with_held_passages(labelled, system)
+    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    source = OtherSystem(system, config, metadata)
+
+    def open_() -> Pipeline:
+        pipeline = Pipeline(source, Models.open(config, models, ScoreCache(workspace.scores)))
+        check_vectors(pipeline, system, labelled)
+        return pipeline
+
+    names = features_of(source.kind, metadata).names()
+    made_from = {
+        "fingerprints": fingerprints(*models, config),
+        **given_models(models),
+        RETRIEVER: system.settings.to_dict(),
+        "inputs": {"stages": list(source.kind.stages), **names},
+    }
+    return CandidateSource(labelled, made_from, open_, models, notes=notes)
+
+
+def _lists(labelled: LabelledSet, config: Config) -> CandidateSource:
+    """The stages of any other system, whose scores came with the lists."""
+    if config.expected_unanswerable:
+        raise InputError(
+            "no unanswerable copies of lists can be made (`expected_unanswerable`): what the "
+            "stages would bring instead is not known. Add lists of questions that nothing answers"
+        )
+    default = Config()
+    for name in OF_OUR_STAGES:
+        if getattr(config, name) != getattr(default, name):
+            raise InputError(
+                f"`{name}` (--{name.replace('_', '-')}) has no effect on lists, which come with "
+                "their scores: leave it out"
+            )
+    assert labelled.lists is not None, "only lists need no models"
+    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    source = ScoredLists(labelled.lists, config, metadata)
+    kind, names = source.kind, features_of(source.kind, metadata).names()
+    made_from = {
+        "fingerprints": {},
+        "inputs": {"stages": list(kind.stages), "texts": kind.texts, **names},
+    }
+    return CandidateSource(labelled, made_from, partial(Pipeline, source, None))
+
+
+def check_vectors(pipeline: Pipeline, system: SearchSystem, labelled: LabelledSet) -> None:
+    """Refuse a collection whose vectors were made by another encoder.
+
+    An encoded passage should be among the nearest to its own vector. This costs a few searches.
+
+    Raises:
+        InputError: most of the passages tried are not.
+    """
+    held = [passage for passage in labelled.corpus.values() if passage.text]
+    tried = held[:: max(1, len(held) // TRIED)][:TRIED]
+    if "vector" not in system.settings.stages or not tried:
+        return
+    vectors = pipeline.encode([passage.full_text for passage in tried])
+    near_themselves = sum(
+        any(hit.passage.doc_id == passage.doc_id for hit in system.vector(vector, NEAREST))
+        for passage, vector in zip(tried, vectors, strict=True)
+    )
+    if 2 * near_themselves < len(tried):
+        raise InputError(
+            f"{system.settings}: of {len(tried)} passages, encoded by {pipeline.config.encoder}, "
+            f"{near_themselves} are among the {NEAREST} nearest to themselves; the vectors of "
+            f"{system.settings.vector!r} were made by another encoder: name it (--encoder), or "
+            "leave `vector` out"
+        )

@@ -9,18 +9,16 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
-from rerank.assessment.retriever_pipeline import RetrieverPipeline
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random, drawn_by, weights_of
 from rerank.errors import InputError
-from rerank.evaluation.baselines import HEURISTICS, OF_LOGITS
+from rerank.evaluation.baselines import baselines_of
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.evaluation.weighted_accuracy import weighted_accuracy
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
-from rerank.jobs.retriever_corpus import with_held_passages
 from rerank.workspace import Workspace
 
 
@@ -53,9 +51,8 @@ def evaluate(
     """
     labelled = grouped_as(labelled, model)
     in_split, notes = labelled.split(split), list[str]()
-    if isinstance(model.pipeline, RetrieverPipeline):  # its passages tell which queries go together
-        labelled, missing = with_held_passages(labelled, model.pipeline.system)
-        notes += missing
+    labelled, missing = model.source.held(labelled)  # its passages tell which queries go together
+    notes += missing
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
     known = frozenset[str]() if labelled.lists else trained_on(*pipeline.model_files)
     ids = unseen(labelled, in_split, known)
@@ -81,8 +78,7 @@ def evaluate(
     maps = model.maps[labelled.mode]
     no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, no_cutoff, label="scoring candidates")
-    baselines = OF_LOGITS if maps.list_kind else HEURISTICS
-    part = Part(queries.with_items(scored), maps, baselines)
+    part = Part(queries.with_items(scored), maps, baselines_of(maps.kind))
     evaluation = replace(measure([part], pipeline.config), notes=tuple(notes))
     if not weights:
         return evaluation

@@ -79,11 +79,11 @@ def _label(row: Row, model: CalibratedReranker) -> Feedback:
 
 def _is_for(model: CalibratedReranker, query: Query) -> bool:
     """Whether the model answers such queries: it has their mode, and knows their stages."""
-    mode = model.mode_of(query)
-    if mode not in model.maps or query.scores is None:
-        return mode in model.maps
-    kind = model.maps[mode].list_kind
-    return kind is not None and set(kind.stages) == set(query.scores)
+    try:
+        model.check(query)
+    except InputError:
+        return False
+    return True
 
 
 def journal_queries(model: CalibratedReranker, journal: str, *, newest: int) -> list[Query]:

@@ -24,8 +24,6 @@ from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
 from rerank.data.weights import WEIGHT
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
-from rerank.retrieval.searchable_index import passages_of
-from rerank.types import LISTS
 from rerank.workspace import Workspace
 
 WEIGHTED = (
@@ -51,11 +49,11 @@ def labels_and_pipeline(
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
     group_by = model.group_by
-    searched = model.maps.main.list_kind is None
+    own = model.source.folder is not None  # an index of its own
     if isinstance(feedback, LabelledSet):
         feedback = feedback.grouped_by(group_by) if group_by else feedback
         labels = feedback_of(feedback, split)
-        if not searched:
+        if not own:
             return labels, model.pipeline, {}
         grouped = {"group_by": group_by} if group_by else {}  # also if none of these has the key
         corpus = {
@@ -65,8 +63,8 @@ def labels_and_pipeline(
         return labels, pipeline_over(feedback, model, work), corpus
     if group_by:
         feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]
-    if searched:
-        check_known_passages(feedback, passages_of(model.pipeline.index))
+    if own:
+        check_known_passages(feedback, model.source.passages())
     return feedback, model.pipeline, {}
 
 
@@ -97,7 +95,7 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     names: the confidence looks too good there.
     """
     seen = model.fitted_on
-    if LISTS not in model.maps:
+    if model.source.scores_passages:
         seen |= trained_on(*model.pipeline.model_files)
     groups = [{f.group, given_group(f.query)} - {""} for f in feedback]
     rows = list(zip(feedback, groups, strict=True))

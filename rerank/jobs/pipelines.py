@@ -6,18 +6,17 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
-from rerank.data.labelled_set import LabelledSet
-from rerank.errors import FolderError
-from rerank.inference.model_files import ModelPair, lasting_name, resolve
+from rerank.data.labelled_set import LabelledSet, corpus_digest
+from rerank.errors import FolderError, InputError
+from rerank.inference.model_files import ModelPair, find_model, lasting_name
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.existing_index import existing_index
-from rerank.retrieval.index import LAYOUT, Index, build_index
+from rerank.retrieval.index import INDEX_KIND, LAYOUT, Index, build_index
 from rerank.storage.folder import verify_folder
 from rerank.storage.locks import reserved
 from rerank.workspace import Workspace
@@ -29,9 +28,12 @@ def find_models(config: Config) -> tuple[ModelPair, Config]:
     Raises:
         InputError: a model does not exist.
     """
-    encoder, reranker = lasting_name(config.encoder), lasting_name(config.reranker)
-    models = resolve(encoder), resolve(reranker)
-    return models, replace(config, encoder=encoder, reranker=reranker)
+    chosen = (
+        lasting_name(choice) if isinstance(choice, str) else choice
+        for choice in (config.encoder, config.reranker)
+    )
+    encoder, reranker = map(find_model, chosen, ("encoder", "reranker"))
+    return (encoder, reranker), replace(config, encoder=encoder.name, reranker=reranker.name)
 
 
 def open_pipeline(
@@ -42,7 +44,7 @@ def open_pipeline(
     index: Path | None = None,
     models: ModelPair | None = None,
     metadata: tuple[MetadataFeature, ...] = (),
-) -> IndexPipeline:
+) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.
 
     `index` is an index folder to use instead. `models` are the encoder and the reranker, if they
@@ -57,7 +59,7 @@ def open_pipeline(
         if index is None
         else existing_index(index, labelled.corpus_digest(), opened.encoder, config)
     )
-    return IndexPipeline(found, config, models=opened, metadata=metadata)
+    return Pipeline(OwnIndex(found, config, metadata), opened)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
@@ -69,16 +71,37 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     Raises:
         InputError: the set has lists and the model an index, or the other way round.
     """
-    maps, pipeline = model.maps[labelled.mode], model.pipeline
-    if maps.list_kind or labelled.corpus_digest() == model.manifest.get("corpus_digest"):
+    pipeline, source = model.pipeline, model.source
+    model.maps[labelled.mode]  # raises if the model does not have it
+    own = source.folder is not None
+    if not own or labelled.corpus_digest() == model.manifest.get("corpus_digest"):
         return pipeline
-    return open_pipeline(
-        labelled,
-        pipeline.config,
-        work,
-        models=pipeline.model_files,
-        metadata=pipeline.metadata,
-    )
+    models, metadata = pipeline.model_files, source.metadata
+    return open_pipeline(labelled, pipeline.config, work, models=models, metadata=metadata)
+
+
+def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) -> Index:
+    """The index in a folder, if it is of the corpus with this digest and made as `config` says.
+
+    Raises:
+        InputError: it is not an index, is damaged, or was made of or by something else.
+    """
+    try:
+        manifest = verify_folder(folder)
+    except FolderError as error:
+        raise InputError(f"--index: {error}") from None
+    if manifest.get("kind") != INDEX_KIND:
+        raise InputError(f"--index: {folder} is not an index; expected what `rerank index` wrote")
+    index = Index(folder)
+    differing = index.differences(config, encoder)
+    if corpus_digest(index.corpus) != corpus:
+        differing.append("another corpus")
+    if differing:
+        raise InputError(
+            f"--index: {folder} has {', '.join(differing)}; make it of the same corpus with the "
+            "same options: rerank index"
+        )
+    return index
 
 
 def open_index(
@@ -89,12 +112,12 @@ def open_index(
     Passages that another index in `work` holds are not encoded again.
     """
     if encoder is None:
-        encoder = Encoder.from_config(resolve(config.encoder), config)
+        encoder = Encoder.from_config(find_model(config.encoder, "encoder"), config)
     key = "-".join(
         [
             labelled.name,
             labelled.corpus_digest()[:16],
-            encoder.files.fingerprint[:16],
+            encoder.model.fingerprint[:16],
             f"{encoder.windows}x{encoder.max_length}",
             config.language,
             *(["approximate"] if config.dense == "approximate" else []),

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from calibration.non_inferiority import paired_difference, surely_better
 from calibration.thresholds import Certificate, percent
 from rerank.assessment.fitted_maps import MapsByMode, read_maps
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import RETRIEVER, ModelFolder, open_folder
+from rerank.assessment.model_folder import ModelFolder, open_folder
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
@@ -40,7 +39,7 @@ from rerank.tracking.registry import (
     folder_at,
     set_champion,
 )
-from rerank.types import LISTS, Floats
+from rerank.types import Floats
 from rerank.workspace import Workspace
 
 MAX_TIMES = 100  # times the queries given; a check is never said to need more
@@ -168,20 +167,14 @@ def _folder_at(source: str, tracking_uri: str) -> Iterator[Path]:
 def _ranks_the_same(candidate: CalibratedReranker, other: ModelFolder) -> bool:
     """Whether two models can be compared; a folder that this version cannot read cannot."""
     try:
-        maps = read_maps(other)
+        theirs = read_maps(other)
     except InputError:
         return False
-    return what_it_ranks(candidate.manifest, candidate.maps) == what_it_ranks(other.manifest, maps)
+    return _comparison_key(candidate.files, candidate.maps) == _comparison_key(other, theirs)
 
 
-def what_it_ranks(manifest: Mapping[str, Any], maps: MapsByMode) -> object:
-    """A search system, lists of some stages, or a corpus: equal for models that can be compared."""
-    if RETRIEVER in manifest:
-        return RETRIEVER, manifest[RETRIEVER]
-    kind = maps.main.list_kind
-    if kind:  # each list brings its own passages
-        return LISTS, kind.stages
-    return "corpus", manifest["corpus_digest"]
+def _comparison_key(files: ModelFolder, maps: MapsByMode) -> object:
+    return maps.source.comparison_key(files.manifest, maps.main.kind)
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:

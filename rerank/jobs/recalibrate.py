@@ -29,11 +29,8 @@ from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificat
 from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
 from rerank.jobs.track import model_name, track_if_installed
-from rerank.report.recalibration import (
-    recalibration_page,
-    recalibration_pictures,
-    recalibration_text,
-)
+from rerank.report.recalibration import recalibration_pictures, recalibration_sections
+from rerank.report.sections import as_page, as_text
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Mode
@@ -164,6 +161,7 @@ def _model_contents(
     main: Mode = model.maps.main_mode
     mode, first = next(iter(recalibrations.items()))
     pictures = recalibration_pictures(recalibrations)
+    sections = recalibration_sections(recalibrations, notes, pictures)
     contents = ModelContents(
         manifest={
             **manifest,
@@ -184,11 +182,11 @@ def _model_contents(
             **tables.get(main, {}),
             **{mode: table for mode, table in tables.items() if mode != main},
         },
-        report=recalibration_text(recalibrations, notes),
-        page=recalibration_page(recalibrations, pictures, notes),
+        report=as_text(sections),
+        page=as_page("A recalibrated model", first.sentences()[0], sections),
         pictures={name: picture.captioned for name, picture in pictures.items()},
         fitted_on=marks_of(f.query for f in feedback) | model.fitted_on,
-        index=pipeline.index.folder if model.index_folder else None,
+        index=pipeline.source.folder,
     )
     return contents, first
 

@@ -25,7 +25,7 @@ from rerank.report.report import flatten
 from rerank.tracking.records import DataUsed, Flavour, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
-from rerank.types import LISTS, Mode
+from rerank.types import Mode
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def record_of(folder: ModelFolder) -> RunRecord:
         folder=folder.path,
         registered_name=model_name(folder.manifest),
         # a table of queries cannot hold the scored lists that such a model takes
-        flavour=None
-        if maps.main_mode == LISTS
-        else flavour(Config.from_dict(folder.manifest["config"]).segment_by),
+        flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by)
+        if maps.source.scores_passages
+        else None,
         key=folder.sha256(),
     )
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
 from rerank.config import Config
-from rerank.data.words import words
+from rerank.data.words import Lexicon, words
 from rerank.errors import InputError
 from rerank.progress import progress
 from rerank.retrieval.approximate import library, write_graph
@@ -30,6 +30,57 @@ from rerank.types import FirstStage, Passage
 
 INDEX_KIND = "an index"
 LAYOUT = 4  # of the files in the folder, and of what a word is
+USUAL_IDF = 4.0  # of a word where no corpus says how rare it is
+
+
+class SearchableIndex(Lexicon, Protocol):
+    """A corpus that can be searched by a query's words and by its vector."""
+
+    folder: Path  # which is copied into a model folder
+
+    def __len__(self) -> int:
+        """Count of passages."""
+
+    def search(
+        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+    ) -> FirstStage:
+        """The `count` best passages of the `pool` best of each stage, best fused first."""
+
+    def passage(self, row: int, /) -> Passage:
+        """The passage at a row, as `FirstStage.rows` names it."""
+
+    def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
+        """Raise an InputError if it was made for another configuration or encoder."""
+
+
+class NoIndex:
+    """A `SearchableIndex` without passages: every word has the same weight."""
+
+    folder = Path()
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+
+    def __len__(self) -> int:
+        """No passage."""
+        return 0
+
+    def search(
+        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+    ) -> FirstStage:
+        """Nothing can be found: no source searches it."""
+        raise NotImplementedError
+
+    def passage(self, row: int, /) -> Passage:
+        """There are no rows."""
+        raise IndexError(row)
+
+    def idf(self, word: str, /) -> float:
+        """The same for every word."""
+        return USUAL_IDF
+
+    def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
+        """Nothing could differ."""
 
 
 class Index:
@@ -77,7 +128,7 @@ class Index:
         made_by = {"windows": 1, **self.manifest["encoder"]}
         dense = "approximate" if self.manifest["approximate"] else "exact"
         options = {
-            "the encoder": (made_by["fingerprint"], encoder.files.fingerprint),
+            "the encoder": (made_by["fingerprint"], encoder.model.fingerprint),
             "--encoder-max-length": (made_by["max_length"], encoder.max_length),
             "--encoder-windows": (made_by["windows"], encoder.windows),
             "--language": (self.language, config.language),
@@ -160,7 +211,7 @@ def build_index(
             "language": language,
             "approximate": approximate,
             "passages": len(written),
-            "encoder": {"name": encoder.files.name, **encoder.settings},
+            "encoder": {"name": encoder.model.name, **encoder.settings},
         }
 
     if approximate:

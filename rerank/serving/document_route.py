@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query
 
 from rerank.rag.in_document import MAX_BYTES, in_document
 from rerank.rag.places import place_of
-from rerank.retrieval.index import Index
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.types import Passage, RankedPassage
@@ -41,13 +40,13 @@ def document_route(holder: ModelHolder) -> APIRouter:
 
 
 def _document_response(model: CalibratedReranker, row: int, doc_id: str) -> dict[str, Any]:
-    index = model.pipeline.index
-    if not isinstance(index, Index):
-        why = ELSEWHERE if model.searches_elsewhere else NO_INDEX
+    corpus = model.source.corpus
+    if corpus is None:
+        why = ELSEWHERE if model.source.elsewhere else NO_INDEX
         raise Refusal(404, why, reason="document")
-    if row >= len(index) or index.passage(row).doc_id != doc_id:
+    if row >= len(corpus) or corpus.passage(row).doc_id != doc_id:
         raise Refusal(409, MOVED, reason="document")
-    found = in_document(index.corpus, row)
+    found = in_document(corpus, row)
     return {
         "document": found.document,
         "passages": [shown_passage(passage) for passage in found.passages],

@@ -38,6 +38,7 @@ from rerank.errors import (
     RetrieverError,
     led_to,
 )
+from rerank.protocols import name_of_model
 from rerank.rag.answer.model_answers import answer_confidence_of
 from rerank.rag.answer.quality import AnswerConfidence
 from rerank.report.headline import split_report
@@ -78,17 +79,17 @@ class ServedModel:
     def described(self) -> dict[str, Any]:
         """The answer of `/v1/model`."""
         manifest, config = self.model.manifest, self.model.pipeline.config
-        main, networks = self.model.maps.main, self.model.pipeline.models is not None
+        networks = self.model.pipeline.models is not None
         return {
             "model": self.version,
             "loaded": self.loaded,
             "fingerprints": manifest["fingerprints"],
-            "encoder": network_name(config.encoder) if networks else "",
-            "reranker": network_name(config.reranker) if networks else "",
+            "encoder": network_name(name_of_model(config.encoder)) if networks else "",
+            "reranker": network_name(name_of_model(config.reranker)) if networks else "",
             "precision": config.precision if networks else "",
             "segment_by": config.segment_by,
             "segments": sorted(self.model.segments),
-            "stages": list(main.list_kind.stages) if main.list_kind else [],
+            "stages": list(self.model.source.kind.stages),
             "passages": len(self.model.pipeline.index),
             "queries": manifest["queries"],
             "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},

@@ -39,7 +39,7 @@ from rerank.training.mining import Example, ValidationQuery
 
 logger = logging.getLogger(__name__)
 
-MIN_LISTS = 50  # to choose the best step; with fewer the choice is chance
+MIN_VALIDATION = 50  # to choose the best step; with fewer the choice is chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def train(
 ) -> tuple[CrossEncoder, Training]:
     """Train on `examples`; return the model as it was at the step that is best on `validation`.
 
-    With fewer than `MIN_LISTS` validation queries it is that of the last step, or the mean of the
+    With fewer than `MIN_VALIDATION` validation queries it is that of the last step, or the mean of the
     last `config.average` checkpoints. After an interruption, the same call resumes from the last
     of its `checkpoints`.
 
@@ -73,7 +73,7 @@ def train(
         raise InputError("no training example; expected at least one query with passages")
     torch.manual_seed(config.seed)
     model = _open_base(base, config)
-    chooses = len(validation) >= MIN_LISTS
+    chooses = len(validation) >= MIN_VALIDATION
     if validation and not chooses:
         logger.warning(
             "the last step is kept: %d validation lists cannot choose one", len(validation)

@@ -16,11 +16,11 @@ from calibration import comparison, measure
 from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
 from rerank.assessment.decisions import to_assessments
-from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.data.words import words
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search
@@ -147,9 +147,8 @@ def test_an_index_from_outside(index: Index, run: Any, config: Config) -> None:
     passages = [index.passage(row) for row in range(len(index))]
     vectors = np.stack([index.vectors.of(row)[0] for row in range(len(index))])
     outside = SharedWords(passages, vectors)
-    pipeline = IndexPipeline(
-        outside, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
-    )
+    models = Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
+    pipeline = Pipeline(OwnIndex(outside, config), models)
     searched = score_search(pipeline, run.plan)
     maps = fit(searched, config).maps
     scored = pipeline.run([Query("sort an array")], maps.policy)

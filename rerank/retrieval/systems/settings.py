@@ -31,7 +31,7 @@ SERVERS = ("elasticsearch", "opensearch")  # never a folder
 KEYWORD, VECTOR = "keyword", "vector"  # the searches that a system may have
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
-LISTS_OF_NAMES = ("keyword", "metadata")
+SEVERAL_NAMES = ("keyword", "metadata")
 LONGEST_WAIT = 600.0  # seconds
 PASSWORD = re.compile(r"://[^/]*@")  # in an address
 
@@ -152,7 +152,7 @@ def _value(name: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(f"`timeout` should be a number, got {value!r:.80}")
         return float(value)
-    if name in LISTS_OF_NAMES:
+    if name in SEVERAL_NAMES:
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
             raise InputError(f"`{name}` should be a name or a list of names, got {value!r:.80}")

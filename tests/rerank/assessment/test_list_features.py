@@ -18,9 +18,9 @@ from rerank.assessment.list_features import (
     fill_missing,
     stage_ranks,
 )
-from rerank.assessment.list_pipeline import ListPipeline, unused_policy
 from rerank.assessment.ranking import rank, scored_features
 from rerank.assessment.ranking_features import meaning, ranking_features
+from rerank.assessment.sources.lists import ScoredLists
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.types import Floats, ListKind, Passage, Query, Ranking, Scored
@@ -37,9 +37,10 @@ def query(scores: dict[str, Floats] = SCORES, texts: tuple[str, ...] = ("",) * 4
 
 def run(asked: Query, kind: ListKind) -> Scored:
     """The candidates of one query, with the scores that came with it."""
-    pipeline = ListPipeline(kind, Config())
-    (scored,) = pipeline.run([asked], unused_policy(pipeline))
-    return scored
+    lists = ScoredLists(kind, Config())
+    candidates = lists.candidates(asked)
+    selection = lists.select(candidates, np.zeros(len(candidates)), 0.0)
+    return lists.with_scores(selection, np.zeros(0), np.zeros(0, dtype=np.bool_))
 
 
 def ranked(asked: Query, kind: ListKind = BARE) -> Ranking:

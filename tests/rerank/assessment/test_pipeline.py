@@ -12,15 +12,14 @@ import pytest
 from hand_made import make_scored
 
 from calibration.maps import LogisticMap
-from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, PASSAGE_FEATURES
 from rerank.assessment.pipeline import CHUNK, Models, Pipeline, ReadPolicy
 from rerank.assessment.ranking import limit_scored, rank, scored_features, unscored_features
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.score_cache import ScoreCache
-from rerank.retrieval.excerpts import excerpts
 from rerank.retrieval.index import Index
 from rerank.types import FirstStage, Query, Scored
 from rerank.workspace import Workspace
@@ -47,6 +46,12 @@ def by_feature(name: str, weight: float = 1.0) -> LogisticMap:
 
 
 FUSED = ReadPolicy(by_feature("fused_log_rank", -1.0))
+
+
+def _with(pipeline: Pipeline, **options: int) -> Pipeline:
+    """The same pipeline with other options."""
+    config = replace(pipeline.config, **options)  # type: ignore[arg-type]
+    return Pipeline(OwnIndex(pipeline.index, config), pipeline.models)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +125,7 @@ def test_with_a_prior_the_passages_it_puts_first_are_scored(
 
 def test_what_is_unlikely_is_not_scored(pipeline: Pipeline, some: list[Query]) -> None:
     """With a cutoff, passages are read down to that share of the best prior score, two at least."""
-    deep = IndexPipeline(pipeline.index, replace(pipeline.config, rerank_depth=6))
-    deep.models = pipeline.models
+    deep = _with(pipeline, rerank_depth=6)
     prior = by_feature("cosine")
     whole = deep.run(some, ReadPolicy(prior))
     for cutoff in (0.0, 0.97, 1.0):
@@ -140,16 +144,10 @@ def test_no_more_is_scored_than_there_is_or_than_is_allowed(
     pipeline: Pipeline, some: list[Query], depth: int
 ) -> None:
     """The least of two passages gives way to a depth of one, and to a single candidate."""
-    shallow = IndexPipeline(
-        pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=3)
-    )
-    shallow.models = pipeline.models
+    shallow = _with(pipeline, rerank_depth=depth, candidates=3)
     (found,) = shallow.run(some[:1], replace(FUSED, cutoff=1.0))
     assert len(found.logits) == min(depth, 2)
-    single = IndexPipeline(
-        pipeline.index, replace(pipeline.config, rerank_depth=depth, candidates=1)
-    )
-    single.models = pipeline.models
+    single = _with(pipeline, rerank_depth=depth, candidates=1)
     (found,) = single.run(some[:1], FUSED)
     assert len(found.logits) == 1
 
@@ -165,20 +163,6 @@ def test_logits_are_those_of_query_and_full_text(
         logits, cut = pipeline.reranker.score(pairs)
         assert one.logits[:2].tolist() == logits.tolist()
         assert one.truncated[:2].tolist() == cut.tolist()
-
-
-def test_of_long_passages_an_excerpt_can_be_scored(pipeline: Pipeline, some: list[Query]) -> None:
-    """Then the logit is that of the excerpt, and the passage counts as truncated."""
-    config = replace(pipeline.config, long_passages="excerpt")
-    reads = IndexPipeline(pipeline.index, config)
-    for one in reads.run(some, FUSED):
-        passages, query = one.candidates.passages[: len(one.logits)], one.query.text
-        texts = excerpts(query, passages, reads.reranker.tokenizer(), reads.index)
-        logits, cut = reads.reranker.score([(query, text) for text in texts])
-        assert one.logits.tolist() == logits.tolist()
-        partly = [text != p.full_text for text, p in zip(texts, passages, strict=True)]
-        assert any(partly)
-        assert one.truncated.tolist() == (np.array(partly) | cut).tolist()
 
 
 def test_no_query_gives_no_candidates(pipeline: Pipeline) -> None:
@@ -212,13 +196,9 @@ def test_scores_of_other_pairs_are_not_taken(
     def scored_anew(query: Query, options: Config) -> int:
         """How many pairs had to be scored."""
         counted.clear()
-        made = IndexPipeline(
-            index,
-            options,
-            models=Models.open(options, cache=ScoreCache(Workspace(tmp_path).scores)),
-        )
-        made.models = replace(made.models, encoder=pipeline.encoder)  # open already
-        made.run([query], FUSED)
+        models = Models.open(options, cache=ScoreCache(Workspace(tmp_path).scores))
+        models = replace(models, encoder=pipeline.encoder)  # open already
+        Pipeline(OwnIndex(index, options), models).run([query], FUSED)
         return sum(counted)
 
     query = some[0]

@@ -13,12 +13,12 @@ from known_lists import known_lists, unlabelled, write_lines
 from session_run import Run
 
 from calibration.maps import LogisticMap
-from rerank.assessment.index_pipeline import IndexPipeline
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.assessment.pipeline import Models
+from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.ranking import by_prior, rank
 from rerank.assessment.ranking_features import ranking_features
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.equal_passages import distinct, ranks_without_equal
 from rerank.data.labelled_set import LabelledSet
@@ -167,9 +167,8 @@ def test_copies_in_the_corpus_share_rank_and_features(
     twice = {f"copy of {i}": replace(small.corpus[i], doc_id=f"copy of {i}") for i in small.corpus}
     corpus = {**small.corpus, **dict(list(twice.items())[::5])}
     index = open_index(replace(small, corpus=corpus), config, Workspace(run.work))
-    pipeline = IndexPipeline(
-        index, config, models=Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
-    )
+    models = Models.open(config, cache=ScoreCache(Workspace(run.work).scores))
+    pipeline = Pipeline(OwnIndex(index, config), models)
     copies = 0
     for candidates in pipeline.retrieve(list(small.queries.values())[:20]):
         first, group = distinct(candidates.passages)

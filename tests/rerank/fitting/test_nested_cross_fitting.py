@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from known_lists import STAGES, known_lists, write_lines
 
-from rerank.assessment.list_pipeline import ListPipeline
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.sources.lists import ScoredLists
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.fitting.fit import fit
@@ -26,7 +27,8 @@ def four_groups(tmp_path_factory: pytest.TempPathFactory) -> ScoredPlan:
         row["metadata"] = {"group": f"g{k % 4}"}
     labelled = LabelledSet.read(write_lines(tmp_path_factory.mktemp("lists") / "l.jsonl", rows))
     planned = plan(labelled, trained_hashes=frozenset(), max_queries=None, seed=0)
-    return score_lists(ListPipeline(ListKind(STAGES, texts=False), CONFIG), planned)
+    lists = ScoredLists(ListKind(STAGES, texts=False), CONFIG)
+    return score_lists(Pipeline(lists, None), planned)
 
 
 def test_four_groups_can_be_fitted_on_and_measured_in_folds(four_groups: ScoredPlan) -> None:

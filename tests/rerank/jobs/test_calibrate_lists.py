@@ -20,9 +20,10 @@ from server import serving
 import rerank
 from calibration import metrics
 from rerank.assessment.fitted_maps import MapsByMode
-from rerank.assessment.list_pipeline import ListPipeline
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import ranking_features
+from rerank.assessment.sources.lists import ScoredLists
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
@@ -34,8 +35,8 @@ from rerank.fitting.scored_plan import score_lists
 from rerank.jobs.answer_file import answer_file
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
-from rerank.rag.retrieval_assessment import assess_with
-from rerank.types import Passage, Query
+from rerank.rag.explanation import explain
+from rerank.types import OWN_STAGES, Passage, Query
 
 CONFIG = Config(folds=2, calibrator="logistic")
 FRESH = known_lists(400, seed=1)
@@ -137,7 +138,7 @@ def test_labels_that_show_nothing_are_told(labelled: LabelledSet, tmp_path: Path
     for given, told in ((noise, True), (labelled, False)):
         planned = plan(given, trained_hashes=frozenset(), max_queries=None, seed=0)
         assert given.lists is not None
-        rankings = score_lists(ListPipeline(given.lists, CONFIG), planned)
+        rankings = score_lists(Pipeline(ScoredLists(given.lists, CONFIG), None), planned)
         reason = fit(rankings, CONFIG).reason
         assert ("no better than the same confidence for all queries" in reason) == told
 
@@ -261,7 +262,7 @@ def test_a_model_with_an_index_takes_no_other_scores(model: CalibratedReranker) 
     """Its maps are of its own scores."""
     (maps,) = model.maps.values()
     with pytest.raises(InputError, match="without the scores of other"):
-        MapsByMode(dict.fromkeys(("search", "rerank"), replace(maps, list_kind=None)))["lists"]
+        MapsByMode(dict.fromkeys(("search", "rerank"), replace(maps, kind=OWN_STAGES)))["lists"]
 
 
 def test_rescore_writes_the_same(model: CalibratedReranker, fresh: Path, tmp_path: Path) -> None:
@@ -378,7 +379,7 @@ def test_its_signals_add_up(model: CalibratedReranker, queries: list[Query]) -> 
     maps, found = model.maps["lists"], model.assess(queries[:1])[0]
     features = ranking_features([found.ranking], maps.features.ranking)[0].tolist()
     moves = maps.confidence.contributions([features])
-    signals = {signal.name: signal for signal in assess_with(model, found).signals}
+    signals = {signal.name: signal for signal in explain(model, found).signals}
     assert sum(s.log_odds for s in signals.values()) == pytest.approx(moves.sum())
     value = dict(zip(maps.features.ranking, features, strict=True))
     assert signals["stage_agreement"].value == value["bm25.reranker.overlap"]
@@ -401,7 +402,7 @@ def test_on_the_command_line(
     few = write_lines(tmp_path / "few.jsonl", known_lists(10))
     assert "at least 20" in refused(capsys, "calibrate", few, "--out", out, *work)
     assert not out.exists()
-    assert call("dataset", "check", few) == 0
+    assert call("data", "check", few) == 0
 
 
 def refused_lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -427,7 +428,7 @@ def test_trec_to_a_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     )
     runs = [tmp_path / f"{stage}.run" for stage in STAGES]
     out = tmp_path / "lists.jsonl"
-    assert call("dataset", "import-trec", *runs, "--qrels", tmp_path / "qrels", "--out", out) == 0
+    assert call("data", "import-trec", *runs, "--qrels", tmp_path / "qrels", "--out", out) == 0
     assert "lists of 30 queries" in capsys.readouterr().out
     imported = LabelledSet.read(out)
     expected = LabelledSet.read(write_lines(tmp_path / "expected.jsonl", rows))
@@ -437,5 +438,5 @@ def test_trec_to_a_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         scores = {p.doc_id: query.scores_of(i) for i, p in enumerate(query.passages or ())}
         same = imported.queries[query_id]
         assert scores == {p.doc_id: same.scores_of(i) for i, p in enumerate(same.passages or ())}
-    same_run = ("dataset", "import-trec", runs[0], os.fspath(runs[0]), "--qrels", out)
+    same_run = ("data", "import-trec", runs[0], os.fspath(runs[0]), "--qrels", out)
     assert "two runs are named" in refused(capsys, *same_run, "--out", tmp_path / "x.jsonl")

@@ -40,13 +40,12 @@ from rerank.jobs.journal import journal_labels, journal_queries
 from rerank.journal.entry import entry_of
 from rerank.journal.journal import Journal
 from rerank.journal.watch_page import waiting
-from rerank.labelling.pooling import pool
+from rerank.labelling.session import pool
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.answer.sources import Source
-from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.explanation import SIGNALS, explain
 from rerank.rag.settings import AnswerConfig
-from rerank.rag.signals import SIGNALS
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
@@ -111,10 +110,8 @@ def model(outcome: CalibrationRun) -> CalibratedReranker:
 def test_a_model_of_another_system(outcome: CalibrationRun, model: CalibratedReranker) -> None:
     """It names the system, holds no index, and its stages are the system's and our reranker."""
     assert not (outcome.folder / "index").exists()
-    assert model.index_folder is None
-    kind = model.maps["search"].list_kind
-    assert kind is not None
-    assert kind.stages == ("keyword", "vector", "reranker")
+    assert model.source.folder is None
+    assert model.source.kind.stages == ("keyword", "vector", "reranker")
     assert "Passages scored per query: 3.0" in outcome.report
     assert not outcome.notes
 
@@ -156,7 +153,7 @@ def test_its_journal_is_one_of_searches(model: CalibratedReranker, tmp_path: Pat
     url = f"sqlite:///{tmp_path / 'journal.db'}"
     with Journal(url) as journal:
         found = model.search(ASKED)
-        given = journal.record(replace(found, accepted=False), model=model.version)
+        given = journal.record(found.by(UNREACHED), model=model.version)
         assert journal.flush()
         assert [row["id"] for row in waiting(journal.store, model=model.version)] == [given]
         assert journal.judge(given, right=True)
@@ -248,7 +245,7 @@ def test_a_lost_index_is_no_fault_of_the_query(
         raise InputError("http://inside:9200 passages: it has no such index")
 
     with serving(outcome.folder) as started:
-        monkeypatch.setattr(type(model.pipeline.system), "keyword", lost)  # type: ignore[attr-defined]
+        monkeypatch.setattr(type(model.source.system), "keyword", lost)  # type: ignore[attr-defined]
         told = httpx.post(f"{started.url}/v1/search", json={"query": ASKED}, timeout=600)
     assert_refused(told, 503, "does not answer; try again later")
     assert "inside" not in told.text
@@ -260,7 +257,7 @@ def test_its_signals_add_up(model: CalibratedReranker, labelled: LabelledSet) ->
     """Nothing that moved the confidence is left out, and each signal has words for its value."""
     maps = model.maps["search"]
     for found in model.assess([labelled.queries[i] for i in labelled.splits["test"][:8]]):
-        signals = assess_with(model, found).signals
+        signals = explain(model, found).signals
         features = ranking_features([found.ranking], maps.features.ranking)
         moves = maps.confidence.contributions(features)
         assert sum(s.log_odds for s in signals) == pytest.approx(moves.sum())
@@ -280,10 +277,10 @@ class Undecided:
 
 def test_words_alone_check_its_answers(model: CalibratedReranker) -> None:
     """It has no relevance of a passage for a claim: what words leave undecided is unsupported."""
-    open_to_all = AnswerConfig(min_score=0, sufficient=0, partial=0)
-    (found,) = answer(model, [Query(ASKED)], open_to_all, answerer=Undecided())
+    asked, open_to_all, all_of_it = [Query(ASKED)], AnswerConfig(min_score=0), Thresholds(partial=0)
+    (found,) = answer(model, asked, open_to_all, thresholds=all_of_it, answerer=Undecided())
     assert found.attribution_coverage == 0
-    (quoted,) = answer(model, [Query(ASKED)], open_to_all)
+    (quoted,) = answer(model, asked, open_to_all, thresholds=all_of_it)
     assert quoted.attribution_coverage == 1
 
 
@@ -301,7 +298,7 @@ def test_self_contained_it_needs_no_weights(
     monkeypatch.setattr(model_folder, "resolve", pytest.fail)
     again = CalibratedReranker.load(copy)
     assert again.pipeline.reranker.files.folder.is_relative_to(copy)
-    assert again.pipeline.system.settings.url == str(moved)  # type: ignore[attr-defined]
+    assert again.source.system.settings.url == str(moved)  # type: ignore[attr-defined]
     assert again.search(ASKED).to_dict() == model.search(ASKED).to_dict()
 
 
@@ -333,7 +330,7 @@ def test_nobody_else_waits_for_a_slow_system(
     """A list with its scores is assessed while a search waits, which is answered all the same."""
     first = model.search(ASKED)
     kept = first.ranking.query
-    system = type(model.pipeline.system)  # type: ignore[attr-defined]
+    system = type(model.source.system)  # type: ignore[attr-defined]
     searching, answered, keyword = threading.Event(), threading.Event(), system.keyword
 
     def slow(*asked: Any) -> Any:
@@ -368,9 +365,17 @@ def test_on_the_command_line(
     assert "confidence 0." in capsys.readouterr().out
     both = ("--retriever", retriever, "--index", small_folder, "--out", retriever.parent / "no")
     assert "--index" in refused(capsys, "calibrate", small_folder, *both)
-    assert call("assess", outcome.folder, ASKED, "--full") == 0
+    assert call("search", "--explain", outcome.folder, ASKED, "--full") == 0
     assert "stage_agreement" in capsys.readouterr().out
-    again = ("retrieve", outcome.folder, ASKED, "--second-tries", "--confidence-threshold", 1)
+    again = (
+        "search",
+        "--passages",
+        outcome.folder,
+        ASKED,
+        "--second-tries",
+        "--confidence-threshold",
+        1,
+    )
     assert "leave second tries out" in refused(capsys, *again)
 
 
@@ -386,7 +391,7 @@ def test_people_label_what_its_searches_find(
     asked, out = tmp_path / "questions.txt", tmp_path / "set"
     texts = [labelled.queries[i].text for i in labelled.splits["test"][:2]]
     asked.write_text("\n".join(texts))
-    system, (vector,) = model.pipeline.system, model.pipeline.encode([ASKED])  # type: ignore[attr-defined]
+    system, (vector,) = model.source.system, model.pipeline.encode([ASKED])  # type: ignore[attr-defined]
     shown = {doc_id for one in pool(model, ASKED, 2).shown for doc_id in one.doc_ids}
     for hits in (system.keyword(ASKED, 2), system.vector(vector, 2)):
         assert {hit.passage.doc_id for hit in hits} <= shown
@@ -408,7 +413,7 @@ def test_passages_that_are_not_there(
     labelled: LabelledSet, retriever: Path, cheap: Config, work: Path, tmp_path: Path
 ) -> None:
     """Some are told with counts; none of them there is refused."""
-    from rerank.jobs.retriever_corpus import with_held_passages
+    from rerank.assessment.sources.other_system import with_held_passages
     from rerank.retrieval.systems.connect import connect
     from rerank.retrieval.systems.settings import read_settings
 
@@ -465,7 +470,7 @@ def test_a_system_that_fails_stops_a_batch(
     given, out = tmp_path / "queries.jsonl", tmp_path / "out.jsonl"
     given.write_text(json.dumps({"_id": "q", "query": ASKED}) + "\n")
     with monkeypatch.context() as patch:
-        patch.setattr(model.pipeline.system, "keyword", down)
+        patch.setattr(model.source.system, "keyword", down)
         with pytest.raises(RetrieverError, match="it is down; 0 of 1 rows are done and kept in"):
             rerank.rescore(model, given, out)
     assert rerank.rescore(model, given, out).answered == 1

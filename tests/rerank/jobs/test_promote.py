@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,9 @@ from command_line import call
 from mlflow import MlflowClient
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.sources.lists import ScoredLists
+from rerank.assessment.sources.other_system import OtherSystem
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
@@ -32,12 +34,11 @@ from rerank.jobs.promote import (
     own_checks,
     promote,
     queries_needed,
-    what_it_ranks,
 )
 from rerank.jobs.recalibrate import recalibrate
 from rerank.storage.folder import with_digest
 from rerank.tracking.registry import BEST, CHAMPION, aliased, set_champion
-from rerank.types import ListKind, Passage, Query
+from rerank.types import OWN_STAGES, ListKind, Passage, Query
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
@@ -333,7 +334,7 @@ def test_queries_of_few_groups_are_few_for_the_alarm(
     rows = map(query_row, of_two("conversation"))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     capsys.readouterr()
-    call("drift", folder, path, "--json", "--work", tmp_path / "work")
+    call("watch", "drift", folder, path, "--json", "--work", tmp_path / "work")
     assert json.loads(capsys.readouterr().out) == found.to_dict()
 
 
@@ -348,13 +349,15 @@ def test_the_alarm_needs_no_labels(run: Run, singles: LabelledSet, tmp_path: Pat
     shutil.rmtree(tmp_path / "splits")
     qrels = tmp_path / "qrels" / "test.tsv"
     qrels.write_text(f"{judged}\t{next(iter(singles.corpus))}\t1\n")
-    assert call("drift", run.folder, *options) == 1
+    assert call("watch", "drift", run.folder, *options) == 1
     for split in ("none", "unlabelled"):
-        assert call("drift", run.folder, *options, "--split", split) == 2
-    assert call("drift", run.folder, *options, "--split", "test") == 0  # the judged query alone
+        assert call("watch", "drift", run.folder, *options, "--split", split) == 2
+    assert (
+        call("watch", "drift", run.folder, *options, "--split", "test") == 0
+    )  # the judged query alone
     qrels.unlink()
-    assert call("drift", run.folder, *options) == 1
-    assert call("drift", run.folder, *options, "--split", "test") == 2
+    assert call("watch", "drift", run.folder, *options) == 1
+    assert call("watch", "drift", run.folder, *options, "--split", "test") == 2
 
 
 def test_what_an_evaluation_notes_is_told(
@@ -369,7 +372,7 @@ def test_what_an_evaluation_notes_is_told(
         return replace(evaluate(*given, **options), notes=("left out: 7 queries.",))
 
     monkeypatch.setattr("rerank.jobs.promote.evaluate", noting)
-    words = ("promote", run.folder, small_folder, "--work", run.work, "--most-smece", 0)
+    words = ("model", "promote", run.folder, small_folder, "--work", run.work, "--most-smece", 0)
     assert call(*words) == 1
     assert "rerank: left out: 7 queries." in capsys.readouterr().err
     assert call(*words, "--json") == 1
@@ -387,18 +390,11 @@ def test_queries_drawn_by_their_confidence_promote_nothing(
 
 def test_which_models_rank_the_same() -> None:
     """Of one corpus, one system, or lists of the same stages, whatever passages are labelled."""
-
-    def ranked(stages: tuple[str, ...] = (), **manifest: Any) -> object:
-        kind = ListKind(stages, texts=True) if stages else None
-        maps: Any = SimpleNamespace(main=SimpleNamespace(list_kind=kind))
-        return what_it_ranks(manifest, maps)
-
-    ours = ranked(corpus_digest="a")
-    assert ours == ranked(corpus_digest="a") != ranked(corpus_digest="b")
-    system = {"corpus_digest": "a", "retriever": {"url": "one"}}
-    assert ranked(("keyword",), **system) == ranked(("keyword",), **system | {"corpus_digest": "b"})
-    assert ranked(("keyword",), **system) != ranked(("keyword",), retriever={"url": "two"})
-    assert ranked(("keyword",), **system) != ours
-    lists = ranked(("bm25", "colbert"), corpus_digest="a")
-    assert lists == ranked(("bm25", "colbert"), corpus_digest="b")
-    assert lists != ranked(("bm25",), corpus_digest="a")
+    ours, lists, system = (kind.comparison_key for kind in (OwnIndex, ScoredLists, OtherSystem))
+    both, one = ListKind(("bm25", "colbert"), texts=True), ListKind(("bm25",), texts=True)
+    a, b = {"corpus_digest": "a"}, {"corpus_digest": "b"}
+    assert ours(a, OWN_STAGES) == ours(a, OWN_STAGES) != ours(b, OWN_STAGES)
+    here, there = {"retriever": {"url": "one"}}, {"retriever": {"url": "two"}}
+    assert system(a | here, one) == system(b | here, one) != system(a | there, one)
+    assert lists(a, both) == lists(b, both) != lists(a, one)
+    assert len({str(key(a | here, one)) for key in (ours, lists, system)}) == 3

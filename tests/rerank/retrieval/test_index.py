@@ -14,8 +14,8 @@ import pytest
 from processes import run_python
 from rank_bm25 import BM25Okapi
 
-from rerank.assessment.index_pipeline import IndexPipeline
-from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pipeline import Models, Pipeline
+from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.words import words
@@ -195,9 +195,13 @@ def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:
 def test_an_index_made_with_another_cut_is_refused(made: Index) -> None:
     """A pipeline that encodes at another length than the index refuses it, naming both."""
     with pytest.raises(InputError, match=r"--encoder-max-length 64 instead of 128; build it again"):
-        IndexPipeline(made, Config(encoder_max_length=128))
+        _open(made, Config(encoder_max_length=128))
     with pytest.raises(InputError, match=r"--encoder-windows 1 instead of 2; build it again"):
-        IndexPipeline(made, Config(encoder_max_length=64, encoder_windows=2))
+        _open(made, Config(encoder_max_length=64, encoder_windows=2))
+
+
+def _open(index: Index, config: Config) -> Pipeline:
+    return Pipeline(OwnIndex(index, config), Models.open(config))
 
 
 def test_an_empty_corpus_is_refused(tmp_path: Path, encoder: Encoder) -> None:

@@ -117,7 +117,7 @@ def test_too_few_validation_lists_choose_no_step(
     """A few lists tell steps apart by chance alone: the last step is kept, and it is said."""
     from rerank.training import trainer
 
-    monkeypatch.setattr(trainer, "MIN_LISTS", 50)
+    monkeypatch.setattr(trainer, "MIN_VALIDATION", 50)
     made = finetune([TrainingSet(ten)], tmp_path / "model", CHEAP, work=trained.work)
     assert made.report["best_step"] == CHEAP.steps
     assert "the last step is kept" in caplog.text

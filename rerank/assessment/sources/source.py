@@ -1,0 +1,233 @@
+"""What every kind of model is asked: which modes it has, and which passages a query has there.
+
+    query -> embedded -> candidates -> Candidates -> select -> Selection -> with_scores -> Scored
+
+A source holds no networks; `rerank.assessment.pipeline` runs them between these steps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rerank.assessment.metadata_features import MetadataFeature, metadata_features
+from rerank.assessment.passage_features import first_stage_features
+from rerank.assessment.ranking import by_prior, count_to_score
+from rerank.config import Config
+from rerank.data.equal_passages import distinct, highest_of_equal, ranks_without_equal, with_text
+from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
+from rerank.inference.cross_encoder import Pair
+from rerank.retrieval.caller_passages import rank_passages
+from rerank.retrieval.corpus import Corpus
+from rerank.retrieval.dense import Encoder, Vectors
+from rerank.retrieval.index import SearchableIndex
+from rerank.types import (
+    MODES,
+    OWN_STAGES,
+    Bools,
+    Candidates,
+    FirstStage,
+    Floats,
+    ListKind,
+    Mode,
+    Passage,
+    Query,
+    Scored,
+)
+
+PROBE = "does the model work"
+PROBE_PASSAGES = (Passage("0", "", "It works."), Passage("1", "", "No."))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Candidates, likeliest first; the first `count` are scored, or have `known` scores."""
+
+    candidates: Candidates
+    prior_scores: Floats  # (n,)
+    count: int
+    known: bool  # their scores came with the query
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The query with the text of each of these passages."""
+        query = self.candidates.query.text
+        return [(query, passage.full_text) for passage in self.candidates.passages[: self.count]]
+
+    @property
+    def pairs_to_score(self) -> list[Pair]:
+        """The same; none if the scores are known."""
+        return [] if self.known else self.pairs
+
+
+class Source(ABC):
+    """Where a model's passages come from.
+
+    `index` has the words' idf and, if there is a corpus here, its passages. `metadata` are
+    additional features of the passages' metadata.
+    """
+
+    modes: ClassVar[tuple[Mode, ...]] = MODES  # of such a model; the first is the main one
+    elsewhere: ClassVar[bool] = False  # another system finds the passages; no corpus is needed here
+    scores_passages: ClassVar[bool] = True  # by the networks; False: the scores come with the lists
+    cutoff: ClassVar[float | None] = None  # of what is scored; None: it is fitted
+    searches = False  # whether it finds passages for a query
+    kind: ListKind = OWN_STAGES
+    folder: Path | None = None  # of its index
+    corpus: Corpus | None = None  # of its index
+
+    def __init__(
+        self,
+        index: SearchableIndex,
+        config: Config,
+        metadata: tuple[MetadataFeature, ...] = (),
+    ) -> None:
+        self.index = index
+        self.config = config
+        self.metadata = metadata
+
+    @classmethod
+    def mode_of(cls, query: Query) -> Mode:
+        """The mode in which such a model answers a query; perhaps one that it does not have."""
+        return query.mode
+
+    @classmethod
+    @abstractmethod
+    def refusal(cls, kind: ListKind) -> str:
+        """Why such a model does not have a mode, and what to do."""
+
+    @classmethod
+    def comparison_key(cls, manifest: Mapping[str, Any], kind: ListKind) -> object:
+        """What a model ranks: equal for two models that can be compared."""
+        return "corpus", manifest["corpus_digest"]
+
+    def refuse_mismatch(self, encoder: Encoder) -> None:  # noqa: B027  # most take every encoder
+        """Refuse an encoder that the index was not made with.
+
+        Raises:
+            InputError: saying what differs.
+        """
+
+    def check(self, query: Query) -> None:  # noqa: B027  # most take every query
+        """Refuse a query that the source has no passages for.
+
+        Raises:
+            InputError: the message says what came, and what is expected.
+        """
+
+    def held(self, labelled: LabelledSet) -> tuple[LabelledSet, tuple[str, ...]]:
+        """The set with the part of its corpus that the source holds, and notes on the rest."""
+        return labelled, ()
+
+    def probes(self) -> list[Query]:
+        """A simple query for each mode in which a working model can answer one."""
+        search = [Query(PROBE)] if self.searches else []
+        return [*search, Query(PROBE, passages=PROBE_PASSAGES)]
+
+    def passages(self) -> Iterator[Passage]:
+        """All passages of the index, in the order of their rows."""
+        return map(self.index.passage, range(len(self.index)))
+
+    def embedded(self, query: Query) -> Sequence[Passage] | None:
+        """The passages to embed beside the query; None: not even the query is."""
+        provided = query.passages or ()
+        return [provided[i] for i in with_text(provided)]
+
+    @abstractmethod
+    def candidates(self, query: Query, vector: Vectors | None, near: Floats) -> Candidates:
+        """The passages that came with a query, else those of `search`; best fused first.
+
+        `vector` is that of the query, and `near` (n,) are the cosines of the passages `embedded`.
+        """
+
+    def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
+        """The candidates that are found with a query and its vector, best fused first.
+
+        Passages in `without`, by id, are not among them, as if they were not in the corpus; only
+        the word statistics are those of the whole corpus.
+
+        Raises:
+            InputError: there is nothing to search.
+        """
+        raise InputError(self.refusal(self.kind))
+
+    def best_of_stages(self, text: str, vector: Vectors, count: int) -> tuple[Passage, ...]:
+        """The `count` best passages of each first stage, each passage once, best fused first.
+
+        Raises:
+            InputError: there is nothing to search.
+        """
+        raise InputError(self.refusal(self.kind))
+
+    def scores_are_known(self, query: Query) -> bool:
+        """Whether the scores of the query's passages came with it: none is scored here."""
+        return query.logits is not None
+
+    def select(self, candidates: Candidates, prior_scores: Floats, cutoff: float) -> Selection:
+        """The candidates, likeliest first, and how many of them are scored.
+
+        At most the first `rerank_depth`; beyond the second, only those whose prior score is at
+        least `cutoff` times the first one's. A passage that equals another is not scored.
+        """
+        candidates, prior_scores, different = by_prior(candidates, prior_scores)
+        count = count_to_score(prior_scores[: min(self.config.rerank_depth, different)], cutoff)
+        known = self.scores_are_known(candidates.query)
+        return Selection(candidates, prior_scores, count, known)
+
+    def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
+        """The candidates with the scores (m,) of those that are scored."""
+        return Scored(selection.candidates, selection.prior_scores, logits, truncated)
+
+    def of_caller(self, query: Query, near: Floats) -> Candidates:
+        """The passages of the query that hold any text, ranked as the index ranks its own.
+
+        Logits that came with equal passages are the highest of theirs.
+        """
+        provided = query.passages or ()
+        rows = with_text(provided)
+        if query.logits is not None:
+            _, group = distinct(provided)
+            query = replace(query, logits=highest_of_equal(query.logits, group))
+        made = self._rank_provided(query, [provided[i] for i in rows], near)
+        return replace(
+            made, first_stage=replace(made.first_stage, rows=rows[made.first_stage.rows])
+        )
+
+    def as_from_caller(self, candidates: Candidates, count: int) -> Candidates:
+        """The candidates as if the caller had provided the first `count` of them."""
+        near = candidates.first_stage.dense[:count]
+        return self._rank_provided(candidates.query, candidates.passages[:count], near)
+
+    def _rank_provided(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
+        stage = rank_passages(query.text, passages, near, self.index, rrf_k=self.config.rrf_k)
+        return self.ranked_candidates(query, tuple(passages[row] for row in stage.rows), stage)
+
+    def ranked_candidates(
+        self, query: Query, passages: Sequence[Passage], stage: FirstStage
+    ) -> Candidates:
+        """The passages that both first stages have ranked, with the features of the model.
+
+        Equal passages have the same ranks and features; only those of metadata may differ.
+        """
+        first, group = distinct(passages)
+        stage = replace(
+            stage,
+            bm25_rank=ranks_without_equal(stage.bm25_rank, first, group),
+            dense_rank=ranks_without_equal(stage.dense_rank, first, group),
+        )
+        features = first_stage_features(
+            query.text, [passages[i] for i in first], stage.take(first), self.index
+        )[group]
+        return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))
+
+    def with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:
+        """The features (n, d) of the passages, and those of their metadata."""
+        if not self.metadata:
+            return features
+        return np.hstack([features, metadata_features(self.metadata, passages)])
