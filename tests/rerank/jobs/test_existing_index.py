@@ -13,7 +13,7 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.existing_index import existing_index
+from rerank.jobs.pipelines import existing_index
 from rerank.retrieval.index import build_index
 from rerank.storage.folder import write_folder
 from rerank.types import Passage
