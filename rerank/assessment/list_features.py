@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 
-from rerank.assessment import passage_features as of_passage
 from rerank.assessment import ranking_features as of_ranking
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
 from rerank.assessment.ranking_features import (
@@ -22,6 +21,7 @@ from rerank.assessment.ranking_features import (
     mean_ranks,
     spearman,
 )
+from rerank.data.passage_words import passage_words
 from rerank.data.words import content_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
@@ -78,9 +78,7 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
         query_words,
         dict.fromkeys(query_words, 1.0),
         tuple(content_words(query.text, language=language)) or query_words,
-        tuple(of_passage.passage_words(p.title, p.text, language) for p in passages)
-        if kind.texts
-        else (),
+        tuple(passage_words(p, language) for p in passages) if kind.texts else (),
     )
     named = ("fused_log_rank", *(TEXT if kind.texts else ()))
     return np.column_stack([*columns, *(FIRST_STAGE[name](view) for name in named)])

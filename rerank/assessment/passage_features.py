@@ -7,7 +7,6 @@ labels.
 
 from __future__ import annotations
 
-from array import array
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,21 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from rerank.assessment.text_cache import WORD_BYTES, cached_by_bytes
-from rerank.data.words import READ, Lexicon, content_words, words, words_in_sentences
+from rerank.data.passage_words import PassageWords, passage_words
+from rerank.data.words import Lexicon, content_words, words
 from rerank.types import Bools, FirstStage, Floats, Passage
-
-CACHED_BYTES = 2**28  # of the words of passages
-PLACE_BYTES = 48  # that one more place of a word takes
-
-
-@dataclass(frozen=True, slots=True)
-class PassageWords:
-    """The words of a passage as the coverage features need them: where each one is."""
-
-    title: frozenset[str]
-    places: dict[str, list[int]]  # of each word of the text, counted in words
-    sentence_at: Sequence[int]  # the number of the sentence at each place
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +46,6 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
     return function
 
 
-def _bytes_of(found: PassageWords) -> int:
-    different = len(found.title) + len(found.places)
-    return WORD_BYTES * different + PLACE_BYTES * len(found.sentence_at)
-
-
-@cached_by_bytes(CACHED_BYTES, _bytes_of)
-def passage_words(title: str, text: str, language: str) -> PassageWords:
-    """The words of the first `READ` characters; cached, as many queries bring a passage."""
-    body, sentence_at = words_in_sentences(text[:READ], language=language)
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(body):
-        places.setdefault(word, []).append(place)
-    in_title = frozenset(words(title[:READ], language=language))
-    return PassageWords(in_title, places, array("i", sentence_at))
-
-
 def first_stage_features(
     query: str, passages: Sequence[Passage], stage: FirstStage, lexicon: Lexicon
 ) -> Floats:
@@ -89,7 +60,7 @@ def first_stage_features(
         query_words,
         {w: max(lexicon.idf(w), 1e-6) for w in query_words},
         tuple(content_words(query, language=language)) or query_words,
-        tuple(passage_words(p.title, p.text, language) for p in passages),
+        tuple(passage_words(p, language) for p in passages),
     )
     return np.column_stack([function(view) for function in FIRST_STAGE.values()])
 
@@ -212,7 +183,7 @@ def fused_log_rank(view: View) -> Floats:
 def term_coverage(view: View) -> Floats:
     """Share of the query's distinct words found in the passage or its title."""
     asked = view.idf.keys()
-    found = [len((asked & p.places.keys()) | (asked & p.title)) for p in view.passages]
+    found = [len((asked & p.places.keys()) | (asked & p.title.keys())) for p in view.passages]
     return _share(found, [1.0] * len(view.idf))
 
 

@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.passage_features import passage_words
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
-from rerank.data.words import READ
+from rerank.data.passage_words import PassageWords, kept, read_words
+from rerank.data.words import READ, words
 from rerank.inference.cross_encoder import Pair
 from rerank.types import Assessment, Passage, Query
 
@@ -85,20 +85,25 @@ def steps(
         "encode", texts, sizes, max_seconds=max_seconds, after=scoring_seconds
     ):
         vectors |= yield piece
+    found: dict[tuple[str, str], PassageWords] = {}
     sizes = [_words_seconds(p) for p in query.passages or ()]
     if sum(sizes) > max_seconds:
-        reads = [
-            partial(passage_words, p.title, p.text, pipeline.index.language)
-            for p in query.passages or ()
-        ]
-        yield from _split_by_seconds(
-            "words", reads, sizes, max_seconds=max_seconds, after=scoring_seconds
-        )
+        language = pipeline.index.language
+        asked = frozenset(words(query.text, language=language))
+        reads: dict[Any, Passage] = {
+            partial(_words_asked, asked, p, language): p for p in query.passages or ()
+        }
+        for piece in _split_by_seconds(
+            "words", list(reads), sizes, max_seconds=max_seconds, after=scoring_seconds
+        ):
+            read: dict[Any, PassageWords] = yield piece
+            found |= {(p.title, p.text): read[call] for call, p in reads.items() if call in read}
     if pipeline.remote_search and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
         candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring_seconds))[find]
     else:
-        candidates = pipeline.candidates(query, vectors)
+        with kept(found):
+            candidates = pipeline.candidates(query, vectors)
     prior_scores = prior_score(candidates, policy.prior)
     selection = pipeline.select(candidates, prior_scores, policy.cutoff)
     pairs = selection.pairs_to_score
@@ -125,7 +130,8 @@ def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> 
 
 def tokens_of(*texts: str, max_tokens: int) -> int:
     """About how many tokens a model reads of a text or a pair, `max_tokens` at most."""
-    size = sum(len(t) if t.isascii() else len(t.encode("utf-8", "replace")) for t in texts)
+    beginnings = (text[: BYTES_PER_TOKEN * max_tokens] for text in texts)
+    size = sum(len(b.encode("utf-8", "replace")) for b in beginnings)
     return min(size // BYTES_PER_TOKEN + SPECIAL_TOKENS, max_tokens)
 
 
@@ -141,7 +147,8 @@ def expected_seconds(
     length, passages = config.encoder_max_length, () if pipeline.remote_search else query.passages
     sizes = [tokens_of(query.text, max_tokens=length)]
     sizes += [
-        tokens_of(p.full_text, max_tokens=config.encoder_windows * length) for p in passages or ()
+        tokens_of(p.title, p.text, max_tokens=config.encoder_windows * length)
+        for p in passages or ()
     ]
     reading = sum(map(_words_seconds, query.passages or ()))
     encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes) + reading
@@ -150,7 +157,7 @@ def expected_seconds(
     if pipeline.scores_are_known(query) or not query.passages:
         return encoding, SCORE_OVERHEAD_S
     sizes = [
-        tokens_of(query.text, p.full_text, max_tokens=config.max_length) for p in query.passages
+        tokens_of(query.text, p.title, p.text, max_tokens=config.max_length) for p in query.passages
     ]
     scored = sum(sizes) * min(config.rerank_depth, len(sizes)) / len(sizes)
     return encoding, SCORE_OVERHEAD_S + speed.score * scored
@@ -172,6 +179,11 @@ def measured_speed(model: CalibratedReranker) -> Speed:
         tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
         scoring.append(_timed(model, "score", pairs) / tokens)
     return Speed(min(encoding), min(scoring))
+
+
+def _words_asked(asked: frozenset[str], passage: Passage, language: str) -> PassageWords:
+    """Where the words of a query are in a passage; its other words are left to the cache."""
+    return read_words(passage.title, passage.text, language).only(asked)
 
 
 def _words_seconds(passage: Passage) -> float:

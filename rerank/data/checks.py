@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import isnan
-from unicodedata import category
 from urllib.parse import urlsplit
+
+import regex
 
 from rerank.errors import InputError
 
 OF_PANDAS = "NaN (of pandas?)"
-NOT_VISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode
+VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}]")
 
 
 def as_text(name: str, value: object, *, max_length: int | None = None, empty: bool = False) -> str:
@@ -34,7 +35,7 @@ def as_text(name: str, value: object, *, max_length: int | None = None, empty: b
 
 def has_text(text: str) -> bool:
     """Whether it holds a visible character: not only spaces, controls and zero-width signs."""
-    return any(category(character) not in NOT_VISIBLE for character in text)
+    return VISIBLE.search(text) is not None
 
 
 def is_url(text: str) -> bool:

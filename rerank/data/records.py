@@ -65,9 +65,7 @@ def read_query(
         raise InputError(f"{name!r} holds {len(provided)}, at most {MAX_PASSAGES} are taken")
     read = [_passage(i, value, f"{name}[{i}]") for i, value in enumerate(provided)]
     candidates = tuple(passage for passage, _, _ in read)
-    length = sum(len(p.title) + len(p.text) for p in candidates)
-    if length > LONGEST_PASSAGES:
-        raise InputError(f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES}")
+    check_length(name, candidates)
     logits = [logit for _, logit, _ in read if logit is not None]
     if logits and len(logits) < len(candidates):
         raise InputError(f"{len(logits)} of {len(candidates)} passages have a logit; all, or none")
@@ -102,6 +100,20 @@ def read_passage(
     may_be_empty = empty or has_text(title)
     text = read_text(row, "text", max_length=LONGEST_PASSAGE - len(title), empty=may_be_empty)
     return Passage(doc_id, title, text, _metadata(row, None))
+
+
+def check_length(name: str, passages: Sequence[Passage]) -> None:
+    """Refuse passages of more than `LONGEST_PASSAGES` characters together.
+
+    Raises:
+        InputError: naming the field that holds them, and how long they are.
+    """
+    length = sum(len(p.title) + len(p.text) for p in passages)
+    if length > LONGEST_PASSAGES:
+        raise InputError(
+            f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES} are taken; send fewer "
+            "or shorter ones"
+        )
 
 
 def id_of(row: Mapping[str, Any]) -> str:

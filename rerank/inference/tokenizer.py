@@ -20,6 +20,7 @@ from rerank.progress import by_size
 TOKENIZER_JSON = "tokenizer.json"  # in a model's folder
 TOGETHER = 2**18  # characters tokenised at once
 FIRST = 16  # characters of a long text that are tokenised first, for each token that is wanted
+READ = 2**16  # characters in which the first tokens of a text are looked for
 LAST = 128  # tokens at the end of a beginning; those of the text may differ
 SHIFTED = ("roberta", "mpnet", "camembert")  # families whose positions start after that of padding
 
@@ -79,26 +80,30 @@ class Tokenizer:
         tokens = self._tokens(text, self._beginnings(text, self.max_length, lambda e: e.ids))
         return self.max_length - len(tokens.ids)
 
-    def _beginnings(self, texts: Sequence[str], most: int, part: Callable[[Any], Any]) -> list[Any]:
+    def _beginnings(
+        self, texts: Sequence[str], most: int, part: Callable[[Any], Any], *, first: int = FIRST
+    ) -> list[Any]:
         """A `part` of the encoding of each text: that of its first `most` tokens, and one more.
 
         A beginning has the tokens of the text but for the `LAST` ones, which may belong to a word
         that goes on: a tokenizer of words makes at most a hundred tokens of one, and others look no
-        farther. Beginnings grow until they have enough tokens, as some characters give none.
+        farther. Beginnings grow from `first` characters a token until they have enough tokens, as
+        some characters give none; at most to `READ` characters.
         """
         found: dict[str, Any] = {}
-        left, size = list(dict.fromkeys(texts)), FIRST * most
+        left, size = list(dict.fromkeys(texts)), first * most
+        longest = max(size, READ)
         while left:
             longer: list[str] = []
             begun = ((text, text[:size]) for text in left)
             for group in by_size(begun, lambda both: len(both[1]), TOGETHER):
                 encoded = self._fast.encode_batch([b for _, b in group], add_special_tokens=False)
                 for (text, beginning), e in zip(group, encoded, strict=True):
-                    if beginning == text or len(e) > most + LAST:
+                    if beginning == text or len(e) > most + LAST or size == longest:
                         found[text] = part(e)[: most + 1]
                     else:
                         longer.append(text)
-            left, size = longer, 4 * size
+            left, size = longer, min(4 * size, longest)
         return [found[text] for text in texts]
 
     def _tokens(self, sides: Sequence[str], ids: Sequence[list[int]]) -> Tokens:
@@ -129,7 +134,8 @@ class Tokenizer:
         most = self.max_length
         while True:
             most *= 4
-            lengths = [len(ids) for ids in self._beginnings((first, second), most, lambda e: e.ids)]
+            found = self._beginnings((first, second), most, lambda e: e.ids, first=1)
+            lengths = [len(ids) for ids in found]
             if lengths[0] != lengths[1] or lengths[0] <= most:
                 return lengths[0] > lengths[1]
 

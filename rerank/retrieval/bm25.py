@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,26 +98,19 @@ class BM25:
 
 
 def score_texts(
-    query: Sequence[str], texts: Sequence[Sequence[str]], idf: Callable[[str], float]
+    query: Sequence[str], counts: Mapping[str, Ints], lengths: Ints, idf: Callable[[str], float]
 ) -> Floats:
     """`BM25Okapi`'s scores of texts outside any index, shape (n,), with an idf from elsewhere.
 
-    `idf` gives that of a word; the mean length is that of these texts.
+    `counts` (n,) says how often each word of the query is in each text, `lengths` (n,) how many
+    words a text has, and `idf` a word's idf; the mean length is that of these texts.
     """
-    lengths = np.array([len(text) for text in texts], dtype=np.float64)
-    norm = K1 * (1 - B + B * lengths / max(1.0, float(lengths.mean()) if len(lengths) else 1.0))
-    found: dict[str, list[tuple[int, int]]] = {word: [] for word in query}
-    for row, text in enumerate(texts):
-        for word, count in Counter(filter(found.__contains__, text)).items():
-            found[word].append((row, count))
-    added = {}
-    for word, held in found.items():
-        rows, counts = np.array(held, dtype=np.int64).reshape(-1, 2).T
-        added[word] = rows, idf(word) * counts * (K1 + 1) / (counts + norm[rows])
-    total = np.zeros(len(texts))
+    mean = float(lengths.mean()) if len(lengths) else 1.0
+    norm = K1 * (1 - B + B * lengths / max(1.0, mean))
+    added = {w: idf(w) * held * (K1 + 1) / (held + norm) for w, held in counts.items()}
+    total = np.zeros(len(lengths))
     for word in query:  # in its order, on which the last bits depend
-        rows, scores = added[word]
-        total[rows] += scores
+        total += added[word]
     return total
 
 

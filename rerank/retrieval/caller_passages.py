@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from rerank.data.equal_passages import distinct
-from rerank.data.words import READ, Lexicon, words
+from rerank.data.passage_words import passage_words
+from rerank.data.words import Lexicon, words
 from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.types import FirstStage, Floats, Passage
@@ -35,8 +36,10 @@ def rank_passages(
     """
     first, group = distinct(passages)
     different = [passages[i] for i in first]
-    texts = [words(p.full_text[:READ], language=lexicon.language) for p in different]
-    lexical = score_texts(words(query, language=lexicon.language), texts, lexicon.idf)
+    asked = words(query, language=lexicon.language)
+    found = [passage_words(p, lexicon.language) for p in different]
+    counts = {word: np.array([f.count(word) for f in found]) for word in asked}
+    lexical = score_texts(asked, counts, np.array([f.length for f in found]), lexicon.idf)
     stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
     members = [np.flatnonzero(group == g) for g in stage.rows]
     ranked = stage.take(np.repeat(np.arange(len(members)), [len(rows) for rows in members]))

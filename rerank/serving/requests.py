@@ -27,6 +27,7 @@ from typing_extensions import TypeAliasType
 
 from rerank.data.canonical import to_json
 from rerank.data.checks import as_text, is_encodable
+from rerank.data.records import check_length
 from rerank.errors import InputError, nearest
 from rerank.serving.refusals import SHAPES, SHOWN
 from rerank.serving.settings import Settings
@@ -221,6 +222,7 @@ class DocumentsRequest(QueryRequest):
             name, most = f"documents.{i}", settings.max_document
             as_text(name, passage.full_text, max_length=most, empty=True)  # then it is last
             passages.append(passage)
+        check_length("documents", passages)
         return Query(query.text, metadata=query.metadata, passages=tuple(passages))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise, product
 
-from rerank.assessment.text_cache import WORD_BYTES, cached_by_bytes
+from rerank.data.passage_words import WORD_BYTES, cached_by_bytes
 from rerank.data.words import Lexicon, content_words, words
 from rerank.rag.answer.citations import citing_only, with_plain_citations
 from rerank.rag.answer.layout import separators

@@ -1,6 +1,6 @@
 """The features of a passage read its first characters, however long it is."""
 
-from rerank.assessment.passage_features import passage_words
+from rerank.data.passage_words import read_words as passage_words
 from rerank.data.words import READ
 
 

@@ -10,8 +10,8 @@ import pytest
 from pieces import driven
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.passage_features import _bytes_of, passage_words
 from rerank.assessment.steps import Speed, expected_seconds
+from rerank.data.passage_words import bytes_of_words, read_words
 from rerank.data.words import READ
 from rerank.types import Passage, Query
 
@@ -62,8 +62,8 @@ def test_the_bytes_of_words_are_counted(kind: str) -> None:
     text = draw[kind]()
     tracemalloc.start()
     try:
-        found = passage_words("", text, "none")
+        found = read_words("", text, "none")
         real = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert real <= 1.1 * _bytes_of(found) <= 4 * real
+    assert real <= 1.1 * bytes_of_words(found) <= 4 * real

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from rerank.inference.model_files import resolve
-from rerank.inference.tokenizer import FIRST, LAST, Tokenizer, open_tokenizer
+from rerank.inference.tokenizer import FIRST, LAST, READ, Tokenizer, open_tokenizer
 
 PARTS = [
     "the median ",
@@ -52,11 +52,13 @@ def test_tokens_are_those_of_the_whole_text(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("removed", [" ", "\x01", "x"])
 def test_a_text_that_begins_without_tokens_is_read_on(tokenizer: Tokenizer, removed: str) -> None:
-    """A hundred thousand spaces, removed characters or letters of one word hide no words."""
-    (found,) = tokenizer([removed * 100_000 + " the median of a sample"])
+    """Many spaces, removed characters or letters of one word hide no words; `READ` of them do."""
+    (found,) = tokenizer([removed * (READ - 30) + " the median of a sample"])
     assert len(found.ids) == len(
         tokenizer(["a" * (removed == "x") + " the median of a sample"])[0].ids
     )
+    (found,) = tokenizer([removed * READ + " the median of a sample"])
+    assert len(found.ids) == 2 + (removed == "x")
 
 
 def test_of_a_long_text_the_beginning_is_tokenised(
