@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rerank.jobs.drift import detect_drift
     from rerank.jobs.evaluate import evaluate
     from rerank.jobs.recalibrate import recalibrate
+    from rerank.protocols import Scores, Traits
     from rerank.types import Assessment, Passage, Query, RankedPassage
 
 _MODULES = {
@@ -48,6 +49,7 @@ _MODULES = {
     "rerank.jobs.drift": ("detect_drift",),
     "rerank.jobs.evaluate": ("evaluate",),
     "rerank.jobs.recalibrate": ("recalibrate",),
+    "rerank.protocols": ("Scores", "Traits"),
     "rerank.types": ("Assessment", "Passage", "Query", "RankedPassage"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -68,8 +70,10 @@ __all__ = [
     "RankedPassage",
     "RerankError",
     "RetrieverError",
+    "Scores",
     "Thresholds",
     "TrackingError",
+    "Traits",
     "calibrate",
     "detect_drift",
     "evaluate",

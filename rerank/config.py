@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import Stemmer
 
-from rerank.errors import InputError, nearest
+from rerank.errors import InputError, command_line, nearest
+from rerank.protocols import EmbedderChoice, ScorerChoice, is_model, name_of_model
 
 LARGEST = 2**31 - 1  # of any whole number
 Precision = Literal["fp32", "bf16", "int8"]  # of a model's computation
@@ -37,7 +38,9 @@ class Option:
     gt: float = -math.inf
     lt: float = math.inf
     choices: tuple[str, ...] = ()
+    objects: bool = False  # an object or a function, too, in Python
     registered: bool = False  # Python can register more choices; the job refuses unknown ones
+    metavar: str = ""  # what stands for the value in a usage
 
     def bounds(self) -> str:
         """The bounds in words; empty where there are none."""
@@ -59,6 +62,8 @@ class Option:
 
     def takes(self, value: Any, kind: type) -> bool:
         """Whether it takes a value; NaN is never taken."""
+        if self.objects and is_model(value):
+            return True
         if kind in (str, bool):
             free = not self.choices or self.registered
             return type(value) is kind and (free or value in self.choices)
@@ -101,15 +106,27 @@ def check_options(values: Any) -> None:
                     f"{within.__name__}(), got {getattr(values, config_field.name)!r:.100}"
                 )
             continue
-        described: Option = config_field.metadata["option"]
-        value, kind = getattr(values, config_field.name), type(config_field.default)
-        if not described.takes(value, kind):
-            raise InputError(
-                f"`{config_field.name}` should be {described.values(kind)}, got {value!r}"
-                f"{nearest(value, described.choices)}"
-            )
-        if kind is int and value > LARGEST:
-            raise InputError(f"`{config_field.name}` should be {LARGEST} at most, got {value}")
+        check_option(
+            config_field.name,
+            config_field.metadata["option"],
+            type(config_field.default),
+            getattr(values, config_field.name),
+        )
+
+
+def check_option(name: str, option: Option, kind: type, value: Any) -> None:
+    """Refuse a value that an option does not take.
+
+    Raises:
+        InputError: as of `check_options`.
+    """
+    if not option.takes(value, kind):
+        raise InputError(
+            f"`{name}` should be {option.values(kind)}, got {value!r}"
+            f"{nearest(value, option.choices)}"
+        )
+    if kind is int and value > LARGEST:
+        raise InputError(f"`{name}` should be {LARGEST} at most, got {value}")
 
 
 def share(default: float, text: str) -> Any:
@@ -184,7 +201,9 @@ def whole_percent(probability: float) -> str:
 class Config:
     """What a ranking and its confidence depend on, besides the corpus and the labels."""
 
-    encoder: str = option("minilm", "bi-encoder: minilm, a folder, or a hub id")
+    encoder: EmbedderChoice = option(
+        "minilm", "bi-encoder: minilm, a folder, or a hub id", objects=True
+    )
     encoder_max_length: int = option(
         128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", ge=16
     )
@@ -193,18 +212,13 @@ class Config:
         "windows of a longer passage that the bi-encoder reads; the one nearest to a query counts",
         ge=1,
     )
-    reranker: str = option(
+    reranker: ScorerChoice = option(
         "minilm-reranker",
         "cross-encoder: minilm-reranker, minilm-reranker-small (2 x as fast), a folder, or hub id",
+        objects=True,
     )
     max_length: int = option(
         192, "tokens of query and passage together that the cross-encoder reads", ge=16
-    )
-    long_passages: str = option(
-        "beginning",
-        "what the cross-encoder reads of a longer passage; excerpt: the title and the part with "
-        "most of the query's words",
-        choices=("beginning", "excerpt"),
     )
     precision: Precision = option(
         "int8",
@@ -276,8 +290,12 @@ class Config:
         return tuple(dict.fromkeys(key for key in named if key))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` gives an equal configuration back."""
-        return asdict(self)
+        """Plain JSON values; `from_dict` gives an equal configuration back.
+
+        Of a model that is an object only its name is kept.
+        """
+        encoder, reranker = name_of_model(self.encoder), name_of_model(self.reranker)
+        return asdict(replace(self, encoder=encoder, reranker=reranker))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -286,6 +304,12 @@ class Config:
         Raises:
             InputError: a field is unknown or has the wrong type.
         """
+        values = dict(values)
+        if values.pop("long_passages", "beginning") != "beginning":  # a field of versions before
+            raise InputError(
+                "it was made with --long-passages excerpt, which is gone; make it anew: "
+                + command_line("calibrate", "DATASET", "--out", "MODEL", "--overwrite")
+            )
         known = {f.name: f for f in fields(cls)}
         strange = sorted(set(values) - set(known))
         if strange:

@@ -11,18 +11,21 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from rerank.config import Config
 from rerank.errors import FolderError, InputError, MissingExtraError, command_line
 from rerank.inference.exported_models import (
     NETWORKS,
+    ROLES,
     WriteExported,
     is_exported_file,
     manifest_entry,
     open_exported,
 )
-from rerank.inference.model_files import ModelFiles, ModelPair, resolve
+from rerank.inference.given import Given
+from rerank.inference.model_files import Model, ModelFiles, ModelPair, resolve
 from rerank.storage.files import clear_away, copy_folder, parse_json, sha256_file, write_json
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder
 from rerank.storage.package import PACKAGE, package_version
@@ -35,6 +38,7 @@ FITTED_ON = "fitted_on.txt"  # a hash per line: `marks_of` the queries that were
 REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
+GIVEN = "given"  # manifest key: the models that were given as objects, and have to be again
 RETRIEVER = "retriever"  # manifest key: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
 MIN_FORMAT = 5  # of the manifest; older model folders have other features
@@ -215,7 +219,7 @@ def _is_data(name: str, carries_networks: bool) -> bool:
     return PurePosixPath(name).suffix in DATA
 
 
-def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
+def fingerprints(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
     """What a calibration is bound to: models, tokenizers, maximum lengths, and precision."""
     return {
         "encoder": encoder.fingerprint,
@@ -228,26 +232,50 @@ def fingerprints(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> d
     }
 
 
+def given_models(models: ModelPair) -> dict[str, Any]:
+    """The manifest's entry for those of the encoder and the reranker that are objects, if any.
+
+    Raises:
+        InputError: one gives something else than numbers.
+    """
+    roles = zip(ROLES, models, strict=True)
+    found = {role: model.described() for role, model in roles if isinstance(model, Given)}
+    return {GIVEN: found} if found else {}
+
+
 def bound_to(config: Mapping[str, Any], prints: Mapping[str, Any]) -> str:
     """The sha256 of the configuration and the models, which the calibrators' file holds."""
     text = json.dumps([config, prints], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def models_of(folder: ModelFolder, config: Config, *, download: bool) -> ModelPair:
+def models_of(
+    folder: ModelFolder,
+    config: Config,
+    *,
+    download: bool,
+    given: Mapping[str, Any] = MappingProxyType({}),
+) -> ModelPair:
     """The encoder and the reranker that a folder was calibrated with.
 
-    They are taken from the folder if it includes them, else they are found on this machine.
+    They are taken from the folder if it includes them, else they are found on this machine; those
+    that are objects are the `given` ones, by role.
 
     Raises:
-        InputError: one is not here, or differs in a part, which the message names.
+        InputError: one is not here or not given, or differs in a part, which the message names.
     """
     recorded = folder.manifest["fingerprints"]
-    names = (config.encoder, config.reranker)
+    names = [str(getattr(config, role)) for role in ROLES]
+    objects = {role: _given(folder, role, given.get(role)) for role in ROLES}
+    encoder: Model
+    reranker: Model
     if NETWORKS in folder.manifest:
         encoder, reranker = _exported(folder, names, config)
     else:
-        encoder, reranker = (_resolve_outside(folder, name, download=download) for name in names)
+        encoder, reranker = (
+            objects[role] or _resolve_outside(folder, name, download=download)
+            for role, name in zip(ROLES, names, strict=True)
+        )
     here = fingerprints(encoder, reranker, config)
     parts = [part for part in here if part in REQUIRED or part in recorded]
     differing = [part for part in parts if recorded.get(part) != here[part]]
@@ -260,6 +288,32 @@ def models_of(folder: ModelFolder, config: Config, *, download: bool) -> ModelPa
         )
         raise InputError(f"{folder.path}: {differences}; use the same, or calibrate again")
     return encoder, reranker
+
+
+def _given(folder: ModelFolder, role: str, choice: Any) -> Given | None:
+    """The object that was given for a folder that needs one; None for one that does not.
+
+    Raises:
+        InputError: one is needed and none given, or the other way round, or it is another one.
+    """
+    noted = folder.manifest.get(GIVEN, {}).get(role)
+    if noted is None and choice is None:
+        return None
+    if noted is None:
+        raise InputError(
+            f"{folder.path} has its {role} by name, {folder.manifest['config'][role]!r}: "
+            f"leave `{role}` out, or calibrate with the one given"
+        )
+    if choice is None or isinstance(choice, str):
+        raise InputError(
+            f"{folder.path} was calibrated with the {role} {noted.get('name')!r}, an object that "
+            f"no folder can hold: load it in Python with rerank.load(FOLDER, {role}=...)"
+        )
+    try:
+        fingerprint = str(folder.manifest["fingerprints"].get(role))
+        return Given.of(choice, role).bound_to(noted, fingerprint, role)
+    except InputError as error:
+        raise InputError(f"{folder.path}: {error}") from None
 
 
 def _exported(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequence[ModelFiles]:

@@ -17,11 +17,11 @@ from rerank.assessment.fitted_maps import FittedMaps, maps_from_dict, maps_to_di
 from rerank.assessment.model_folder import fingerprints
 from rerank.config import Config
 from rerank.errors import InputError
-from rerank.inference.model_files import BUNDLED, ModelFiles
+from rerank.inference.model_files import BUNDLED, Model, ModelFiles
 from rerank.storage.files import parse_json
 from rerank.types import Mode
 
-FILES = "pooled*.json"  # in the folder of bundled weights, and beside any other: NAME.pooled.json
+FILES = "pooled.json"  # in the folder of bundled weights, and beside any other: NAME.pooled.json
 MADE_BY = "`rerank pool SETS --reranker FOLDER --out FOLDER.pooled.json` makes them"
 
 
@@ -63,17 +63,17 @@ class PooledMaps:
         return cls(maps_from_dict(values), *parts)
 
 
-def scored_by(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> dict[str, Any]:
+def scored_by(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
     """What determines the scores that pooled maps are fitted on.
 
     Precision hardly changes them, and `encoder_windows` only the cosines of long passages.
     """
     prints = fingerprints(encoder, reranker, config)
     models = {part: value for part, value in prints.items() if part != "precision"}
-    return models | {"long_passages": config.long_passages}
+    return models | {"long_passages": "beginning"}  # what is read of a passage that is too long
 
 
-def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> PooledMaps | None:
+def pooled_for(encoder: Model, reranker: Model, config: Config) -> PooledMaps | None:
     """The pooled maps of exactly these weights, lengths and parts of long passages.
 
     Bundled ones, or those beside the cross-encoder's folder. None if there are none, or if they
@@ -82,6 +82,8 @@ def pooled_for(encoder: ModelFiles, reranker: ModelFiles, config: Config) -> Poo
     Raises:
         FolderError: a file of that name beside the folder is not JSON.
     """
+    if not isinstance(reranker, ModelFiles):
+        return None
     here, folder = scored_by(encoder, reranker, config), reranker.folder
     beside = folder.parent.glob(f"{glob.escape(folder.name)}.{FILES}")
     for path in [*sorted(BUNDLED.glob(f"*/{FILES}")), *sorted(beside)]:

@@ -1,76 +1,59 @@
-"""The cross-encoder: pairs of query and passage to raw logits, and whether a pair was truncated.
+"""Rerankers: pairs of query and passage to scores, and whether a pair was truncated.
 
-Any one-output model that sentence-transformers' CrossEncoder loads. No sigmoid is applied.
+A `Reranker` keeps the scores of any `Scorer`. `CrossEncoder` is the scorer of a model on this
+machine: any with one output that sentence-transformers' CrossEncoder loads, without a sigmoid.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.config import Precision
 from rerank.errors import InputError, optional
 from rerank.inference.engine import EXPORT_FORMAT, open_cross_encoder
+from rerank.inference.given import Given, scores_of
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
-from rerank.types import Floats, Precision
+from rerank.protocols import Request, Scorer, Scores, Traits
+from rerank.types import Bools, Floats
 
 Pair = tuple[str, str]
 Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
+TOGETHER = 2**20  # pairs in one call: the engine divides them itself
 
 
 class CrossEncoder:
-    """A cross-encoder; the model is loaded when the first pair must be scored.
+    """The `Scorer` of a cross-encoder's files; the network is loaded at the first call.
 
-    Safe to call from many threads; only one of them loads the model.
+    A pair's logit depends on the pair alone, not on its neighbours, their number or order, except
+    for the rounding of bf16. Safe to call from many threads; only one of them loads the network.
     """
 
-    def __init__(
-        self,
-        files: ModelFiles,
-        *,
-        max_length: int,
-        precision: Precision = "fp32",
-        cache: ScoreCache | None = None,
-    ) -> None:
+    def __init__(self, files: ModelFiles, *, max_length: int, precision: Precision) -> None:
         self.files = files
         self.max_length = max_length
         self.precision = precision
-        self.cache = cache
+        identity = f"{files.fingerprint}\0{precision}\0{max_length}\0{EXPORT_FORMAT}"
+        self.traits = Traits(files.name, identity, batch=TOGETHER)
         self._tokenizer: Tokenizer | None = None
         self._rows: Rows | None = None
         self._loading = Lock()
 
-    def score(self, pairs: Sequence[Pair]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Logits, shape (n,), and whether each pair was truncated to `max_length` tokens.
-
-        A pair's logit depends on the pair alone, not on its neighbours, their number or order,
-        except for the rounding of bf16. So pairs in the cache are not scored again.
+    def score(self, requests: Sequence[Request]) -> list[Scores]:
+        """Logits, and whether each pair was truncated to `max_length` tokens.
 
         Raises:
-            InputError: the model cannot be loaded, has more than one output, or gives a logit that
-                is not finite.
+            InputError: the model cannot be loaded, or has more than one output.
         """
-        keys = [self._key(pair) for pair in pairs]
-        score_of = self.cache.get(keys) if self.cache else {}
-        missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in score_of}
-        if missing:
-            fresh = dict(zip(missing, self.read(list(missing.values())), strict=True))
-            if self.cache:
-                self.cache.put(fresh)
-            score_of |= fresh
-        scores = [score_of[key] for key in keys]
-        logits = np.array([logit for logit, _ in scores], dtype=np.float64)
-        return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
-
-    def read(self, pairs: Sequence[Pair]) -> list[Score]:
-        """Scores of `pairs` (at least one) by the model, without the cache."""
-        tokens = self.tokenizer()(pairs)
+        tokens = self.tokenizer()([(query, text) for query, texts in requests for text in texts])
         rows = self._engine()(tokens)
         if rows.shape[1] != 1:
             raise InputError(
@@ -80,14 +63,12 @@ class CrossEncoder:
             raise InputError(
                 f"{self.files.name} gives logits that are not finite; its weights are broken"
             )
-        return [(float(row[0]), t.cut) for row, t in zip(rows, tokens, strict=True)]
-
-    def truncates(self, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
-        """Whether each pair is longer than the model reads, shape (n,); no pair is scored."""
-        return np.array([t.cut for t in self.tokenizer()(pairs)], dtype=np.bool_)
+        both = zip(rows[:, 0].tolist(), (t.cut for t in tokens), strict=True)
+        by_request = ([next(both) for _ in texts] for _, texts in requests)
+        return [Scores(*zip(*scores, strict=True)) for scores in by_request]
 
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer, which is loaded without the model."""
+        """The model's tokenizer, which is loaded without the network."""
         with self._loading:
             if self._tokenizer is None:
                 self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
@@ -107,11 +88,115 @@ class CrossEncoder:
 
         return open_unpadded(self.files)
 
-    def _key(self, pair: Pair) -> bytes:
-        """16 bytes that identify the weights, how they are run, the longest input and the texts."""
-        by = f"{self.files.fingerprint}\0{self.precision}\0{self.max_length}\0{EXPORT_FORMAT}"
+
+class Reranker:
+    """A scorer, and the cache of its scores if it has an identity to keep them under.
+
+    `model` is what it was opened from: files on this machine, or an object.
+    """
+
+    def __init__(
+        self, model: ModelFiles | Given, scorer: Scorer, cache: ScoreCache | None = None
+    ) -> None:
+        self.model = model
+        self.scorer = scorer
+        self.cache = cache if scorer.traits.identity else None
+
+    @property
+    def listwise(self) -> bool:
+        """Whether a score depends on the other passages of its query."""
+        return self.scorer.traits.listwise
+
+    def score(self, pairs: Sequence[Pair], lists: Sequence[int] = ()) -> tuple[Floats, Bools]:
+        """Scores of pairs, shape (n,), and whether each one was truncated.
+
+        `lists` are the numbers of neighbouring pairs that are one list each, for a listwise scorer;
+        by default the neighbours of one query are. What is in the cache is not scored again.
+
+        Raises:
+            InputError: the model cannot be loaded, or gives something else than finite numbers.
+        """
+        groups = [(self._keys(group), group) for group in _groups(pairs, lists)]
+        keys = [key for of_group, _ in groups for key in of_group]
+        score_of = self.cache.get(keys) if self.cache else {}
+        missing: dict[bytes, Pair] = {}
+        requests: list[Request] = []
+        for of_group, group in groups:
+            known = [key in score_of or key in missing for key in of_group]
+            if self.listwise and not all(known):
+                known = [False] * len(known)
+            new = {k: p for k, p, old in zip(of_group, group, known, strict=True) if not old}
+            if new:
+                requests.append(Request(group[0][0], [text for _, text in new.values()]))
+                missing |= new
+        if missing:
+            scored = scores_of(self.scorer, requests)
+            both = [np.concatenate(part).tolist() for part in zip(*scored, strict=True)]
+            fresh: dict[bytes, Score] = dict(zip(missing, zip(*both, strict=True), strict=True))
+            if self.cache:
+                self.cache.put(fresh)
+            score_of |= fresh
+        scores = [score_of[key] for key in keys]
+        logits = np.array([logit for logit, _ in scores], dtype=np.float64)
+        return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
+
+    def truncates(self, pairs: Sequence[Pair]) -> Bools:
+        """Whether each pair is longer than the model reads, shape (n,), as far as that is known.
+
+        No pair is scored.
+        """
+        if not isinstance(self.scorer, CrossEncoder):
+            return np.zeros(len(pairs), dtype=np.bool_)
+        return np.array([t.cut for t in self.tokenizer()(pairs)], dtype=np.bool_)
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of a model on this machine.
+
+        Raises:
+            InputError: the model was given as an object.
+        """
+        if not isinstance(self.scorer, CrossEncoder):
+            raise InputError(f"{self.model.name} was given as an object: its tokens are not known")
+        return self.scorer.tokenizer()
+
+    def _keys(self, group: Sequence[Pair]) -> list[bytes]:
+        """For each pair of a list 16 bytes, which identify the model and all that it reads for it.
+
+        A listwise scorer reads the whole list, and gives the pair at this place of it a score.
+        """
+        if self.listwise:
+            texts = [group[0][0], *(text for _, text in group)]
+            return [self._key([*texts, str(place)]) for place in range(len(group))]
+        return [self._key(pair) for pair in group]
+
+    def _key(self, texts: Sequence[str]) -> bytes:
+        given = isinstance(self.model, Given)
+        by = self.model.fingerprint if given else self.scorer.traits.identity
         state = hashlib.sha256(by.encode())
-        for text in pair:
-            content = normal_form(text).encode()  # what the tokenizer reads
+        for text in texts:
+            # a tokenizer reads the normal form; what another model reads is not known
+            content = (text if given else normal_form(text)).encode()
             state.update(len(content).to_bytes(8, "big") + content)
         return state.digest()[:16]
+
+
+def open_reranker(
+    model: ModelFiles | Given,
+    *,
+    max_length: int,
+    precision: Precision = "fp32",
+    cache: ScoreCache | None = None,
+) -> Reranker:
+    """The reranker of a model; length and precision are those of a network on this machine."""
+    if isinstance(model, Given):
+        assert isinstance(model.model, Scorer)
+        return Reranker(model, model.model, cache)
+    return Reranker(model, CrossEncoder(model, max_length=max_length, precision=precision), cache)
+
+
+def _groups(pairs: Sequence[Pair], lists: Sequence[int]) -> Iterator[list[Pair]]:
+    """The pairs of each list; empty ones are left out."""
+    if not lists:
+        return (list(group) for _, group in groupby(pairs, key=lambda pair: pair[0]))
+    rest = iter(pairs)
+    return filter(None, (list(islice(rest, count)) for count in lists))

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from rerank.config import Precision
 from rerank.errors import InputError
 from rerank.inference.engine import EXPORT_FORMAT, GRAPH, Graphs, Kind, exported_graph
 from rerank.inference.int8_weights import TRAINED_ON
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import Model, ModelFiles
 from rerank.inference.tokenizer import TOKENIZER_JSON, tokenizer_json
-from rerank.types import Precision
 
 NETWORKS = "networks"  # their subfolder
 ROLES: Mapping[str, Kind] = {"encoder": "bi_encoder", "reranker": "cross_encoder"}
@@ -29,15 +29,20 @@ def manifest_entry(precision: Precision) -> dict[str, Any]:
     return {"exporter": EXPORT_FORMAT, "precision": precision}
 
 
-def exported_files(files: ModelFiles, role: str, precision: Precision) -> dict[str, bytes]:
+def exported_files(files: Model, role: str, precision: Precision) -> dict[str, bytes]:
     """The files of a model's network, by name; it is exported if it was not yet.
 
     The cross-encoder has the given `precision`, the encoder fp32.
 
     Raises:
-        InputError: the precision is bf16, or the model does not export.
+        InputError: the precision is bf16, or the model does not export, or was given as an object.
         MissingExtraError: it must still be exported, and torch is not installed.
     """
+    if not isinstance(files, ModelFiles):
+        raise InputError(
+            f"the {role} {files.name!r} was given as an object, which no folder can hold: it "
+            f"cannot be self-contained, and is loaded with rerank.load(FOLDER, {role}=...)"
+        )
     if precision == "bf16":
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
     of_role: Graphs = precision if role == "reranker" else "fp32"
@@ -50,9 +55,7 @@ def exported_files(files: ModelFiles, role: str, precision: Precision) -> dict[s
     return contents
 
 
-def write_exported(
-    folder: Path, models: Sequence[ModelFiles], precision: Precision
-) -> dict[str, Any]:
+def write_exported(folder: Path, models: Sequence[Model], precision: Precision) -> dict[str, Any]:
     """Write the networks of an encoder and a reranker into a folder; return its manifest's entry.
 
     Raises:
@@ -67,7 +70,7 @@ def write_exported(
     return {NETWORKS: manifest_entry(precision)}
 
 
-def check_exportable(models: Sequence[ModelFiles], precision: Precision) -> None:
+def check_exportable(models: Sequence[Model], precision: Precision) -> None:
     """Refuse an encoder and a reranker that `write_exported` could not export.
 
     Raises:

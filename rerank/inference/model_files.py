@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import InputError, optional
+from rerank.inference.given import Given
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
+from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import clear_away, file_state, sha256_file
 from rerank.storage.folder import read_verified
 
@@ -103,7 +105,17 @@ def check_bi_encoder(files: ModelFiles) -> None:
         raise InputError(f"{files.name} is a cross-encoder; expected a bi-encoder, such as minilm")
 
 
-ModelPair = tuple[ModelFiles, ModelFiles]  # the encoder and the reranker
+Model = ModelFiles | Given
+ModelPair = tuple[Model, Model]  # the encoder and the reranker
+
+
+def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
+    """The model of a configuration's `encoder` or `reranker`: a name, an object, or a function.
+
+    Raises:
+        InputError: there is no such model, or the object is none.
+    """
+    return resolve(choice) if isinstance(choice, str) else Given.of(choice, role)
 
 
 def cache_folder() -> Path:
@@ -183,9 +195,9 @@ def lasting_name(name: str) -> str:
     return name if bundled or not Path(name).is_dir() else str(Path(name).resolve())
 
 
-def trained_on(*models: ModelFiles) -> frozenset[str]:
+def trained_on(*models: Model) -> frozenset[str]:
     """`query_hash` of every query that one of the models lists as trained on."""
-    lists = [files.folder / TRAINED_ON for files in models]
+    lists = [files.folder / TRAINED_ON for files in models if isinstance(files, ModelFiles)]
     return frozenset(
         hashed
         for path in lists

@@ -15,7 +15,7 @@ from typing import Any
 from rerank.config import Config, FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import ModelFiles, classifies, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
@@ -255,7 +255,7 @@ def add_teacher_scores(
     examples: Sequence[Example], teacher: ModelFiles, config: FinetuneConfig, cache: ScoreCache
 ) -> list[Example]:
     """The examples with another cross-encoder's logits of their passages."""
-    reader = CrossEncoder(teacher, max_length=config.max_length, cache=cache)
+    reader = open_reranker(teacher, max_length=config.max_length, cache=cache)
     scores = in_chunks(
         [(e.query, passage) for e in examples for passage in e.passages],
         lambda pairs: reader.score(pairs)[0].tolist(),

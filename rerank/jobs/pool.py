@@ -27,8 +27,8 @@ from rerank.fitting.leave_one_set_out import leave_one_set_out, summary
 from rerank.fitting.plan import Plan, plan
 from rerank.fitting.pooled_fit import MIN_SETS, fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan, score_rerank, score_search
-from rerank.inference.model_files import resolve, trained_on
-from rerank.jobs.pipelines import open_pipeline
+from rerank.inference.model_files import trained_on
+from rerank.jobs.pipelines import find_models, open_pipeline
 from rerank.progress import progress
 from rerank.storage.files import write_file
 from rerank.types import MODES, Mode
@@ -108,7 +108,7 @@ def write_pooled(scored: Sequence[ScoredSet], out: str | Path, config: Config) -
         )
     pooled = PooledMaps(
         maps,
-        scored_by(resolve(config.encoder), resolve(config.reranker), config),
+        scored_by(*find_models(config)[0], config),
         [labelled_set.described for labelled_set in scored],
         {"sets": plain(figures), "mean": plain(summary(figures))},
     )
@@ -131,7 +131,7 @@ def _scored(
     labelled = replace(original, splits={"train": ids})
     planned = plan(
         labelled,
-        trained_hashes=trained_on(resolve(config.encoder), resolve(config.reranker)),
+        trained_hashes=trained_on(*find_models(config)[0]),
         max_queries=max_queries,
         seed=config.seed,
     )

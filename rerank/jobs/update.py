@@ -91,7 +91,7 @@ def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
         max_length=made_by["max_length"],
         windows=made_by.get("windows", 1),
     )
-    if encoder.files.fingerprint != made_by["fingerprint"]:
+    if encoder.model.fingerprint != made_by["fingerprint"]:
         raise InputError(
             f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
         )
