@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Container
 from itertools import accumulate
 from typing import Protocol
 
@@ -18,12 +17,8 @@ from rerank.data.stop_words import STOP_WORDS
 from rerank.normal_form import normal_form
 
 READ = 2**16  # characters of a passage whose words are features; ordinary ones have a few thousand
+LONGEST_FORM = 18  # characters that one becomes in the normal form, at most
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
-# what becomes one word or several in the normal form
-RUN = regex.compile(
-    r"(?V1)[\p{L}\p{N}[[\p{So}\p{Sc}]&&\p{NFKC_QC=N}]]"
-    r"[\p{L}\p{N}\p{M}[[\p{So}\p{Sc}]&&\p{NFKC_QC=N}]\p{DI}]*"
-)
 ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
 WIDE_END = re.compile("[\uff01\uff1f]")  # ends a sentence without a space; not in the normal form
 SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\n]")  # with CJK's full stop
@@ -39,6 +34,12 @@ class Lexicon(Protocol):
 
     def idf(self, word: str, /) -> float:
         """The inverse document frequency of a stemmed word; high for an unknown one."""
+
+
+def beginning(text: str) -> str:
+    """The first `READ` characters; fewer of a text whose normal form is much longer."""
+    read = text[:READ]
+    return read if len(normal_form(read)) <= 2 * READ else read[: READ // LONGEST_FORM]
 
 
 def words(text: str, *, language: str = "english") -> list[str]:
@@ -68,21 +69,6 @@ def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[st
     ended = accumulate(int(not word) for word in found)
     numbers = [number for word, number in zip(found, ended, strict=True) if word]
     return _stems([word for word in found if word], language), numbers
-
-
-def word_places(text: str, wanted: Container[str], *, language: str) -> dict[str, list[int]]:
-    """The characters at which the `wanted` words (stems of `words`) of a text begin, in order."""
-    if text.isascii():
-        found = [(match[0], match.start()) for match in ASCII_WORD.finditer(text.lower())]
-    else:
-        runs = RUN.finditer(text)
-        found = [(word, m.start()) for m in runs for word in WORD.findall(_normalise(m[0]))]
-    stems = _stems([word for word, _ in found], language)
-    places: dict[str, list[int]] = {}
-    for (_, start), stem in zip(found, stems, strict=True):
-        if stem in wanted:
-            places.setdefault(stem, []).append(start)
-    return places
 
 
 def _split_words(normal: str) -> list[str]:

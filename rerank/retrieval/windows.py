@@ -44,14 +44,12 @@ def window_starts(spans: Ints, room: int, step: int) -> Ints:
     return np.unique(wanted + np.where((later >= 0) & (later <= room // 4), later, 0))
 
 
-def window(passage: Passage, spans: Ints, start: int, room: int) -> str:
-    """The title and the text of the `room` tokens from `start` on."""
-    first, last = spans[start, 0], spans[min(start + room, len(spans)) - 1, 1]
-    return Passage(passage.doc_id, passage.title, passage.text[first:last]).full_text
-
-
 def _windows(passage: Passage, spans: Ints, room: int, max_windows: int) -> list[str]:
     if len(spans) <= room or room < MIN_ROOM:
         return [passage.full_text]
-    starts = window_starts(spans, room, room)[:max_windows]
-    return [window(passage, spans, int(start), room) for start in starts]
+    texts = []
+    for start in window_starts(spans, room, room)[:max_windows].tolist():
+        first, last = spans[start, 0], spans[min(start + room, len(spans)) - 1, 1]
+        part = Passage(passage.doc_id, passage.title, passage.text[first:last])
+        texts.append(part.full_text)
+    return texts

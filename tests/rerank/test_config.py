@@ -108,3 +108,10 @@ def test_a_training_run_that_cannot_be_is_refused(values: dict[str, Any]) -> Non
     """Counts, rates and shares out of range, or no wrong passage at all."""
     with pytest.raises(InputError):
         FinetuneConfig(**values)
+
+
+def test_an_option_that_is_gone_is_read_where_it_had_no_effect() -> None:
+    """Folders of earlier versions name it; with another value they are to be made anew."""
+    assert Config.from_dict({"long_passages": "beginning"}) == Config()
+    with pytest.raises(InputError, match="rerank calibrate DATASET"):
+        Config.from_dict({"long_passages": "excerpt"})

@@ -136,8 +136,7 @@ def test_maps_beside_the_folder_of_a_reranker_are_found(
 )
 def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights(path: Path) -> None:
     """Where a feature or the weights change they are to be made again: `make pooled`."""
-    _, _, part = path.stem.partition("-")
-    config = Config(reranker=path.parent.name, long_passages=part or "beginning")
+    config = Config(reranker=path.parent.name)
     models = (resolve(config.encoder), resolve(config.reranker))
     found = pooled_maps.pooled_for(*models, config)
     assert found is not None
