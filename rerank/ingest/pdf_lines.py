@@ -6,7 +6,7 @@ It knows nothing of PDF files: boxes are in points, with the text upright and y 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from statistics import median
 from typing import NamedTuple
@@ -37,21 +37,6 @@ class Box(NamedTuple):
         """Its height."""
         return self.top - self.bottom
 
-    def joined(self, other: Box) -> Box:
-        """The smallest box around both."""
-        left, bottom, right, top = other
-        return Box(
-            left if left < self.left else self.left,
-            bottom if bottom < self.bottom else self.bottom,
-            right if right > self.right else self.right,
-            top if top > self.top else self.top,
-        )
-
-    def overlaps(self, other: Box) -> bool:
-        """Whether they have a part in common."""
-        across = self.left <= other.right and other.left <= self.right
-        return across and self.bottom <= other.top and other.bottom <= self.top
-
     def is_beside(self, other: Box) -> bool:
         """Whether the middle of one of them is at a height of the other."""
         ours, theirs = (self.bottom + self.top) / 2, (other.bottom + other.top) / 2
@@ -65,26 +50,6 @@ class Piece(NamedTuple):
     row: int  # pieces of one line have the same
     box: Box | None
     is_value: bool = False  # of a field, or free text
-
-
-def pieces(words: Sequence[tuple[str, Box]], row: int) -> Iterator[Piece]:
-    """The pieces of a line, of its words with their boxes: a wide gap divides it."""
-    held: list[tuple[str, Box]] = []
-    for text, box in words:
-        if held:
-            before = held[-1][1]
-            if abs(box.left - before.right) >= GAP * max(box.height, before.height):
-                yield _piece(held, row)
-                held = []
-        held.append((text, box))
-    if held:
-        yield _piece(held, row)
-
-
-def _piece(words: Sequence[tuple[str, Box]], row: int) -> Piece:
-    lefts, bottoms, rights, tops = zip(*(box for _, box in words), strict=True)
-    around = Box(min(lefts), min(bottoms), max(rights), max(tops))
-    return Piece(" ".join(text for text, _ in words), row, around)
 
 
 def with_raised_digits(word: Sequence[tuple[str, Box]]) -> str:
@@ -142,15 +107,27 @@ def placed(on_page: list[Piece], text: str, box: Box, *, name: str = "") -> None
 
 def lines(on_page: Sequence[Piece]) -> list[str]:
     """The lines of a page. Columns whose lines alternate follow each other, if they are prose."""
+    boxes = [piece.box for piece in on_page if piece.box]
+    if sum(b.right < a.left for a, b in pairwise(boxes)) < 2:
+        return _rows(on_page)
     found: list[Piece] = []
     start = 0
     while start < len(on_page):
+        here, after = on_page[start].box, on_page[min(start + 1, len(on_page) - 1)].box
+        if not here or not after or (here.left < after.right and after.left < here.right):
+            found.append(on_page[start])  # the next line is below it
+            start += 1
+            continue
         end, columns = _columns(on_page, start)
         is_prose = all(map(_is_prose, columns)) and _returns(on_page[start:end], columns) > 1
         end = end if is_prose or end - start > 4 * ROWS else start + 1
         found += [p for column in columns for p in column] if is_prose else on_page[start:end]
         start = end
-    return [" ".join(p.text for p in row) for _, row in groupby(found, key=lambda p: p.row)]
+    return _rows(found)
+
+
+def _rows(on_page: Sequence[Piece]) -> list[str]:
+    return [" ".join(p.text for p in row) for _, row in groupby(on_page, key=lambda p: p.row)]
 
 
 def _columns(on_page: Sequence[Piece], start: int) -> tuple[int, list[list[Piece]]]:

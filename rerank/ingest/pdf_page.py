@@ -1,8 +1,8 @@
 """One page of a PDF as a person sees it: lines in reading order, and what is not read.
 
-Text that leaves no trace on the page, such as white on white, is not read; the invisible text that
-OCR sets upon a scan is. Values of fields and free text stand where they are on the page. Comments
-appear on a click, so they are counted only.
+Text that leaves no trace on the page, such as white on white, is not read, nor is text that an
+annotation strikes out; the invisible text that OCR sets upon a scan is. Values of fields and free
+text stand where they are on the page. Comments appear on a click, so they are counted only.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from ctypes import byref
+from ctypes import byref, c_float, c_int, c_size_t, c_void_p
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pypdfium2.raw as pdfium
+from numpy.typing import NDArray
 from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
 from rerank.ingest.document import one_line
 from rerank.ingest.encoding import CONTROLS
-from rerank.ingest.pdf_lines import Box, Piece, lines, pieces, placed, with_raised_digits
+from rerank.ingest.pdf_lines import GAP, Box, Piece, lines, placed, with_raised_digits
 
 MAX_OBJECTS = 2_000  # of a page, that are looked at for pictures
 MAX_ANNOTATIONS = 5_000  # of a page
@@ -32,18 +34,44 @@ UNMAPPED = 0.3  # share of words without Unicode from which a page is unreadable
 SMALL = 0.4  # and share of small letters in these below which they are not text
 PIXELS = 2_000  # of the longer side of a page, where it is looked at
 TRACE = 12  # difference of grey, of 255, that is seen
-HYPHENS = ("\x02", "\ufffe")  # PDFium's marks of a hyphen at the end of a line
+SLANTED = -1  # instead of a number of quarters that text is turned by
 NOTHING = "\0"
-WORD, LINE_END = re.compile(r"[^\s\x02\ufffe]+"), re.compile(r"[\r\n\x02\ufffe]")
-DIGIT = re.compile(r"\d")
 SURROGATE, ASTRAL = re.compile("[\ud800-\udfff]"), re.compile("[\U00010000-\U0010ffff]")
-LIGATURES = str.maketrans(
-    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
-    | {"\xad": "-", "\uf0b7": "•", "\uf0a7": "▪", "\ufffd": ""}
-)
+LIGATURES = {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
+SHOWN = str.maketrans(LIGATURES | {"\xad": "-", "\uf0b7": "•", "\uf0a7": "▪"})
+GONE = re.compile(rf"[\ufffd\ue000-\uf8ff]|{CONTROLS.pattern}")  # they stand for no character
+BLANK, LINE_END, HYPHEN, DIGIT, LOST, SPECIAL = (1 << i for i in range(6))
+KINDS = np.zeros(0x110000, np.uint8)  # of characters, by their codes
+KINDS[[code for code in range(0x3001) if chr(code).isspace()]] = BLANK
+KINDS[[*range(9), *range(14, 28), 0x7F, 0xFFFD, *range(0xE000, 0xF900)]] = LOST | SPECIAL
+KINDS[[0, *SHOWN]] = SPECIAL
+KINDS[list(b"\r\n")] = BLANK | LINE_END
+KINDS[[2, 0xFFFE]] = BLANK | LINE_END | HYPHEN  # PDFium's marks of a hyphen at the end of a line
+KINDS[list(b"0123456789")] = DIGIT
 HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 PASSWORD = 1 << 13  # flag of a text field
-SILENT = (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP, pdfium.FPDF_ANNOT_WIDGET)
+INVISIBLE, FILLED = np.zeros((2, 9), bool)  # by the mode of rendering, of which -1 is unknown
+INVISIBLE[[pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP]] = True
+FILLED[[pdfium.FPDF_TEXTRENDERMODE_FILL, pdfium.FPDF_TEXTRENDERMODE_FILL_CLIP]] = True
+TURNED = {  # by quarters: what is left, bottom, right and top of a box when its text is upright
+    1: ((3, 0, 1, 2), (-1, 1, -1, 1)),
+    2: ((2, 3, 0, 1), (-1, -1, -1, -1)),
+    3: ((1, 2, 3, 0), (1, -1, 1, -1)),
+}
+Array = NDArray[Any]
+
+
+def _bare(function: Any, result: Any = c_int) -> Callable[..., Any]:
+    """A function of PDFium for many calls: no types are checked, which takes half of the time."""
+    return ctypes.PYFUNCTYPE(result)(ctypes.cast(function, c_void_p).value or 0)
+
+
+BOX_AT = _bare(pdfium.FPDFText_GetLooseCharBox)
+OBJECT_AT = _bare(pdfium.FPDFText_GetTextObject, c_size_t)
+ANGLE_AT = _bare(pdfium.FPDFText_GetCharAngle, c_float)
+IS_UNMAPPED_AT = _bare(pdfium.FPDFText_HasUnicodeMapError)
+COLOUR_AT = _bare(pdfium.FPDFText_GetFillColor)
+MODE_OF = _bare(pdfium.FPDFTextObj_GetTextRenderMode)
 
 
 @dataclass(slots=True)
@@ -64,97 +92,188 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
     """
     page = pdf[number]
     found = Page()
-    words = list(_words(page, page.get_textpage()))
-    found.left_out["invisible words"] = sum(word.is_hidden for word in words)
-    words = [word for word in words if not word.is_hidden]
-    found.is_unreadable = _is_unreadable(words)
-    words = [] if found.is_unreadable else [word for word in words if word.text]
-    turns = Counter(word.turn for word in words)
-    main = max(turns, key=lambda turn: (turns[turn], turn == 0), default=0)
-    on_page: list[Piece] = []
-    for row, of_row in enumerate(_rows(words)):
-        if of_row[0].turn == main:
-            on_page += pieces([(word.text, word.box) for word in of_row], row)
-        else:
-            on_page.append(Piece(" ".join(word.text for word in of_row), row, None))
-    found.is_picture = not found.is_unreadable and _is_picture(page, words)
-    _add_annotations(pdf, page, on_page, main, found.left_out)
+    values, struck = _annotations(pdf, page, found.left_out)
+    runs = _Runs(page, page.get_textpage(), by_word=bool(values or struck))
+    is_seen = runs.are_seen()
+    found.left_out["invisible words"] = int((~is_seen).sum())
+    found.is_unreadable = runs.is_unreadable(is_seen)
+    on_page, turn = list[Piece](), 0
+    if not found.is_unreadable:
+        on_page, turn = runs.pieces(is_seen & ~runs.are_within(struck))
+        found.is_picture = _is_picture(page, sum(len(p.text.replace(" ", "")) for p in on_page))
+    for name, text, box in values:
+        placed(on_page, text, Box(*_turned(np.array(box), turn).tolist()), name=name)
     found.lines = [line for text in lines(on_page) if (line := one_line(text))]
     return found
 
 
-@dataclass(slots=True)
-class _Word:
-    text: str
-    box: Box  # upright
-    turn: int | None  # quarters that the text is turned by; None if it is slanted
-    row: int
-    is_hidden: bool
-    is_unmapped: bool
+class _Runs:
+    """The text on a page in the order of PDFium, as arrays of runs.
 
-
-def _is_unreadable(words: Sequence[_Word]) -> bool:
-    """Whether the letters of the words are wrong, since their fonts do not say which they are.
-
-    Where a font says nothing PDFium guesses. A guess that is right is text: mostly small letters,
-    few of them with accents, or letters of another script.
+    A run is the words of one text object in one line, or one word where words may differ: white
+    ones, those at the edge of the page, those with raised digits, and all of them if `by_word`.
+    Calls of PDFium take most of the time, so what a text object has in common is asked once.
     """
-    guessed = "".join(word.text for word in words if word.is_unmapped)
-    small = len(re.findall(r"[^\W\d_A-ZÀ-ÿ]", guessed))
-    is_wrong = small < SMALL * len(guessed) or not guessed
-    return is_wrong and sum(word.is_unmapped for word in words) > UNMAPPED * len(words)
 
+    def __init__(self, page: PdfPage, text: PdfTextPage, *, by_word: bool) -> None:
+        self._page, self._raw = page, ctypes.cast(text.raw, c_void_p)
+        self._signs = _signs(text)
+        kinds = KINDS[np.frombuffer(f" {self._signs} ".encode("utf-32-le"), np.uint32)]
+        blank = kinds & BLANK
+        bounds = np.flatnonzero(blank[1:] != blank[:-1])
+        starts, ends = bounds[::2], bounds[1::2]  # of words
+        kinds = self._kinds = kinds[1:]
+        hyphens = kinds[ends] & HYPHEN > 0
+        rows = np.searchsorted(np.flatnonzero(kinds & LINE_END), starts)
+        objects = self._objects(starts, rows)
+        turns, pale, unmapped = self._asked_of_objects(starts, objects)
+        numbers = np.unique(np.searchsorted(ends, np.flatnonzero(kinds & DIGIT), side="right"))
+        is_mixed = self._ask(OBJECT_AT, ends[numbers] - 1) != objects[numbers]
+        apart = pale | by_word
+        mixed = numbers[is_mixed]
+        apart[mixed] = True
+        edges = np.array(page.get_bbox())
+        for _ in range(2):
+            begins = _changes(rows) | _changes(objects) | apart | np.append(0, apart)[:-1] > 0
+            first = np.flatnonzero(begins)
+            last = _ends(first, len(starts))
+            low, high = self._boxes(starts[first]), self._boxes(ends[last] - 1 + hyphens[last])
+            boxes = np.hstack([np.minimum(low, high)[:, :2], np.maximum(low, high)[:, 2:]])
+            is_cut = np.any((boxes[:, :2] < edges[:2]) | (boxes[:, 2:] > edges[2:]), axis=1)
+            if not is_cut.any():
+                break
+            apart |= is_cut[np.cumsum(begins) - 1]
+        kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1)
+        first, last = first[kept], last[kept]
+        self._around, self._turns, self._rows = boxes[kept], turns[first], rows[first]
+        self._pale, self._words = pale[first], last - first + 1
+        starts, ends = starts[first], ends[last]
+        self._unmapped = unmapped[first]
+        words = zip(starts.tolist(), ends.tolist(), hyphens[last].tolist(), strict=True)
+        texts = self._texts = [" ".join(self._signs[a:b].split()) + "-" * h for a, b, h in words]
+        if (kinds & SPECIAL).any():
+            lost = np.cumsum(np.append(0, kinds & LOST > 0))
+            self._unmapped |= 2 * (lost[ends] - lost[starts]) > ends - starts
+            texts[:] = map(_shown, texts)
+        for i in np.searchsorted(first, mixed[np.isin(mixed, first)]):
+            upright = _turned(self._boxes(np.arange(starts[i], ends[i])), self._turns[i])
+            word = map(_shown, self._signs[starts[i] : ends[i]])
+            texts[i] = with_raised_digits(
+                list(zip(word, map(Box._make, upright.tolist()), strict=True))
+            )
+            texts[i] += "-" * bool(hyphens[last[i]])
 
-def _rows(words: Sequence[_Word]) -> Iterator[list[_Word]]:
-    row: list[_Word] = []
-    for word in words:
-        if row and (word.row, word.turn) != (row[-1].row, row[-1].turn):
-            yield row
-            row = []
-        row.append(word)
-    if row:
-        yield row
+    def _ask(self, what: Callable[..., Any], indices: Array) -> Array:
+        asked = map(what, repeat(self._raw), indices.tolist())
+        return np.array(list(asked), np.uint64 if what is OBJECT_AT else float)
 
+    def _boxes(self, indices: Array) -> Array:
+        """Left, bottom, right and top of characters."""
+        boxes = (pdfium.FS_RECTF * len(indices))()
+        places = map(byref, repeat(boxes), range(0, ctypes.sizeof(boxes), 16))
+        deque(map(BOX_AT, repeat(self._raw), indices.tolist(), places), maxlen=0)
+        return np.frombuffer(boxes, np.float32).reshape(-1, 4)[:, [0, 3, 2, 1]].astype(float)
 
-def _words(page: PdfPage, text: PdfTextPage) -> Iterator[_Word]:
-    """The words of a page in the order of PDFium, without those outside of it."""
-    edges = Box(*page.get_bbox())
-    signs = _signs(text)
-    look = _Look(page)
-    raw, rect = text.raw, pdfium.FS_RECTF()
-    row = seen = 0
-    for match in WORD.finditer(signs):
-        start, end = match.span()
-        if start - seen > 1 or signs[seen] != " ":
-            row += len(LINE_END.findall(signs, seen, start))
-        seen = end
-        hyphen = end < len(signs) and signs[end] in HYPHENS
-        last = end - 1 + hyphen
-        around = _box(raw, start, rect)
-        if last > start:
-            around = around.joined(_box(raw, last, rect))
-        if not around.overlaps(edges):
-            continue
-        turn = _turn(pdfium.FPDFText_GetCharAngle(raw, start))
-        word, lost = match[0], 0
-        has_digit = DIGIT.search(word) is not None
-        is_plain = word.isascii() and word.isprintable()
-        if has_digit or not is_plain:
-            shown = [*word] if is_plain else [_shown(sign) for sign in word]
-            lost = shown.count("") - word.count(NOTHING)
-            if has_digit:
-                boxes = (_turned(_box(raw, i, rect), turn or 0) for i in range(start, end))
-                word = with_raised_digits(list(zip(shown, boxes, strict=True)))
-            else:
-                word = "".join(shown)
-        yield _Word(
-            f"{word}-" if hyphen else word,
-            _turned(around, turn) if turn else around,
-            turn,
-            row,
-            look.is_suspicious(raw, start) and not look.shows(around),
-            2 * lost > end - start or pdfium.FPDFText_HasUnicodeMapError(raw, start) == 1,
+    def _objects(self, starts: Array, rows: Array) -> Array:
+        """The text object of each word; where a line begins and ends in the same one, it is all."""
+        begins = _changes(rows)
+        first = np.flatnonzero(begins)
+        last = _ends(first, len(starts))
+        owners = self._ask(OBJECT_AT, starts[first])
+        is_open = owners != self._ask(OBJECT_AT, starts[last])
+        line = np.cumsum(begins) - 1
+        objects: Array = owners[line]
+        objects[is_open[line]] = self._ask(OBJECT_AT, starts[is_open[line]])
+        return objects
+
+    def _asked_of_objects(self, starts: Array, objects: Array) -> tuple[Array, Array, Array]:
+        """Of each word its turn, whether it may leave no trace, and whether it has no Unicode."""
+        unique, words, of = np.unique(objects, return_index=True, return_inverse=True)
+        first = starts[words]
+        quarters = self._ask(ANGLE_AT, first) / (math.pi / 2)
+        is_straight = np.abs(quarters - quarters.round()) < 0.06
+        turns = np.where(is_straight, quarters.round() % 4, SLANTED).astype(int)
+        rgba = (ctypes.c_uint * 4)()
+        places = [byref(rgba, i) for i in range(0, 16, 4)]
+        red, green, blue, alpha = places
+        colours = [
+            (COLOUR_AT(self._raw, i, red, green, blue, alpha), bytes(rgba))[1]
+            for i in first.tolist()
+        ]
+        colour = np.frombuffer(b"".join(colours), np.uint32).reshape(-1, 4)
+        is_white = (colour[:, 3] < 16) | (colour[:, :3].min(1, initial=255) > 230)
+        modes = np.array(list(map(MODE_OF, map(c_void_p, unique.tolist()))), int)
+        pale = INVISIBLE[modes] | (FILLED[modes] & is_white)
+        return turns[of], pale[of], (self._ask(IS_UNMAPPED_AT, first) == 1)[of]
+
+    def are_seen(self) -> Array:
+        """Which runs leave a trace on the page. It is drawn if some may not."""
+        is_seen = ~self._pale
+        if not is_seen.all():
+            scale = min(2.0, PIXELS / max(self._page.get_size()))
+            grey = self._page.render(scale=scale, grayscale=True).to_numpy()
+            for i in np.flatnonzero(self._pale):
+                is_seen[i] = _has_trace(self._page, grey, self._around[i].tolist())
+        return is_seen
+
+    def are_within(self, boxes: Sequence[Box]) -> Array:
+        """Which runs have their middle in one of the boxes."""
+        inside = np.zeros(len(self._around), bool)
+        middle = (self._around[:, :2] + self._around[:, 2:]) / 2
+        for box in boxes:
+            inside |= ((middle >= box[:2]) & (middle <= box[2:])).all(1)
+        return inside
+
+    def is_unreadable(self, which: Array) -> bool:
+        """Whether the letters of these runs are wrong, as their fonts do not say what they are.
+
+        Where a font says nothing PDFium guesses. A guess that is right is text: mostly small
+        letters, few of them with accents, or letters of another script.
+        """
+        unmapped = self._unmapped & which
+        if self._words[unmapped].sum() <= UNMAPPED * self._words[which].sum():
+            return False
+        guessed = "".join(self._texts[i] for i in np.flatnonzero(unmapped)).replace(" ", "")
+        return len(re.findall(r"[^\W\d_A-ZÀ-ÿ]", guessed)) < SMALL * len(guessed) or not guessed
+
+    def pieces(self, which: Array) -> tuple[list[Piece], int]:
+        """The pieces of lines of these runs, and the turn of most of them: a gap divides a line.
+
+        Runs of another turn stay whole lines, without boxes.
+        """
+        kept = np.array([i for i in np.flatnonzero(which).tolist() if self._texts[i]], int)
+        texts = [self._texts[i] for i in kept.tolist()]
+        turns = self._turns[kept]
+        number = np.bincount(turns + 1, self._words[kept], minlength=5)
+        turn = max(range(SLANTED, 4), key=lambda turn: (number[turn + 1], turn == 0))
+        boxes = _turned(self._around[kept], turn)
+        heights = boxes[:, 3] - boxes[:, 1]
+        new_row = _changes(self._rows[kept]) | _changes(turns)
+        is_wide = np.abs(boxes[1:, 0] - boxes[:-1, 2]) >= GAP * np.maximum(
+            heights[1:], heights[:-1]
         )
+        at = np.flatnonzero(new_row | np.append(True, is_wide & (turns[1:] == turn))[: len(kept)])
+        if not len(at):
+            return [], turn
+        low, high = np.minimum.reduceat(boxes, at)[:, :2], np.maximum.reduceat(boxes, at)[:, 2:]
+        columns = (np.cumsum(new_row)[at], turns[at] == turn, np.hstack([low, high]))
+        spans = zip(
+            at.tolist(), [*at[1:].tolist(), len(kept)], *(c.tolist() for c in columns), strict=True
+        )
+        return [
+            Piece(" ".join(texts[a:b]), row, Box(*box) if straight else None)
+            for a, b, row, straight, box in spans
+        ], turn
+
+
+def _ends(first: Array, number: int) -> Array:
+    """The last places of parts that begin at the first ones and are `number` long together."""
+    return (np.append(first[1:], number) - 1)[: len(first)]
+
+
+def _changes(values: Array) -> Array:
+    """Where a value differs from the one before it, and at the first."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
 def _signs(text: PdfTextPage) -> str:
@@ -170,80 +289,32 @@ def _signs(text: PdfTextPage) -> str:
     return SURROGATE.sub(NOTHING, signs)
 
 
-def _shown(sign: str) -> str:
-    """A character as text; "" if it stands for none, such as one of a private font."""
-    sign = sign.translate(LIGATURES)
-    return "" if "\ue000" <= sign <= "\uf8ff" or CONTROLS.match(sign) else sign
+def _shown(text: str) -> str:
+    """The text as read: without ligatures and without characters of private fonts."""
+    return GONE.sub("", text.translate(SHOWN))
 
 
-def _box(text: Any, index: int, rect: Any) -> Box:
-    pdfium.FPDFText_GetLooseCharBox(text, index, rect)
-    return Box(rect.left, rect.bottom, rect.right, rect.top)
+def _turned(boxes: Array, turn: int) -> Array:
+    """The boxes, in the last axis, as they lie when their text is upright."""
+    order, signs = TURNED.get(turn, ((0, 1, 2, 3), (1, 1, 1, 1)))
+    return np.asarray(boxes[..., order] * signs)
 
 
-def _turn(angle: float) -> int | None:
-    if not angle:
-        return 0
-    quarters = angle / (math.pi / 2)
-    return round(quarters) % 4 if abs(quarters - round(quarters)) < 0.06 else None
+def _has_trace(page: PdfPage, grey: Array, box: Sequence[float]) -> bool:
+    """Whether anything can be told apart within a box of a page that was drawn."""
+    height, width = grey.shape[:2]
+    corners = []
+    for x, y in (box[:2], box[2:]):
+        across, down = c_int(), c_int()
+        pdfium.FPDF_PageToDevice(page, 0, 0, width, height, 0, x, y, across, down)
+        corners.append((across.value, down.value))
+    (left, right), (top, bottom) = (sorted(pair) for pair in zip(*corners, strict=True))
+    part = grey[max(0, top) : bottom + 1, max(0, left) : right + 1]
+    return bool(part.size) and int(np.ptp(part)) > TRACE
 
 
-def _turned(box: Box, turn: int) -> Box:
-    """The box as it lies when its text is upright."""
-    left, bottom, right, top = box
-    if turn == 3:
-        return Box(bottom, -right, top, -left)
-    if turn == 2:
-        return Box(-right, -top, -left, -bottom)
-    return Box(-top, left, -bottom, right) if turn == 1 else box
-
-
-def _is_colourless(text: Any, index: int, drawn: Any) -> bool:
-    mode = pdfium.FPDFTextObj_GetTextRenderMode(drawn)
-    if mode in (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP):
-        return True
-    if mode not in (pdfium.FPDF_TEXTRENDERMODE_FILL, pdfium.FPDF_TEXTRENDERMODE_FILL_CLIP):
-        return False
-    red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
-    pdfium.FPDFText_GetFillColor(text, index, red, green, blue, alpha)
-    return alpha.value < 16 or min(red.value, green.value, blue.value) > 230
-
-
-class _Look:
-    """What a page looks like; it is drawn when it is first asked."""
-
-    def __init__(self, page: PdfPage) -> None:
-        self._page = page
-        self._grey: Any = None
-        self._suspicious: dict[int | None, bool] = {}  # by address of a text object
-
-    def is_suspicious(self, text: Any, index: int) -> bool:
-        """Whether text may leave no trace: without colour, or white."""
-        drawn = pdfium.FPDFText_GetTextObject(text, index)
-        address = ctypes.addressof(drawn.contents) if drawn else None
-        if address not in self._suspicious:
-            self._suspicious[address] = bool(drawn) and _is_colourless(text, index, drawn)
-        return self._suspicious[address]
-
-    def shows(self, box: Box) -> bool:
-        """Whether anything can be told apart within the box."""
-        if self._grey is None:
-            scale = min(2.0, PIXELS / max(self._page.get_size()))
-            self._grey = self._page.render(scale=scale, grayscale=True).to_numpy()
-        height, width = self._grey.shape[:2]
-        corners = []
-        for x, y in ((box.left, box.bottom), (box.right, box.top)):
-            across, down = ctypes.c_int(), ctypes.c_int()
-            pdfium.FPDF_PageToDevice(self._page, 0, 0, width, height, 0, x, y, across, down)
-            corners.append((across.value, down.value))
-        (left, right), (top, bottom) = (sorted(pair) for pair in zip(*corners, strict=True))
-        part = self._grey[max(0, top) : bottom + 1, max(0, left) : right + 1]
-        return bool(part.size) and int(np.ptp(part)) > TRACE
-
-
-def _is_picture(page: PdfPage, words: Sequence[_Word]) -> bool:
-    """Whether a page is a picture: with hardly any text, of an image or of many paths."""
-    length = sum(len(word.text) for word in words)
+def _is_picture(page: PdfPage, length: int) -> bool:
+    """Whether a page with so much text is a picture: of an image, or of many paths."""
     if length > SPARSE:
         return False
     paths, covered, images = 0, 0.0, 0
@@ -260,33 +331,40 @@ def _is_picture(page: PdfPage, words: Sequence[_Word]) -> bool:
     return bool(covered > 0.5 * width * height)
 
 
-def _add_annotations(
-    pdf: PdfDocument, page: PdfPage, on_page: list[Piece], turn: int | None, left_out: Counter[str]
-) -> None:
-    """Place values and free text among the pieces, and count what is left out."""
+def _annotations(
+    pdf: PdfDocument, page: PdfPage, left_out: Counter[str]
+) -> tuple[list[tuple[str, str, Box]], list[Box]]:
+    """Values and free text with names and boxes, and boxes struck out; the rest is counted."""
+    values, struck = list[tuple[str, str, Box]](), list[Box]()
     for i in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, i)
-        if not annotation:
-            continue
-        try:
-            if pdfium.FPDFAnnot_GetFlags(annotation) & HIDDEN:
-                continue
-            kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-            name = ""
-            text = _said(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
-            if kind == pdfium.FPDF_ANNOT_WIDGET and pdf.formenv:
-                name, text = _field(pdf.formenv, annotation)
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        is_seen = kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP)
+        if annotation and is_seen and not pdfium.FPDFAnnot_GetFlags(annotation) & HIDDEN:
+            name, text = "", _said(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
+            if kind == pdfium.FPDF_ANNOT_STRIKEOUT:
+                struck += _quads(annotation)
+            if kind == pdfium.FPDF_ANNOT_WIDGET:
+                name, text = _field(pdf.formenv, annotation) if pdf.formenv else ("", "")
             elif kind == pdfium.FPDF_ANNOT_FILEATTACHMENT:
                 left_out["attached files"] += 1
             elif kind != pdfium.FPDF_ANNOT_FREETEXT:
-                left_out["comments"] += bool(text) and kind not in SILENT
-                continue
+                left_out["comments"] += bool(text)
+                text = ""
             rect = pdfium.FS_RECTF()
             if text and pdfium.FPDFAnnot_GetRect(annotation, byref(rect)):
-                box = Box(rect.left, rect.bottom, rect.right, rect.top)
-                placed(on_page, text, _turned(box, turn or 0), name=name)
-        finally:
-            pdfium.FPDFPage_CloseAnnot(annotation)
+                values.append((name, text, Box(rect.left, rect.bottom, rect.right, rect.top)))
+        pdfium.FPDFPage_CloseAnnot(annotation)
+    return values, struck
+
+
+def _quads(annotation: Any) -> Iterator[Box]:
+    """The boxes of text that a mark is on."""
+    for i in range(min(pdfium.FPDFAnnot_CountAttachmentPoints(annotation), MAX_ANNOTATIONS)):
+        at = pdfium.FS_QUADPOINTSF()
+        if pdfium.FPDFAnnot_GetAttachmentPoints(annotation, i, byref(at)):
+            across, down = (at.x1, at.x2, at.x3, at.x4), (at.y1, at.y2, at.y3, at.y4)
+            yield Box(min(across), min(down), max(across), max(down))
 
 
 def _field(form: Any, widget: Any) -> tuple[str, str]:

@@ -342,7 +342,7 @@ def test_the_command_prints_json(
     docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the files of other kinds by their suffix."""
-    assert call("ingest", docs, "--out", tmp_path / "out", "--json") == 0
+    assert call("data", "ingest", docs, "--out", tmp_path / "out", "--json") == 0
     assert json.loads(capsys.readouterr().out)["other"] == {".png": 1}
 
 

@@ -365,3 +365,115 @@ def test_pages_of_one_line_each_are_text() -> None:
     assert [block.text for block in read(out.getvalue()).blocks] == [
         f"Meter {number} stands in room {number + 20}." for number in range(1, 7)
     ]
+
+
+def test_struck_out_text_is_not_read() -> None:
+    """As deleted text of other formats: words below the marks of an annotation."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 12)
+        canvas.drawString(60, 700, "The fee is 40 euros, or 45 euros by post.")
+        left = 60 + canvas.stringWidth("The fee is ", "Helvetica", 12)
+        right = left + canvas.stringWidth("40 euros,", "Helvetica", 12)
+        corners = PDFArray([left, 712, right, 712, left, 698, right, 698])
+        entries = {"Type": PDFName("Annot"), "Subtype": PDFName("StrikeOut"), "QuadPoints": corners}
+        canvas._addAnnotation(PDFDictionary({**entries, "Rect": PDFArray([left, 698, right, 712])}))
+
+    found = drawn(draw)
+    assert said(found) == "The fee is or 45 euros by post."
+    assert found.skipped == ""
+
+
+@pytest.mark.parametrize("turn", [90, 270])
+def test_fields_and_white_text_on_a_turned_page(turn: int) -> None:
+    """A value stands at its label, and what leaves no trace is left out, as on any other page."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setPageRotation(turn)
+        canvas.translate(300, 420)
+        canvas.rotate(turn)
+        canvas.drawString(-170, 100, "Name:")
+        canvas.drawString(-170, 60, "Signed by all.")
+        canvas.setFillColorRGB(1, 1, 1)
+        canvas.drawString(-170, 20, "Not me.")
+        x, y = canvas.absolutePosition(-130, 112 if turn == 90 else 98)
+        y -= 100 if turn == 270 else 0
+        canvas.acroForm.textfield(x=x, y=y, width=14, height=100, value="Robin Carter", name="a")
+
+    found = drawn(draw)
+    assert said(found) == "Name: Robin Carter Signed by all."
+    assert found.skipped == "2 invisible words"
+
+
+def test_wide_gaps_divide_what_is_drawn_in_parts() -> None:
+    """Words of a line that are drawn one by one, some white, some raised, stay in order."""
+
+    def draw(canvas: Canvas) -> None:
+        x = 60.0
+        for word in ("At", "most", "10", "lamps", "of", "5", "watts"):
+            canvas.drawString(x, 700, word)
+            x += canvas.stringWidth(word + " ")
+
+    assert said(drawn(draw)) == "At most 10 lamps of 5 watts"
+
+
+def handwritten(*objects: str) -> bytes:
+    """A PDF of these objects, the first of which is the catalog."""
+    out = "%PDF-1.7\n"
+    places = []
+    for number, body in enumerate(objects, start=1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    trailer = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF"
+    return f"{out}xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode("latin-1")
+
+
+def page_with(content: str, *, font: str, catalog: str = "", more: tuple[str, ...] = ()) -> bytes:
+    """A PDF of one page with this content, in which F is the font."""
+    return handwritten(
+        f"<< /Type /Catalog /Pages 2 0 R {catalog} >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 400] /Contents 4 0 R "
+        "/Resources << /Font << /F 5 0 R >> >> >>",
+        f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
+        font,
+        *more,
+    )
+
+
+HELVETICA = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+
+
+def test_an_xfa_form_is_told() -> None:
+    """Its pages are made by a program that only some viewers have."""
+    template = "<template/>"
+    data = page_with(
+        "BT /F 12 Tf 20 300 Td (Please open it in another viewer.) Tj ET",
+        font=HELVETICA,
+        catalog="/NeedsRendering true /AcroForm << /Fields [] /XFA 6 0 R >>",
+        more=(f"<< /Length {len(template)} >>\nstream\n{template}\nendstream",),
+    )
+    found = read(data)
+    assert said(found) == "Please open it in another viewer."
+    assert found.skipped == "an XFA form"
+
+
+def test_a_page_whose_font_has_no_unicode_is_told() -> None:
+    """What its codes stand for is drawn only, so that any letters of it would be wrong."""
+    names = " ".join(f"/g{code}" for code in range(33, 60))
+    glyphs = " ".join(f"/g{code} 6 0 R" for code in range(33, 60))
+    font = (
+        "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 500 500] /FontMatrix [.001 0 0 .001 0 0] "
+        f"/FirstChar 33 /LastChar 59 /Widths [{'500 ' * 27}] /Resources << >> "
+        f"/Encoding << /Type /Encoding /Differences [33 {names}] >> /CharProcs << {glyphs} >> >>"
+    )
+    glyph = "500 0 0 0 500 500 d1 0 0 400 400 re f"
+    data = page_with(
+        "BT /F 12 Tf 20 300 Td (!#$%&* +,-./01234) Tj ET",
+        font=font,
+        more=(f"<< /Length {len(glyph)} >>\nstream\n{glyph}\nendstream",),
+    )
+    with pytest.raises(UnreadableError, match=r"page 1 is unreadable \(fonts without Unicode\)"):
+        read(data)
