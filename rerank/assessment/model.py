@@ -203,7 +203,8 @@ class CalibratedReranker:
             check_certificates(fitted, config.thresholds, path)
         models = None
         if maps.source.scores_passages:
-            models = Models.open(config, models_of(files, config, download=allow_download), cache)
+            found = models_of(files, config, download=allow_download, given=given)
+            models = Models.open(config, found, cache)
         source = maps.source.open(files, config, maps.main.kind, maps.main.metadata)
         try:
             return cls(files, maps, Pipeline(source, models))

@@ -327,9 +327,9 @@ class Worker:
 
     def _count(self, job: Job, assessment: Assessment) -> None:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
-        maps, window = job.served.model.maps, self._window_of(job.served)
+        model, window = job.served.model, self._window_of(job.served)
         self._metrics.count_assessment(assessment)
-        if window is None or maps.mode_of(job.query) != maps.main_mode:
+        if window is None or model.mode_of(job.query) != model.maps.main_mode:
             return
         drift = window.add(assessment)
         if drift is not None:
