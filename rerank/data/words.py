@@ -13,7 +13,6 @@ from typing import Protocol
 import regex
 import Stemmer
 
-from rerank.data.stop_words import STOP_WORDS
 from rerank.normal_form import normal_form
 
 READ = 2**16  # characters of a passage whose words are features; ordinary ones have a few thousand
@@ -25,6 +24,22 @@ SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\n]")  # with CJK's full stop
 # a word, as the group, or the end of a sentence
 WORD_OR_END = regex.compile(f"({WORD.pattern})|{SENTENCE_END.pattern}")
 ASCII_WORD_OR_END = re.compile(r"([a-z0-9]+)|[.!?:;][ \t\n\r\f\v]|\n")
+
+# so frequent that they say little of a topic; question words too, which are rare in a manual
+ENGLISH = """
+a about above after again against all am an and any are aren as at be because been before
+being below between both but by can cannot could couldn d did didn do does doesn doing don
+down during each few for from further get got had hadn has hasn have haven having he her
+here hers herself him himself his how i if in into is isn it its itself just ll m may me
+might more most must mustn my myself no nor not now o of off on once only or other our
+ours ourselves out over own please re s same shall shan she should shouldn so some such t
+tell than that the their theirs them themselves then there these they this those through
+to too under until up ve very was wasn we were weren what when where which while who whom
+why will with won would wouldn y you your yours yourself yourselves
+"""
+
+STOP_WORDS = {"english": frozenset(ENGLISH.split())}
+"""By language; one without a list has no stop words."""
 
 
 class Lexicon(Protocol):

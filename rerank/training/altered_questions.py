@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Callable
 
-from rerank.data.stop_words import STOP_WORDS
+from rerank.data.words import STOP_WORDS
 
 NAME = re.compile(r"\b[A-Z][\w-]*\w(?: (?:of |the |de |and )?[A-Z][\w-]*\w)*")
 SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(])\s*\Z")
