@@ -1,4 +1,4 @@
-"""The command `rerank`: arguments to a command, errors to messages and exit codes."""
+"""The command line `rerank`: arguments to a command, errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from rerank.commands.command import Command
-from rerank.commands.parser import parser
+from rerank.commands.parser import parse
 from rerank.errors import NO_SPACE, RerankError, led_to, optional
 from rerank.progress import progress_shown
 
@@ -23,8 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     a file were rejected.
     """
     _prepare()
-    options = parser().parse_args(arguments)
-    command: Command = options.command
+    command, options = parse(arguments)
     try:
         with optional(), progress_shown(on=not options.quiet):
             answer = command.run(options)

@@ -2,150 +2,134 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rerank.commands.command import Command
-from rerank.commands.inputs import read_dataset, rescorable
-from rerank.commands.options import (
-    add_group_by,
-    add_json,
-    add_name,
-    add_out,
-    add_verbose,
-    add_work,
-    from_options,
-    positive,
+from rerank.commands.command import command
+from rerank.commands.options import WORK, Json, Name, Out, Overwrite, Reading, Verbose, Work
+from rerank.commands.printing import (
+    print_headline,
+    print_json,
+    print_run,
+    rescorable,
+    run_fields,
 )
-from rerank.commands.printing import print_headline, print_json, print_run, run_fields
-from rerank.config import Config
+from rerank.config import Config, Option
 from rerank.errors import TrackingError
 
 if TYPE_CHECKING:
     from rerank.assessment.model_folder import ModelFolder
 
 
-def _arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument(
-        "dataset",
-        type=Path,
-        help="BEIR folder, or a JSONL file of labelled lists with the scores of any other system",
-    )
-    add_out(p, "model")
-    p.add_argument(
-        "--index",
-        type=Path,
-        help="folder that `rerank index` wrote of this corpus (default: one is made in --work)",
-    )
-    p.add_argument(
-        "--retriever",
-        type=Path,
-        metavar="FILE.toml",
-        help="another search system that finds the candidates instead: see docs/retrievers.md",
-    )
-    p.add_argument(
-        "--max-queries", type=positive, help="bound on queries to fit on, and to report on"
-    )
-    add_name(p, "calibrated-rerank-SET, after the data set")
-    add_verbose(p)
-    p.add_argument(
-        "--self-contained",
-        action="store_true",
-        help="include the exported networks, to be deployed without torch and weights",
-    )
-    add_group_by(p)
-    add_work(p)
-    add_json(p)
-
-
-def _run(o: argparse.Namespace) -> None:
-    from rerank.assessment.model_folder import MEASURED, open_folder
+@command("datasets/pydata --out work/model", resumes=True)
+def calibrate(
+    dataset: Annotated[
+        Path,
+        Option(
+            "BEIR folder, or a JSONL file of labelled lists with the scores of any other system"
+        ),
+    ],
+    config: Config,
+    reading: Reading,
+    *,
+    out: Out,
+    overwrite: Overwrite = False,
+    index: Annotated[
+        Path | None,
+        Option(
+            "folder that `rerank data index` wrote of this corpus (default: one is made in --work)"
+        ),
+    ] = None,
+    retriever: Annotated[
+        Path | None,
+        Option(
+            "another search system that finds the candidates instead: see docs/retrievers.md",
+            metavar="FILE.toml",
+        ),
+    ] = None,
+    max_queries: Annotated[
+        int | None, Option("use at most so many queries to fit, and as many to report", ge=1)
+    ] = None,
+    name: Name = "",
+    self_contained: Annotated[
+        bool,
+        Option("include the exported networks, to be deployed without torch and weights"),
+    ] = False,
+    verbose: Verbose = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Fit a model's confidence on a labelled set, and measure it on other queries."""
+    from rerank.assessment.model_folder import MEASURED, REPORT, open_folder
     from rerank.evaluation.measure import OURS
     from rerank.jobs.calibrate import calibrate
     from rerank.report.headline import split_report
 
-    config = from_options(Config, o)
+    def print_model(*, tracked: bool) -> None:
+        folder = open_folder(out)
+        head, rest = split_report(folder.text(REPORT))
+        print_headline(head, _next_step(folder, dataset, out, max_queries, tracked=tracked))
+        if verbose:
+            print(f"\n{rest}")
+        print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
+        print(f"--manifest-sha256 {folder.sha256()} loads this one and no other")
+
     try:
         outcome = calibrate(
-            read_dataset(o),
-            o.out,
+            reading.read(dataset, corpus_elsewhere=retriever is not None),
+            out,
             config,
-            work=o.work,
-            max_queries=o.max_queries,
-            overwrite=o.overwrite,
-            index=o.index,
-            name=o.name,
-            self_contained=o.self_contained,
-            retriever=o.retriever,
+            work=work,
+            max_queries=max_queries,
+            overwrite=overwrite,
+            index=index,
+            name=name,
+            self_contained=self_contained,
+            retriever=retriever,
         )
     except TrackingError:
-        if not o.json:
-            _print_model(o, tracked=False)
+        if not json:
+            print_model(tracked=False)
         raise
-    if o.json:
-        folder = open_folder(o.out)
+    tracked = outcome.run is not None
+    if json:
+        folder = open_folder(out)
         print_json(
-            model=o.out,
+            model=out,
             manifest_sha256=folder.sha256(),
             made=outcome.made,
             headline=split_report(outcome.report)[0],
             measured=folder.json(MEASURED)["confidence"][OURS],
-            next=_next_step(o, folder, tracked=outcome.run is not None),
+            next=_next_step(folder, dataset, out, max_queries, tracked=tracked),
             notes=outcome.notes,
             **run_fields(outcome.run),
         )
         return
-    _print_model(o, tracked=outcome.run is not None)
+    print_model(tracked=tracked)
     if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
     print_run(outcome.run, outcome.notes)
 
 
-def _promotable(counts: Mapping[str, Any]) -> bool:
-    """Whether queries of a random sample are left that the model was not fitted on."""
-    return bool(counts["report_split"] == "test" and counts.get("reported_at_random", True))
-
-
-def _next_step(o: argparse.Namespace, folder: ModelFolder, *, tracked: bool) -> str:
-    """The command to run next."""
+def _next_step(
+    folder: ModelFolder, dataset: Path, out: Path, max_queries: int | None, *, tracked: bool
+) -> str:
+    """The command to run next; `promote` if queries of a random sample are left to measure on."""
     from rerank.assessment.fitted_maps import read_maps
     from rerank.fitting.plan import count_unused
     from rerank.report.headline import after_calibration
 
-    maps, counts = read_maps(folder), folder.manifest["queries"]
+    maps = read_maps(folder)
+    counts: Mapping[str, Any] = folder.manifest["queries"]
     queries = folder.manifest["dataset"]["queries"]
-    command = after_calibration(
+    at_random = counts["report_split"] == "test" and counts.get("reported_at_random", True)
+    step = after_calibration(
         maps.main.certificate,
-        promotable=tracked and _promotable(counts),
+        promotable=tracked and bool(at_random),
         mode=maps.main_mode,
-        unused=count_unused(counts, of=queries) if o.max_queries else 0,
+        unused=count_unused(counts, of=queries) if max_queries else 0,
     )
-    model, dataset = (shlex.quote(str(path)) for path in (o.out, rescorable(o.dataset)))
-    return command.format(model=model, dataset=dataset)
-
-
-def _print_model(o: argparse.Namespace, *, tracked: bool) -> None:
-    from rerank.assessment.model_folder import REPORT, open_folder
-    from rerank.report.headline import split_report
-
-    folder = open_folder(o.out)
-    head, rest = split_report(folder.text(REPORT))
-    print_headline(head, _next_step(o, folder, tracked=tracked))
-    if o.verbose:
-        print(f"\n{rest}")
-    print(f"{o.out}: the model; its report.html has all measurements (here: --verbose)")
-    print(f"--manifest-sha256 {folder.sha256()} loads this one and no other")
-
-
-COMMAND = Command(
-    "calibrate",
-    "calibrate a model on a labelled set, measure and track it; exit code 3: untracked",
-    "calibrate datasets/pydata --out work/model",
-    _arguments,
-    _run,
-    config=Config,
-    resumes=True,
-)
+    model, path = (shlex.quote(str(path)) for path in (out, rescorable(dataset)))
+    return step.format(model=model, dataset=path)

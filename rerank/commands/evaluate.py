@@ -2,64 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import shlex
 from pathlib import Path
+from typing import Annotated
 
-from rerank.commands.command import Command
-from rerank.commands.inputs import load_model, read_dataset, rescorable
-from rerank.commands.options import (
-    add_group_by,
-    add_json,
-    add_model,
-    add_split,
-    add_verbose,
-    add_work,
-)
-from rerank.commands.printing import note, print_headline
+from rerank.commands.command import command
+from rerank.commands.options import WORK, Json, ModelChoice, Reading, Verbose, Work
+from rerank.commands.printing import note, print_headline, print_json, rescorable
+from rerank.config import Option
 
 
-def _arguments(p: argparse.ArgumentParser) -> None:
-    add_model(p)
-    p.add_argument("dataset", type=Path, help="BEIR folder, or labelled lists")
-    add_split(p, "test", "split to measure on")
-    add_json(p)
-    add_verbose(p)
-    add_group_by(p)
-    add_work(p)
-
-
-def _run(o: argparse.Namespace) -> None:
+@command("work/model datasets/pydata --split test", resumes=True)
+def evaluate(
+    chosen: ModelChoice,
+    dataset: Annotated[Path, Option("BEIR folder, or labelled lists")],
+    reading: Reading,
+    *,
+    split: Annotated[str, Option("split to measure on")] = "test",
+    verbose: Verbose = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Measure a model on a split of a labelled set."""
     from rerank.jobs.evaluate import evaluate
+    from rerank.report.calibration import measured_sections
     from rerank.report.headline import after_evaluation, headline
+    from rerank.report.sections import as_text
 
-    model = load_model(o)
-    labelled = read_dataset(o, corpus_elsewhere=model.searches_elsewhere)
-    evaluation = evaluate(model, labelled, o.split, work=o.work)
+    model = chosen.load(work)
+    labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)
+    evaluation = evaluate(model, labelled, split, work=work)
     for one in evaluation.notes:
         note(one)
-    if o.json:
-        print(json.dumps(evaluation.to_dict()))
+    if json:
+        print_json(**evaluation.to_dict())
         return
-    model_path, dataset = (shlex.quote(str(path)) for path in (o.model, rescorable(o.dataset)))
-    following = after_evaluation(evaluation, labelled.mode)
-    command = following.format(model=model_path, dataset=dataset)
-    maps = model.maps[labelled.mode]
-    recalibrated = maps.confidence.update is not None
-    print_headline(headline(evaluation, maps.certificate, recalibrated=recalibrated), command)
-    if o.verbose:
+    model_path, path = (shlex.quote(str(path)) for path in (chosen.model, rescorable(dataset)))
+    next_step = after_evaluation(evaluation, labelled.mode).format(model=model_path, dataset=path)
+    print_headline(headline(evaluation, model.maps[labelled.mode].certificate), next_step)
+    if verbose:
         print()
-        print(*evaluation.tables(), sep="\n\n")
+        print(as_text(measured_sections(evaluation)), end="")
     else:
         print("(--verbose: the comparison and all measurements)")
-
-
-COMMAND = Command(
-    "evaluate",
-    "measure a model on a split of a labelled set",
-    "evaluate work/model datasets/pydata --split test",
-    _arguments,
-    _run,
-    resumes=True,
-)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
+import json as json_lines
 import shutil
 import sys
 import textwrap
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
-from rerank.commands.command import Command
-from rerank.commands.inputs import load_model
-from rerank.commands.options import (
-    add_model,
-    add_options,
-    add_work,
-    from_options,
-    typed_options,
-)
-from rerank.commands.printing import counted, note, printable
-from rerank.config import LabelConfig
+from rerank.commands.command import Only, Typed, command
+from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
+from rerank.commands.printing import counted, note, print_json, printable
+from rerank.config import LabelConfig, Option
 from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 
@@ -36,66 +28,135 @@ PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
 ESCAPE = "\x1b"
 GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
+PAGE = ("host", "port")
 
 
-def _arguments(p: argparse.ArgumentParser) -> None:
-    add_model(p)
-    p.add_argument("--out", type=Path, required=True, help="labelled set to write, or to continue")
-    p.add_argument(
-        "--questions",
-        type=Path,
-        help="file of questions: JSONL if its name ends with .jsonl, .json or .ndjson, otherwise "
-        "text with one per line (default: some are proposed from headings and questions of the "
-        "corpus)",
-    )
-    p.add_argument("--annotator", default="me", metavar="NAME", help="who is judging (default: me)")
-    p.add_argument(
-        "--page",
-        action="store_true",
-        help="judge on a page in a browser instead, also several people at once",
-    )
-    add_options(p, Settings, "host", "port")
-    add_work(p)
+@command("work/model --out work/labelled --questions asked.jsonl", resumes=True)
+def label(
+    chosen: ModelChoice,
+    queries: Annotated[
+        Path | None, Option("with --next: JSONL file of queries without labels")
+    ] = None,
+    *,
+    config: LabelConfig,
+    settings: Annotated[Settings, Only(PAGE)],
+    typed: Typed,
+    out: Annotated[
+        Path, Option("labelled set to write, or to continue; with --next the JSONL file to write")
+    ],
+    questions: Annotated[
+        Path | None,
+        Option(
+            "file of questions: JSONL if its name ends with .jsonl, .json or .ndjson, otherwise "
+            "text with one per line (default: some are proposed from headings and questions of "
+            "the corpus)"
+        ),
+    ] = None,
+    annotator: Annotated[str, Option("who is judging", metavar="NAME")] = "me",
+    page: Annotated[
+        bool, Option("judge on a page in a browser instead, also several people at once")
+    ] = False,
+    next: Annotated[
+        bool,
+        Option(
+            "judge nothing here: choose the queries whose labels tell most, with weights that keep "
+            "estimates unbiased, and write them to a file"
+        ),
+    ] = False,
+    overwrite: Overwrite = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Label questions at the terminal or on a page, one key per judgement.
 
-
-def _run(o: argparse.Namespace) -> None:
+    It continues where it stopped.
+    """
     from rerank.labelling.session import Session
 
-    config = from_options(LabelConfig, o)
-    if not o.page and (typed := typed_options(Settings, o)):
-        raise InputError(f"{', '.join(typed)}: only with --page, which starts a server")
-    queries = None if o.questions is None else _read_questions(o.questions)
-    session = Session(load_model(o), o.out, config, annotator=o.annotator)
-    drawn = session.prepare(queries)
+    if not page:
+        typed.refuse("only with --page, which starts a server", *PAGE)
+    if next:
+        why = "not with --next, which only chooses queries"
+        typed.refuse(why, "questions", "annotator", "page", "depth", "shared", "partly_right")
+        _choose(chosen, queries, out, config, work, overwrite=overwrite, json=json)
+        return
+    if queries is not None:
+        raise InputError("QUERIES are only for --next; give a file of questions with --questions")
+    typed.refuse("only with --next", "overwrite", "json")
+
+    def session() -> Session:
+        return Session(chosen.load(work), out, config, annotator=annotator)
+
+    asked = None if questions is None else _read_questions(questions)
+    current = session()
+    drawn = current.prepare(asked)
     if drawn:
-        note(f"{counted(drawn, 'question')} {'is' if drawn == 1 else 'are'} waiting in {o.out}")
-    if o.page:
-        del session  # with its model, as the server loads its own
+        note(f"{counted(drawn, 'question')} {'is' if drawn == 1 else 'are'} waiting in {out}")
+    if page:
+        del current  # with its model, as the server loads its own
         with suppress(KeyboardInterrupt):
-            _serve(o, config)
-        note(f"writing the labelled set to {o.out}")
-        _finish(Session(load_model(o), o.out, config, annotator=o.annotator), o)
+            _serve(chosen.model, out, config, settings, work)
+        note(f"writing the labelled set to {out}")
+        _finish(session(), chosen.model, out)
         return
     try:
-        _ask(session, KeyReader())
+        _ask(current, KeyReader())
     finally:
-        _finish(session, o)
+        _finish(current, chosen.model, out)
 
 
-def _serve(o: argparse.Namespace, config: LabelConfig) -> None:
+def _choose(
+    chosen: ModelChoice,
+    queries: Path | None,
+    out: Path,
+    config: LabelConfig,
+    work: Path,
+    *,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    """Write the queries to label next, with their top passages."""
+    from rerank.batch.output_paths import check_places
+    from rerank.data.beir import read_queries
+    from rerank.jobs.label_next import label_next
+
+    if queries is None:
+        raise InputError("expected QUERIES, a JSONL file of queries, with --next")
+    if config.draw == "even":
+        raise InputError("--draw even: not with --next; expected accuracy or map")
+    rows = read_queries(queries, passages=True)
+    check_places(chosen.model, queries, out)
+    many = label_next(
+        chosen.load(work),
+        rows,
+        config.count,
+        out,
+        quantity="map" if config.draw == "map" else "accuracy",
+        seed=config.seed,
+        overwrite=overwrite,
+    )
+    if json:
+        print_json(out=out, queries=many)
+        return
+    print(f"{out}: {many} queries to label, with their top passages")
+    print('Add "right": true or false to each line; then:')
+    again = ("--labels", out, "--out", f"{chosen.model}-new")
+    print(f"  {command_line('recalibrate', chosen.model, *again)}")
+
+
+def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work: Path) -> None:
     """Serve the model with the labelling page, until Ctrl-C."""
     from rerank.serving.labelling import LabelSessions
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve, url_of
 
-    settings = from_options(Settings, o)
     where = (
         f"{url_of(settings.host, settings.port)}/label"
         if settings.port
         else "/label of the address below"
     )
     note(f"open {where} in a browser; Ctrl-C ends")
-    serve(place_of_model(str(o.model), o.work), settings, LabelSessions(o.out, config))
+    serve(place_of_model(str(model), work), settings, LabelSessions(out, config))
 
 
 def _read_questions(path: Path) -> list[Query]:
@@ -130,7 +191,7 @@ def _read_questions(path: Path) -> list[Query]:
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json_lines.loads(line), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -139,19 +200,46 @@ def _ask(session: Session, keys: KeyReader) -> None:
     """Ask until no question is left or the person quits."""
     from rerank.labelling.progress import EVERY
 
-    shown_at = len(_done(session))
-    asked_about = ""
+    shown_at, asked_about = len(_done(session)), ""
     while (task := session.task()) is not None:
         if task.question.text != asked_about:
             asked_about = task.question.text
-            _show_question(session, task)
-        if not (_propose if task.question.proposed else _judge)(session, task, keys):
+            print(f"\n{'-' * 20} {len(_done(session))} labelled\n{_wrapped(asked_about)}")
+        if task.question.proposed:
+            key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
+        else:
+            passage = task.left[0].passage
+            title = printable(passage.title)
+            print(f"\n[{task.place} of {len(task.pool.shown)}] {title}".rstrip())
+            print(_wrapped(passage.text))
+            key = keys.one(JUDGE, "rpwnsuq")
+        if key == "q":
             return
+        _act(session, task, key, keys)
         done = len(_done(session))
         if done // EVERY > shown_at // EVERY:
             print("\n" + "\n".join(session.so_far()))
         shown_at = done
     print(f"\nNo question is left; {_how_to_go_on(session)}.")
+
+
+def _act(session: Session, task: LabelTask, key: str, keys: KeyReader) -> None:
+    """Do what a key asks for."""
+    if key in GRADE:
+        session.judge(task, GRADE[key])
+    elif key == "n":
+        session.nothing(task)
+    elif key == "a":
+        session.accept(task)
+    elif key == "e":
+        try:
+            session.accept(task, keys.line("question: "))
+        except InputError as error:
+            note(error)
+    elif key == "s":
+        session.skip(task)
+    elif not session.undo():
+        print("There is nothing to undo.")
 
 
 def _how_to_go_on(session: Session) -> str:
@@ -168,51 +256,7 @@ def _done(session: Session) -> list[str]:
     return [q.query_id for q in session.questions() if q.person(session.annotator).done]
 
 
-def _propose(session: Session, task: LabelTask, keys: KeyReader) -> bool:
-    """Ask whether to accept a proposed question; False if the person quits."""
-    key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
-    if key == "a":
-        session.accept(task)
-    elif key == "e":
-        try:
-            session.accept(task, keys.line("question: "))
-        except InputError as error:
-            note(error)
-    else:
-        return _handle_other_key(session, task, key)
-    return True
-
-
-def _judge(session: Session, task: LabelTask, keys: KeyReader) -> bool:
-    """Ask for a judgement of one passage; False if the person quits."""
-    passage = task.left[0].passage
-    print(f"\n[{task.place} of {len(task.pool.shown)}] {printable(passage.title)}".rstrip())
-    print(_wrapped(passage.text))
-    key = keys.one(JUDGE, "rpwnsuq")
-    if key in GRADE:
-        session.judge(task, GRADE[key])
-    elif key == "n":
-        session.nothing(task)
-    else:
-        return _handle_other_key(session, task, key)
-    return True
-
-
-def _handle_other_key(session: Session, task: LabelTask, key: str) -> bool:
-    """Skip, undo or quit; False if the person quits."""
-    if key == "s":
-        session.skip(task)
-    elif key == "u" and not session.undo():
-        print("There is nothing to undo.")
-    return key != "q"
-
-
-def _show_question(session: Session, task: LabelTask) -> None:
-    count = len(_done(session))
-    print(f"\n{'-' * 20} {count} labelled\n{_wrapped(task.question.text)}")
-
-
-def _finish(session: Session, o: argparse.Namespace) -> None:
+def _finish(session: Session, model: Path, out: Path) -> None:
     """Write the set; print what the labels show, who agrees, and what to do next."""
     from rerank.assessment.decisions import CALIBRATED_FROM
     from rerank.labelling.progress import agreement_sentence, agreements
@@ -221,14 +265,14 @@ def _finish(session: Session, o: argparse.Namespace) -> None:
     if not count:
         print(f"\nNothing is labelled yet; {_how_to_go_on(session)}. Kept in {session.file.path}")
         return
-    print(f"\n{o.out}: {counted(count, 'question')} labelled; {_how_to_go_on(session)}")
+    print(f"\n{out}: {counted(count, 'question')} labelled; {_how_to_go_on(session)}")
     print("\n".join(session.so_far()))
     for names, found in agreements(session.questions()).items():
         print(agreement_sentence(names, found))
     if session.model.calibrated:
-        print(f"Next: {command_line('evaluate', o.model, o.out)}")
+        print(f"Next: {command_line('evaluate', model, out)}")
     elif count >= CALIBRATED_FROM:
-        print(f"Next: {command_line('calibrate', o.out, '--out', 'work/calibrated')}")
+        print(f"Next: {command_line('calibrate', out, '--out', 'work/calibrated')}")
 
 
 class KeyReader:
@@ -286,14 +330,3 @@ def _without_escapes(keys: TextIO) -> str:
 def _wrapped(text: str) -> str:
     width = min(shutil.get_terminal_size().columns, WIDEST)
     return "\n".join(textwrap.fill(line, width) for line in printable(text).split("\n"))
-
-
-COMMAND = Command(
-    "label",
-    "label questions at the terminal or on a page, one key a judgement; run it again to continue",
-    "label work/model --out work/labelled --questions asked.jsonl",
-    _arguments,
-    _run,
-    config=LabelConfig,
-    resumes=True,
-)

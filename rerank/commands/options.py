@@ -1,189 +1,225 @@
-"""Arguments shared by several commands, and options made from the fields of a configuration."""
+"""Arguments and flags of several commands, and what they name: labelled sets, models, journals."""
 
 from __future__ import annotations
 
-import argparse
-import re
-from dataclasses import MISSING, fields
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated
 
-from rerank.config import LARGEST, options_of
+from rerank.commands.printing import note
+from rerank.config import Option
 from rerank.data.beir import UNJUDGED
 from rerank.data.lines import ON_BAD_LINES
-from rerank.errors import InputError
+from rerank.errors import InputError, JournalError, nearest, optional
+from rerank.serving.settings import Settings
 
-Kind = TypeVar("Kind")
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.data.labelled_set import LabelledSet
+    from rerank.journal.journal import Journal
+    from rerank.rag.answer.model_answers import Record
+    from rerank.types import Query
+
+Json = Annotated[bool, Option("print one JSON object")]
+JsonLines = Annotated[bool, Option("print one JSON object per query")]
+Verbose = Annotated[bool, Option("print the comparison and all measurements too")]
+Work = Annotated[Path, Option("folder for indexes, scores and MLflow's database")]
+WORK = Path("work")
+Out = Annotated[Path, Option("folder to write")]
+OutFile = Annotated[Path, Option("JSONL file to write")]
+Overwrite = Annotated[bool, Option("replace what is in --out")]
+Restart = Annotated[
+    bool, Option("discard what an interrupted run of another model, input or options left")
+]
+Name = Annotated[
+    str,
+    Option(
+        "name of the experiment in MLflow, and of the registered model, which gets a new version; "
+        "if empty: calibrated-rerank-SET, after the data set; of a recalibration: as the model's"
+    ),
+]
+Corpus = Annotated[Path, Option("JSONL file, or a folder with corpus.jsonl")]
+Documents = Annotated[
+    Path, Option("folder of documents: Markdown, HTML, PDF, DOCX, reStructuredText, text")
+]
+JournalUrl = Annotated[
+    str, Option("URL of the journal: sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+]
+Segment = Annotated[
+    str,
+    Option("segment of the query, if the model was calibrated with --segment-by", metavar="NAME"),
+]
+OnBadLines = Annotated[
+    str,
+    Option(
+        "lines that cannot be used, such as a passage without words or a judgement of a passage "
+        "that is not there: an error that lists them, or left out, counted and listed",
+        choices=ON_BAD_LINES,
+    ),
+]
+Unjudged = Annotated[
+    str,
+    Option(
+        "queries that no qrels name, in a set without splits/: an error, left out, or counted as "
+        "questions that nothing answers",
+        choices=UNJUDGED,
+    ),
+]
 
 
-def from_options(kind: type[Kind], o: argparse.Namespace) -> Kind:
-    """The configuration from the options of a command; fields without an option have their default.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How labelled sets are read. Notes go to stderr."""
+
+    _: KW_ONLY
+    on_bad_lines: OnBadLines = ON_BAD_LINES[0]
+    unjudged: Unjudged = UNJUDGED[0]
+    group_by: Annotated[
+        str,
+        Option(
+            "metadata of a query, such as its article; queries with the same value stay on one "
+            "side of every split; if empty: its `group`, else the documents that it is about",
+            metavar="KEY",
+        ),
+    ] = ""
+
+    def read(self, folder: Path, *, corpus_elsewhere: bool = False) -> LabelledSet:
+        """The set, as `read_all`."""
+        return self.read_all([folder], corpus_elsewhere=corpus_elsewhere)[0]
+
+    def read_all(
+        self, folders: Sequence[Path], *, corpus_elsewhere: bool = False
+    ) -> list[LabelledSet]:
+        """The sets, grouped by a query metadata key that at least one of them has.
+
+        corpus_elsewhere: another search system holds the passages, so `corpus.jsonl` is not needed.
+        """
+        sets = [self.read_one(folder, corpus_elsewhere=corpus_elsewhere) for folder in folders]
+        if not self.group_by:
+            return sets
+        known = {key for labelled in sets for q in labelled.queries.values() for key in q.metadata}
+        if self.group_by not in known:
+            raise InputError(
+                f"no query has the metadata {self.group_by!r} of --group-by, only "
+                f"{', '.join(sorted(known)) or 'none at all'}{nearest(self.group_by, known)}"
+            )
+        return [labelled.grouped_by(self.group_by) for labelled in sets]
+
+    def read_one(self, folder: Path, *, corpus_elsewhere: bool = False) -> LabelledSet:
+        """The set, not grouped; notes say what is left out, or counts as unanswerable."""
+        from rerank.data.labelled_set import LabelledSet
+        from rerank.data.pairs import read_training_set
+
+        how = {"unjudged": self.unjudged, "on_bad_lines": self.on_bad_lines}
+        if corpus_elsewhere:
+            labelled = LabelledSet.read(folder, corpus_elsewhere=True, **how)
+        else:
+            labelled = read_training_set(folder, **how)
+        count = len(labelled.queries)
+        for one in labelled.reading.notes(count):
+            note(f"{folder}: {one}")
+        left_out = count - sum(map(len, labelled.splits.values()))
+        if left_out:
+            note(f"{folder}: {left_out} of {count} queries are in no split and are left out.")
+        if self.unjudged == "unanswerable":
+            nothing = sum(i not in labelled.qrels for i in labelled.queries)
+            split = ", ".join(labelled.splits)
+            note(f"{folder}: {nothing} of {count} queries count as unanswerable ({split}).")
+        return labelled
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The model to load."""
+
+    model: Annotated[
+        Path,
+        Option("model folder, or MLflow's name for it: models:/calibrated-rerank-pydata@champion"),
+    ]
+    _: KW_ONLY
+    download: Annotated[
+        bool, Option("fetch models of a hub that are not in its cache on this machine")
+    ] = False
+    manifest_sha256: Annotated[
+        str | None,
+        Option(
+            "refuse the model unless its manifest.json has this sha256, which `calibrate` and "
+            "`model export` print",
+            metavar="SHA256",
+        ),
+    ] = None
+
+    def load(self, work: Path | None = None) -> CalibratedReranker:
+        """Load it; its cross-encoder's scores are cached under `work`, if that is given."""
+        from rerank.assessment.model import CalibratedReranker
+        from rerank.inference.score_cache import ScoreCache
+        from rerank.workspace import Workspace
+
+        space = Workspace(work) if work else None
+        return CalibratedReranker.load(
+            self.model,
+            cache=ScoreCache(space.scores) if space else None,
+            allow_download=self.download,
+            tracking_uri=space.tracking_uri if space else None,
+            manifest_sha256=self.manifest_sha256,
+        )
+
+
+def typed_queries(model: CalibratedReranker, texts: Sequence[str], segment: str) -> list[Query]:
+    """The queries, with ids from 1 up; a note says if no segment was given or fitted.
 
     Raises:
-        InputError: a value is out of range; the message names the flag.
+        InputError: the model has no segments.
     """
-    values = {
-        field.name: from_options(field.default_factory, o)  # type: ignore[arg-type]
-        if field.default is MISSING
-        else getattr(o, field.name, field.default)
-        for field in fields(kind)  # type: ignore[arg-type]
-    }
+    from rerank.types import Query
+
+    metadata = model.of_segment(segment)
+    if segment and segment not in model.segments:
+        note(
+            f"nothing was fitted for {model.segment_by} {segment!r}, so the confidence is that of "
+            f"all queries{nearest(segment, model.segments)}"
+        )
+    if model.segment_by and not segment:
+        note(f"no {model.segment_by} with --segment, so the confidence is that of all queries")
+    return [Query(text, str(i), metadata) for i, text in enumerate(texts, start=1)]
+
+
+@contextmanager
+def journal_kept(settings: Settings) -> Iterator[Record]:
+    """A function that records answers in the journal, as a server does; at the end all are written.
+
+    A failing journal gives one warning on stderr, and never a failed answer. No entry is removed:
+    only the server enforces retention.
+
+    Raises:
+        InputError: the URL is not that of a journal, or its schema is of a newer version.
+        MissingExtraError: the extra is not installed.
+    """
+    from rerank.rag.answer.model_answers import unrecorded
+
+    journal = _opened(settings) if settings.journal else None
+    if journal is None:
+        yield unrecorded
+        return
     try:
-        return kind(**values)
-    except InputError as error:
-        raise InputError(re.sub(r"`(\w+)`", lambda m: flag(m[1]), str(error))) from None
+        yield journal.record
+    finally:
+        sys.stdout.flush()  # the answers first
+        message = journal.close()
+        if message:
+            note(message)
 
 
-def flag(name: str) -> str:
-    """The flag of a field."""
-    return f"--{name.replace('_', '-')}"
-
-
-def default_text(default: object) -> str:
-    """A default in words."""
-    return "none" if default == "" else str(default)
-
-
-def typed_options(kind: type, o: argparse.Namespace) -> list[str]:
-    """The flags of a configuration that were typed."""
-    return [flag(field.name) for field, _ in options_of(kind) if hasattr(o, field.name)]
-
-
-def add_options(p: argparse.ArgumentParser, kind: type, *names: str) -> None:
-    """Add one option per field of a configuration; only `names`, if given.
-
-    An option that is not typed is missing in the parsed arguments: read them with `from_options`.
-    """
-    for field, option in options_of(kind):
-        if names and field.name not in names:
-            continue
-        value, choices = field.default, ",".join(option.choices)
-        absent = argparse.SUPPRESS
-        if value is False:
-            p.add_argument(flag(field.name), action="store_true", default=absent, help=option.help)
-            continue
-        notes = filter(None, (option.bounds(), f"default: {default_text(value)}"))
-        p.add_argument(
-            flag(field.name),
-            type=type(value),
-            default=absent,
-            metavar=f"{{{choices}}}" if choices else type(value).__name__.upper(),
-            help=f"{option.help} ({'; '.join(notes)})".replace("%", "%%"),
-        )
-
-
-def positive(given: str) -> int:
-    """The type of an argument that is a count."""
-    if not given.isdecimal() or len(given) > len(str(LARGEST)) or not 0 < int(given) <= LARGEST:
-        raise argparse.ArgumentTypeError(
-            f"expected a whole number from 1 to {LARGEST}, got {given!r:.80}"
-        )
-    return int(given)
-
-
-def add_out(p: argparse.ArgumentParser, what: str) -> None:
-    """Add `--out` and `--overwrite`, for a folder."""
-    p.add_argument("--out", type=Path, required=True, help=f"{what} folder to write")
-    p.add_argument("--overwrite", action="store_true", help=f"replace the {what} in --out")
-
-
-def add_split(p: argparse.ArgumentParser, default: str, use: str) -> None:
-    """Add `--split`, of a labelled set."""
-    p.add_argument("--split", default=default, help=f"{use} (default: {default})")
-
-
-def add_json(p: argparse.ArgumentParser, what: str = "print one JSON object") -> None:
-    """Add `--json`."""
-    p.add_argument("--json", action="store_true", help=what)
-
-
-def add_verbose(p: argparse.ArgumentParser) -> None:
-    """Add `--verbose`."""
-    p.add_argument(
-        "--verbose", action="store_true", help="print the comparison and all measurements too"
-    )
-
-
-def add_group_by(p: argparse.ArgumentParser) -> None:
-    """Add `--group-by` and `--unjudged`: how a labelled set is read."""
-    add_unjudged(p)
-    p.add_argument(
-        "--group-by",
-        metavar="KEY",
-        help="metadata of a query, such as its article; queries with the same value stay on one "
-        "side of every split (default: its `group`, else the documents that it is about)",
-    )
-
-
-def add_unjudged(p: argparse.ArgumentParser) -> None:
-    """Add `--unjudged` and `--on-bad-lines`: how queries without labels and bad lines count."""
-    add_on_bad_lines(p)
-    p.add_argument(
-        "--unjudged",
-        choices=UNJUDGED,
-        default=UNJUDGED[0],
-        help="queries that no qrels name, in a set without splits/: an error, left out, or counted "
-        "as questions that nothing answers (default: refuse)",
-    )
-
-
-def add_on_bad_lines(p: argparse.ArgumentParser) -> None:
-    """Add `--on-bad-lines`: what becomes of lines that cannot be used."""
-    p.add_argument(
-        "--on-bad-lines",
-        choices=ON_BAD_LINES,
-        default=ON_BAD_LINES[0],
-        help="lines of a labelled set that cannot be used, such as a passage without words or a "
-        "judgement of a passage that is not there: an error that lists them, or left out, counted "
-        "and listed (default: refuse)",
-    )
-
-
-def add_name(p: argparse.ArgumentParser, default: str) -> None:
-    """Add `--name`, the name in MLflow."""
-    p.add_argument(
-        "--name",
-        default="",
-        help="name of the experiment in MLflow, and of the registered model, which gets a new "
-        f"version (default: {default})",
-    )
-
-
-def add_model(p: argparse.ArgumentParser) -> None:
-    """Add the model to load, and `--download`."""
-    p.add_argument(
-        "model",
-        type=Path,
-        help="model folder, or MLflow's name for it: models:/calibrated-rerank-pydata@champion",
-    )
-    p.add_argument(
-        "--download",
-        action="store_true",
-        help="fetch models of a hub that are not in its cache on this machine",
-    )
-    add_manifest_sha256(p)
-
-
-def add_manifest_sha256(p: argparse.ArgumentParser) -> None:
-    """Add `--manifest-sha256`, of the model to load."""
-    p.add_argument(
-        "--manifest-sha256",
-        metavar="SHA256",
-        help="refuse the model unless its manifest.json has this sha256, which `calibrate` and "
-        "`export` print (default: any)",
-    )
-
-
-def add_work(p: argparse.ArgumentParser) -> None:
-    """Add `--work`."""
-    p.add_argument(
-        "--work",
-        type=Path,
-        default=Path("work"),
-        help="folder for indexes, scores and MLflow's database (default: work)",
-    )
-
-
-def add_journal(p: argparse.ArgumentParser) -> None:
-    """Add the journal to use."""
-    p.add_argument("journal", help="its URL: sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+def _opened(settings: Settings) -> Journal | None:
+    logging.getLogger("rerank.journal").addHandler(logging.NullHandler())  # told once, at the end
+    with optional():
+        from rerank.journal.journal import Journal
+    try:
+        return Journal(settings.journal, without_text=settings.journal_without_text)
+    except JournalError as error:
+        note(f"not written to the journal: {error}")
+        return None

@@ -1,70 +1,81 @@
-"""The parser of the command line, made from the table of commands. It runs nothing."""
+"""The words of the command line to a command and its options. It runs nothing."""
 
 from __future__ import annotations
 
 import argparse
-import re
+import sys
 from collections.abc import Sequence
-from typing import Any
 
-from rerank.commands.all_commands import COMMANDS
-from rerank.commands.options import add_options
+from rerank.commands.command import Command
+from rerank.commands.printing import note
+from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, OLD, OLD_FLAGS, find
 from rerank.errors import nearest
 from rerank.storage.package import package_version
 
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors name the nearest valid word."""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        """Parse, and refuse unknown arguments here, where the options of the command are known."""
-        options, unknown = super().parse_known_args(args, namespace)
-        self._take_words_after_options(options, unknown)
-        if unknown:
-            hint = nearest(unknown[0], re.findall(r"--[\w-]+", self.format_help()))
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return options, unknown
-
-    def _take_words_after_options(self, options: Any, unknown: list[str]) -> None:
-        """Give the first unknown words to positionals that may be left out, and were.
-
-        Before Python 3.13, argparse takes such a positional for left out as soon as an option comes
-        before it (https://github.com/python/cpython/issues/59317).
-        """
-        for action in self._get_positional_actions():
-            if not unknown or unknown[0].startswith("-"):
-                return
-            if action.nargs == argparse.OPTIONAL and getattr(options, action.dest) is None:
-                setattr(options, action.dest, self._get_values(action, [unknown.pop(0)]))
-
-    def error(self, message: str) -> Any:
-        """Print the message, and exit with code 2."""
-        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
-        hint = nearest(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
-        super().error(f"{message}{hint}")
+USAGE = "usage: rerank [-h] [--version] COMMAND ..."
+HELP = ("-h", "--help")
 
 
-def parser() -> Parser:
-    """The parser of `rerank`; the parsed options include it and the `Command`."""
-    made = Parser(prog="rerank", description="Retrieval that knows when it is right.")
-    made.add_argument("--version", action="version", version=f"rerank {package_version()}")
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
-    dataset = commands.add_parser("dataset", help="build, check or import a labelled set")
-    kinds = dataset.add_subparsers(required=True, metavar="build|check|import-trec")
-    for command in COMMANDS:
-        words = command.name.split()
-        p = (commands if len(words) == 1 else kinds).add_parser(
-            words[-1],
-            help=command.text,
-            description=command.text,
-            epilog=f"example:\n  rerank {command.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.arguments(p)
-        p.add_argument("--quiet", action="store_true", help="show no progress")
-        if command.config:
-            add_options(p, command.config)
-        p.set_defaults(command=command, parser=made)
-    return made
+def parse(arguments: Sequence[str] | None = None) -> tuple[Command, argparse.Namespace]:
+    """The command, and its options; `--help`, `--version` and wrong words end the process.
+
+    An old name of a command runs the present one, and a note says so.
+    """
+    words = _renamed(list(sys.argv[1:] if arguments is None else arguments))
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if name in COMMANDS:
+            command = find(name)
+            return command, command.parser(name).parse_args(words[count:])
+    raise SystemExit(_answer(words))
+
+
+def _renamed(words: list[str]) -> list[str]:
+    for count in (2, 1):
+        old = " ".join(words[:count])
+        if old in OLD:
+            note(f"`rerank {old}` is `rerank {OLD[old]}` now; the old name goes with 0.3")
+            rest = [flag for word in words[count:] for flag in _new_flag(word)]
+            return [*OLD[old].split(), *rest]
+    return words
+
+
+def _new_flag(word: str) -> list[str]:
+    flag, equals, value = word.partition("=")
+    return [f"{OLD_FLAGS.get(flag, flag)}{equals}{value}"]
+
+
+def _answer(words: Sequence[str]) -> int:
+    """Print the version or help, or which word is wrong; the exit code."""
+    first, second = [*words, "", ""][:2]
+    if first == "--version":
+        print(f"rerank {package_version()}")
+    elif first in HELP:
+        print(overview())
+    elif first in FAMILIES and second in HELP:
+        print(_family(first))
+    else:
+        below = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
+        tops = [name for names in GROUPS.values() for name in names]
+        known, wrong = (below, second) if first in FAMILIES else (tops, first)
+        usage = f"usage: rerank {first} [-h] {'|'.join(known)} ..." if below else USAGE
+        expected = f"expected one of {', '.join(known)}"
+        got = f", got {wrong!r}{nearest(wrong, known)}" if wrong else ""
+        print(f"{usage}\nrerank: error: {expected}{got}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def overview() -> str:
+    """What `rerank --help` prints."""
+    lines = [USAGE, "", "Retrieval that knows when it is right."]
+    for group, names in GROUPS.items():
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<13}{FAMILIES.get(name) or find(name).text}" for name in names]
+    return "\n".join([*lines, "", "`rerank COMMAND --help` explains a command and its options."])
+
+
+def _family(family: str) -> str:
+    names = [name for name in COMMANDS if name.startswith(f"{family} ")]
+    lines = [f"  {name.partition(' ')[2]:<15}{find(name).text}" for name in names]
+    return "\n".join([f"usage: rerank {family} [-h] COMMAND ...", "", *lines])

@@ -6,9 +6,9 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.arrays import plain
 from rerank.config import two_digits
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def print_headline(sentences: Sequence[str], command: str) -> None:
 
 def print_json(**fields: Any) -> None:
     """Print one JSON object; paths become text, and numbers that are undefined null."""
+    from calibration.arrays import plain
+
     print(json.dumps(plain(fields), default=str))
 
 
@@ -53,6 +55,13 @@ def print_passages(
         shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
         relevance = two_digits(passage.relevance, thresholds)
         print(printable(f"  {rank}. {relevance}  {passage.doc_id}  {shown}"))
+
+
+def rescorable(dataset: Path) -> Path:
+    """The file of labelled lists, if `rescore` takes its ending; else a name that it takes."""
+    from rerank.batch.input import ENDINGS
+
+    return dataset if dataset.suffix.lower() in ENDINGS else Path("lists.jsonl")
 
 
 def run_fields(run: TrackedRun | None) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
-from rerank.commands.command import Command
-from rerank.commands.ingest import add_folder, print_ingested
-from rerank.commands.options import add_json, add_options, add_work, from_options, typed_options
+from rerank.commands.command import Only, Typed, command
+from rerank.commands.data import print_ingested
+from rerank.commands.model import print_updated
+from rerank.commands.options import WORK, Documents, Json, Work
 from rerank.commands.printing import print_json
-from rerank.commands.update import print_updated
-from rerank.config import IngestConfig
+from rerank.config import IngestConfig, Option
 from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 from rerank.storage.folder import MANIFEST
@@ -22,40 +22,47 @@ from rerank.workspace import sqlite_url
 BODY, JSON = '{"query": "a question of yours"}', "-H 'Content-Type: application/json'"
 
 
-def _arguments(p: argparse.ArgumentParser) -> None:
-    add_folder(p)
-    p.add_argument(
-        "--out",
-        type=Path,
-        help="folder of the corpus and the model (default: one in --work, named as FOLDER)",
-    )
-    p.add_argument("--no-serve", action="store_true", help="stop when the model is made")
-    add_options(p, IngestConfig)
-    add_options(p, Settings, "port", "journal")
-    add_work(p)
-    add_json(p)
-
-
-def _run(o: argparse.Namespace) -> None:
+@command("docs", resumes=True)
+def quickstart(
+    folder: Documents,
+    config: IngestConfig,
+    settings: Annotated[Settings, Only(("port", "journal"))],
+    typed: Typed,
+    *,
+    out: Annotated[
+        Path | None,
+        Option("folder of the corpus and the model (default: one in --work, named as FOLDER)"),
+    ] = None,
+    no_serve: Annotated[bool, Option("stop when the model is made")] = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Make a model of a folder of documents, and serve it over HTTP, in one command."""
     from rerank.ingest.ingest import ingest
     from rerank.jobs.init import NOT_CALIBRATED, init
     from rerank.jobs.update import update
 
-    out = o.out or o.work / (o.folder.resolve().name or "documents")
-    _refuse_model_folder(out)
-    if o.no_serve and (typed := typed_options(Settings, o)):
-        raise InputError(f"{', '.join(typed)}: not with --no-serve, which starts no server")
+    out = out or work / (folder.resolve().name or "documents")
+    if (out / MANIFEST).exists():
+        raise InputError(
+            f"{out} is the folder of a model or an index; expected one for a corpus and a model, "
+            "which may be new. Give another --out"
+        )
+    if no_serve:
+        typed.refuse("not with --no-serve, which starts no server", "port", "journal")
     corpus, model = out / "corpus", out / "model"
-    settings = from_options(Settings, o)
-    if settings.journal and o.folder.is_dir():  # `ingest` refuses another one
-        _check_journal(settings, out)  # fail before reading and encoding the documents
-    read = ingest(o.folder, corpus, from_options(IngestConfig, o))
-    if not o.json:
+    if settings.journal and folder.is_dir():  # `ingest` refuses another one
+        from rerank.serving.server_journal import check_journal
+
+        out.mkdir(parents=True, exist_ok=True)  # the journal may lie in it
+        check_journal(settings)  # fail before reading and encoding the documents
+    read = ingest(folder, corpus, config)
+    if not json:
         print_ingested(read, corpus)
     changed = update(model, corpus) if (model / MANIFEST).exists() else None
     if changed is None:
-        init(corpus, model, work=o.work)
-    if o.json:
+        init(corpus, model, work=work)
+    if json:
         updated = None if changed is None else asdict(changed)
         print_json(corpus=corpus, ingested=asdict(read), model=model, updated=updated)
     else:
@@ -64,32 +71,12 @@ def _run(o: argparse.Namespace) -> None:
         else:
             print_updated(changed, model)
         _print_next(model, corpus, settings)
-    if not o.no_serve:
+    if not no_serve:
         from rerank.serving.model_place import place_of_model
         from rerank.serving.server import serve
 
         sys.stdout.flush()  # before the server takes over, for whoever reads a pipe
-        serve(place_of_model(str(model), o.work), settings)
-
-
-def _refuse_model_folder(out: Path) -> None:
-    if (out / MANIFEST).exists():
-        raise InputError(
-            f"{out} is the folder of a model or an index; expected one for a corpus and a model, "
-            "which may be new. Give another --out"
-        )
-
-
-def _check_journal(settings: Settings, out: Path) -> None:
-    """Refuse a journal that cannot be written; it may lie in `out`, which is made for it.
-
-    Raises:
-        InputError, JournalError, MissingExtraError: as `check_journal`.
-    """
-    from rerank.serving.server_journal import check_journal
-
-    out.mkdir(parents=True, exist_ok=True)
-    check_journal(settings)
+        serve(place_of_model(str(model), work), settings)
 
 
 def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
@@ -106,13 +93,3 @@ def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
     print(f"  label:      {command_line('label', model, '--out', corpus)}")
     print(f"  calibrate:  {command_line('calibrate', corpus, '--out', calibrated)}")
     print("When documents change, run this command again: it reads only what changed.")
-
-
-COMMAND = Command(
-    "quickstart",
-    "make a model of a folder of documents, and serve it over HTTP, in one command",
-    "quickstart docs",
-    _arguments,
-    _run,
-    resumes=True,
-)

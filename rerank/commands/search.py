@@ -2,79 +2,192 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rerank.commands.command import Command
-from rerank.commands.inputs import load_model
-from rerank.commands.journaling import add_kept_journal, journal_kept
-from rerank.commands.options import add_json, add_model
-from rerank.commands.printing import print_passages
-from rerank.commands.queries import add_segment, assess_recorded, typed_queries
-from rerank.config import two_digits
+from rerank.commands.command import Only, Typed, command
+from rerank.commands.options import (
+    JsonLines,
+    ModelChoice,
+    Segment,
+    journal_kept,
+    typed_queries,
+)
+from rerank.commands.printing import print_json, print_passages
+from rerank.config import Option, two_digits
+from rerank.errors import InputError
+from rerank.rag.settings import Strategy
+from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.config import Thresholds
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.rag.adaptive import AdaptiveResult
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that are printed
-CUT = 60  # characters of each
+STOPPED = {  # by the reason of a result
+    "threshold": "they are enough",
+    "max_k": "the most that are allowed (--max-k)",
+    "least_gain": "the next ones would add too little (--least-gain)",
+    "no_more": "there are no more",
+    "no_results": "none is similar enough to the question (--similarity-floor)",
+    "no_passages": "no passage was found",
+}
+HOW_MANY = ("strategy", "strategies", "guaranteed", "second_tries")
+Answer = tuple[dict[str, Any], Callable[[], None]]  # the fields of its JSON, and what prints it
 
 
-def _arguments(p: argparse.ArgumentParser) -> None:
-    add_model(p)
-    p.add_argument("queries", nargs="+", metavar="QUERY", help="question in plain words")
-    add_segment(p)
-    add_json(p, "print one JSON object per query, with all passages")
-    add_kept_journal(p)
+@command('work/model "median along an axis while ignoring NaNs"')
+def search(
+    chosen: ModelChoice,
+    queries: Annotated[tuple[str, ...], Option("questions in plain words", metavar="QUERY")],
+    settings: Annotated[Settings, Only(("journal", "journal_without_text"))],
+    numbers: Strategy,
+    typed: Typed,
+    *,
+    explain: Annotated[
+        bool, Option("explain the confidence: each signal, what it changed, and what to do")
+    ] = False,
+    passages: Annotated[
+        bool, Option("return as many passages as each query needs, with their texts")
+    ] = False,
+    strategy: Annotated[
+        str,
+        Option(
+            "with --passages: kind of task, such as debugging, whose numbers are read from a file "
+            "of strategies",
+            metavar="NAME",
+        ),
+    ] = "",
+    strategies: Annotated[
+        Path | None, Option("TOML file of strategies (default: the bundled one)")
+    ] = None,
+    guaranteed: Annotated[
+        bool,
+        Option(
+            "with --passages: as few as possible; at most one question in twenty loses an answer "
+            "that the first ten passages hold, with 95% confidence"
+        ),
+    ] = False,
+    second_tries: Annotated[
+        bool,
+        Option(
+            "with --passages: if the answer is not accepted, also search with words from its best "
+            "passages"
+        ),
+    ] = False,
+    segment: Segment = "",
+    json: JsonLines = False,
+) -> None:
+    """Answer queries with passages and a confidence each."""
+    if explain and passages:
+        raise InputError("--explain and --passages: one of them at a time")
+    if not passages:
+        typed.refuse("only with --passages", *HOW_MANY)
+        typed.refuse("only with --passages", kind=Strategy)
+    select = _strategy(numbers, strategy, strategies, typed) if passages else None
+    with journal_kept(settings) as record:
+        model = chosen.load()
+        if guaranteed:
+            from rerank.rag.adaptive import guaranteed as guaranteed_strategy
 
-
-def _run(o: argparse.Namespace) -> None:
-    with journal_kept(o) as record:
-        model = load_model(o)
-        queries = typed_queries(model, o.queries, o.segment)
-        for found, answer_id in assess_recorded(model, queries, record):
-            if o.json:
-                named = {"id": answer_id} if answer_id else {}
-                print(json.dumps({**named, **_with_texts(found)}))
+            select = guaranteed_strategy(model.maps["search"])
+        asked = typed_queries(model, queries, segment)
+        start = time.perf_counter()
+        assessed = model.assess(asked)
+        latency = (time.perf_counter() - start) / len(asked)
+        for found in assessed:
+            answer_id = record(found, model=model.version, latency=latency)
+            if select:
+                fields, show = _selected(model, found, select, second_tries=second_tries)
+            else:
+                fields, show = (_explained if explain else _ranked)(model, found)
+            named = {"id": answer_id} if answer_id else {}
+            if json:
+                print_json(**named, query=found.ranking.query.text, **fields)
                 continue
-            _print_assessment(found, model.pipeline.config.thresholds)
+            show()
             if answer_id:
                 print(f"  answer id {answer_id}")
 
 
-def _with_texts(assessment: Assessment) -> dict[str, Any]:
-    """A prediction with the texts of its query and passages."""
-    record = assessment.to_dict()
-    passages = [
+def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> Strategy:
+    """The strategy of the options.
+
+    Raises:
+        InputError: the strategy is unknown, or numbers are given too.
+    """
+    from rerank.rag.settings import BUNDLED, strategy
+
+    if "guaranteed" in typed:
+        why = "not with --guaranteed, which chooses all numbers itself"
+        typed.refuse(why, "strategy", "strategies", "second_tries")
+        typed.refuse(why, kind=Strategy)
+    elif name:
+        typed.refuse("not with --strategy, which reads its numbers from a file", kind=Strategy)
+        return strategy(name, file or BUNDLED)
+    elif file:
+        raise InputError("--strategies names a file; say with --strategy which one to take")
+    return numbers
+
+
+def _ranked(model: CalibratedReranker, found: Assessment) -> Answer:
+    """A prediction with the texts of its passages."""
+    record = found.to_dict()
+    ranking = [
         {**numbers, "title": passage.title, "text": passage.text}
-        for numbers, passage in zip(record["ranking"], assessment.passages, strict=True)
+        for numbers, passage in zip(record["ranking"], found.passages, strict=True)
     ]
-    return {"query": assessment.ranking.query.text, **record, "ranking": passages}
+
+    def show() -> None:
+        t = model.pipeline.config.thresholds
+        advice = "accepted" if found.accepted else "advisory only"
+        advice = advice if found.calibrated else "not calibrated"
+        advice += ", certified" if found.certified else ""
+        confidence = two_digits(found.confidence, (t.low, t.medium, t.high))
+        sufficiency = two_digits(found.sufficiency, (t.partial, t.sufficient))
+        print(
+            f"\n{found.ranking.query.text}\n"
+            f"  confidence {confidence}  {found.level}, {advice}; "
+            f"sufficiency {sufficiency}  {found.verdict}"
+        )
+        print_passages(found.first(SHOWN), 60, (t.low, t.medium, t.high))
+        for reason in found.reasons:
+            print(f"     {reason}")
+
+    return {**record, "ranking": ranking}, show
 
 
-def _print_assessment(assessment: Assessment, thresholds: Thresholds) -> None:
-    print(f"\n{assessment.ranking.query.text}")
-    advice = "accepted" if assessment.accepted else "advisory only"
-    advice = advice if assessment.calibrated else "not calibrated"
-    if assessment.certified:
-        advice += ", certified"
-    t = thresholds
-    levels = (t.low, t.medium, t.high)
-    confidence = two_digits(assessment.confidence, levels)
-    sufficiency = two_digits(assessment.sufficiency, (t.partial, t.sufficient))
-    print(f"  confidence {confidence}  {assessment.level}, {advice}; ", end="")
-    print(f"sufficiency {sufficiency}  {assessment.verdict}")
-    print_passages(assessment.first(SHOWN), CUT, levels)
-    for reason in assessment.reasons:
-        print(f"     {reason}")
+def _explained(model: CalibratedReranker, found: Assessment) -> Answer:
+    from rerank.rag.explanation import explain
+
+    why = explain(model, found)
+    fields = {"query_id": found.ranking.query.query_id, **why.to_dict()}
+    return fields, lambda: print(why.text())
 
 
-COMMAND = Command(
-    "search",
-    "answer queries, with a confidence each",
-    'search work/model "median along an axis while ignoring NaNs"',
-    _arguments,
-    _run,
-)
+def _selected(
+    model: CalibratedReranker, found: Assessment, strategy: Strategy, *, second_tries: bool
+) -> Answer:
+    from rerank.rag.adaptive import take
+
+    if second_tries:
+        from rerank.rag.second_try import with_second_try
+
+        found = with_second_try(model, found)
+    result = take(found, strategy)
+    return result.to_dict(), lambda: _print_selected(result)
+
+
+def _print_selected(result: AdaptiveResult) -> None:
+    passages = "1 passage" if result.k == 1 else f"{result.k} passages"
+    unsure = "" if result.assessment.calibrated else " (not calibrated)"
+    t = result.assessment.thresholds
+    sufficiency = two_digits(result.sufficiency, (t.partial, t.sufficient))
+    print(
+        f"{passages}, sufficiency {sufficiency} {result.verdict}{unsure}, stopped by "
+        f"{result.stop_reason}: {STOPPED[result.stop_reason]}"
+    )
+    print_passages(result.passages, 200, (t.low, t.medium, t.high))

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import Annotated
 
-from rerank.commands.command import Command
-from rerank.commands.options import add_manifest_sha256, add_work, from_options
+from rerank.commands.command import Typed, command
+from rerank.commands.options import WORK, ModelChoice, Work
+from rerank.config import Option
 from rerank.serving.settings import Settings
 
 
-def _arguments(p: argparse.ArgumentParser) -> None:
-    p.add_argument(
-        "model",
-        help="model folder (a copy of it in TMPDIR answers), or MLflow's name for it, such as "
-        "models:/calibrated-rerank-pydata@champion",
-    )
-    add_manifest_sha256(p)
-    add_work(p)
+@command("work/model --port 8000")
+def serve(
+    chosen: ModelChoice,
+    settings: Settings,
+    typed: Typed,
+    *,
+    mcp: Annotated[
+        bool,
+        Option(
+            "serve the tools search and assess_retrieval_confidence over MCP instead, on standard "
+            "input and output"
+        ),
+    ] = False,
+    work: Work = WORK,
+) -> None:
+    """Answer queries over HTTP, and take over new models as they come; or over MCP."""
+    if mcp:
+        typed.refuse("not with --mcp, which starts no HTTP server", "work")
+        typed.refuse("not with --mcp, which starts no HTTP server", kind=Settings)
+        from rerank.rag.mcp_server import mcp_server
 
-
-def _run(o: argparse.Namespace) -> None:
-    chosen = from_options(Settings, o)
+        mcp_server(chosen.load()).run()
+        return
+    typed.refuse("only with --mcp", "download")
     from rerank.serving.model_place import place_of_model
-    from rerank.serving.server import serve
+    from rerank.serving.server import serve as serve_http
 
-    serve(place_of_model(o.model, o.work), chosen, manifest_sha256=o.manifest_sha256)
-
-
-COMMAND = Command(
-    "serve",
-    "answer queries over HTTP, and take over new models as they come",
-    "serve work/model --port 8000",
-    _arguments,
-    _run,
-    config=Settings,
-)
+    place = place_of_model(str(chosen.model), work)
+    serve_http(place, settings, manifest_sha256=chosen.manifest_sha256)

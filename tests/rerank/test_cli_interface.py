@@ -15,7 +15,7 @@ import pytest
 
 from rerank.cli import main
 from rerank.commands.command import Command
-from rerank.commands.parser import parser
+from rerank.commands.parser import parse
 
 Run = Any  # the session's run, see conftest
 
@@ -38,14 +38,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_options_may_stand_anywhere(arguments: list[str]) -> None:
     """Also before a query that may be left out."""
-    options = parser().parse_args(arguments)
+    _, options = parse(arguments)
     assert (str(options.model), options.query, options.min_k) == ("model", "a question", 1)
 
 
 def test_a_word_too_many_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """One query is taken, and a second one is told."""
     with pytest.raises(SystemExit) as stop:
-        parser().parse_args(["answer", "model", "--min-k", "1", "a question", "another"])
+        parse(["answer", "model", "--min-k", "1", "a question", "another"])
     assert stop.value.code == 2
     assert "unrecognized arguments: another" in capsys.readouterr().err
 
@@ -70,7 +70,6 @@ def test_an_interrupted_calibration_says_that_it_resumes(
     code = f"""
 import os, signal
 from rerank.cli import main
-from rerank.commands.command import Command
 import rerank.fitting.scored_plan as scored_plan
 signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells start us with it ignored
 scored_plan.fit_prior = lambda *_: os.kill(os.getpid(), signal.SIGINT)
@@ -86,7 +85,7 @@ def test_a_folder_that_exists_names_the_flag(
     run: Run, small_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The refusal says how to replace it."""
-    assert main(["index", str(small_folder), "--out", str(run.folder)]) == 2
+    assert main(["data", "index", str(small_folder), "--out", str(run.folder)]) == 2
     assert "--overwrite" in capsys.readouterr().err
 
 
@@ -136,12 +135,11 @@ def test_a_full_disk_is_told_with_what_to_do(
 ) -> None:
     """What is full where it is known, and whether the same command goes on where it stopped."""
 
-    def fail(_: argparse.Namespace) -> None:
+    def fail() -> None:
         raise error
 
-    parser = argparse.ArgumentParser()
-    command = Command("full", "", "", lambda _: None, fail, resumes=resumes)
-    parser.set_defaults(command=command, quiet=True)
-    monkeypatch.setattr("rerank.cli.parser", lambda: parser)
+    options = argparse.Namespace(quiet=True)
+    command = Command(fail, "", resumes)
+    monkeypatch.setattr("rerank.cli.parse", lambda _: (command, options))
     assert main([]) == 2
     assert capsys.readouterr().err == f"rerank: error: {expected}\n"

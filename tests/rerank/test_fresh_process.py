@@ -54,7 +54,15 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def index_command(passages: Path, folder: Path) -> list[str]:
     """Makes an approximate index, which takes ONNX Runtime and USearch."""
-    return ["index", str(passages), "--out", str(folder / "index"), "--dense", "approximate"]
+    return [
+        "data",
+        "index",
+        str(passages),
+        "--out",
+        str(folder / "index"),
+        "--dense",
+        "approximate",
+    ]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -2,63 +2,66 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rerank.commands.all_commands import COMMANDS
-from rerank.commands.options import from_options, typed_options
-from rerank.commands.options_page import options_page
-from rerank.commands.parser import parser
-from rerank.config import LARGEST, Config, FinetuneConfig, PromotionGate, options_of
+from rerank.commands.command import build, parameters
+from rerank.commands.parser import parse
+from rerank.config import LARGEST, Config, FinetuneConfig, PromotionGate
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "options.md"
-WRITE = 'python -c "import rerank.commands.options_page as p; print(p.options_page(), end=str())"'
-CONFIGURATIONS = {c.name: c.config for c in COMMANDS if c.config}
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "options.md"
+GENERATOR = runpy.run_path(str(ROOT / "docs" / "generator" / "options.py"))
+WRITE = "python docs/generator/options.py"
 GIVEN = {
     "answer": ["answer", "model"],
     "calibrate": ["calibrate", "set", "--out", "model"],
-    "finetune": ["finetune", "set", "--out", "model"],
-    "finetune-encoder": ["finetune-encoder", "set", "--out", "model"],
-    "ingest": ["ingest", "folder", "--out", "corpus"],
+    "data ingest": ["data", "ingest", "folder", "--out", "corpus"],
     "label": ["label", "model", "--out", "set"],
-    "promote": ["promote", "model", "set"],
-    "retrieve": ["retrieve", "model", "query"],
+    "model promote": ["model", "promote", "model", "set"],
+    "quickstart": ["quickstart", "docs"],
+    "search": ["search", "model", "query"],
     "serve": ["serve", "model"],
+    "train bi-encoder": ["train", "bi-encoder", "set", "--out", "model"],
+    "train cross-encoder": ["train", "cross-encoder", "set", "--out", "model"],
 }
+CONFIGURATIONS = {
+    (name, kind) for kind, names in GENERATOR["configurations"]().items() for name in names
+}
+EACH = pytest.mark.parametrize(
+    ("command", "kind"), sorted(CONFIGURATIONS, key=str), ids=lambda x: getattr(x, "__name__", x)
+)
 
 
-def parsed(command: str, *more: str) -> Namespace:
-    return parser().parse_args([*GIVEN[command], *more])
+def parsed(command: str, *more: str) -> dict[str, Any]:
+    return vars(parse([*GIVEN[command], *more])[1])
 
 
-@pytest.mark.parametrize("command", CONFIGURATIONS)
-def test_without_options_a_command_takes_the_defaults(command: str) -> None:
+@EACH
+def test_without_options_a_command_takes_the_defaults(command: str, kind: type) -> None:
     """Those of the fields; nothing counts as typed."""
-    kind = CONFIGURATIONS[command]
-    assert from_options(kind, parsed(command)) == kind()
-    assert typed_options(kind, parsed(command)) == []
+    assert build(kind, parsed(command)) == kind()
+    assert not {x.name for x in parameters(kind)} & set(parsed(command))
 
 
-@pytest.mark.parametrize("command", CONFIGURATIONS)
-def test_every_option_reaches_its_field(command: str) -> None:
+@EACH
+def test_every_option_reaches_its_field(command: str, kind: type) -> None:
     """A value of each option arrives in the field of its name alone; its default is typed too."""
-    kind = CONFIGURATIONS[command]
-    before = vars(parsed(command))
-    for one, said in options_of(kind):
-        flag = f"--{one.name.replace('_', '-')}"
-        for value in (another(one.default, said.choices), one.default):
+    before = parsed(command)
+    for x in parameters(kind):
+        flag = f"--{x.name.replace('_', '-')}"
+        for value in (another(x.default, x.option.choices), x.default):
             if value is False or value == "":
                 continue
             found = parsed(command, *([flag] if value is True else [flag, str(value)]))
-            assert getattr(found, one.name) == value
-            assert set(vars(found)) - set(before) == {one.name}
-            assert typed_options(kind, found) == [flag]
+            assert found[x.name] == value
+            assert set(found) - set(before) == {x.name}
 
 
 def another(default: Any, choices: tuple[str, ...]) -> Any:
@@ -78,9 +81,9 @@ def another(default: Any, choices: tuple[str, ...]) -> Any:
         (Config, ["calibrate", "--language", "klingon"], "language"),
         (Config, ["calibrate", "--low", "0.8"], "low"),
         (Config, ["calibrate", "--medium", "nan"], "medium"),
-        (FinetuneConfig, ["finetune", "--learning-rate", "1"], "learning_rate"),
-        (FinetuneConfig, ["finetune", "--hard", "0", "--easy", "0"], "hard"),
-        (PromotionGate, ["promote", "--margin", "1.5"], "margin"),
+        (FinetuneConfig, ["train cross-encoder", "--learning-rate", "1"], "learning_rate"),
+        (FinetuneConfig, ["train cross-encoder", "--hard", "0", "--easy", "0"], "hard"),
+        (PromotionGate, ["model promote", "--margin", "1.5"], "margin"),
         (Settings, ["serve", "--port", "65536"], "port"),
         (Settings, ["serve", "--timeout", "0"], "timeout"),
         (Settings, ["serve", "--drift-level", "1"], "drift_level"),
@@ -92,13 +95,13 @@ def test_an_error_names_the_flag_that_it_speaks_of(
     """The flag on the command line, the field in Python; the rest of the sentence is the same."""
     command, *more = flags
     with pytest.raises(InputError) as told:
-        from_options(make, parsed(command, *more))
+        build(make, parsed(command, *more))
     assert f"--{field.replace('_', '-')}" in str(told.value)
     assert "`" not in str(told.value)
     options = parsed(command, *more)
     names = [name.strip("-").replace("-", "_") for name in more if name.startswith("--")]
     with pytest.raises(InputError, match=f"`{field}`"):
-        made(make, {name: getattr(options, name) for name in names})
+        made(make, {name: options[name] for name in names})
 
 
 def made(make: type, values: dict[str, Any]) -> Any:
@@ -140,7 +143,7 @@ def test_the_bounds_themselves_are_taken() -> None:
 
 def test_the_page_of_options_is_that_of_the_code() -> None:
     """docs/options.md is what the fields say now; `WRITE` writes it anew."""
-    assert PAGE.read_text(encoding="utf-8") == options_page(), f"{WRITE} > docs/options.md"
+    assert PAGE.read_text(encoding="utf-8") == GENERATOR["options_page"](), WRITE
 
 
 @pytest.mark.parametrize(
@@ -160,7 +163,7 @@ def test_the_nearest_word(word: object, known: list[str], end: str) -> None:
     ("arguments", "meant"),
     [
         (["calibrat", "set"], "calibrate"),
-        (["dataset", "biuld"], "build"),
+        (["data", "biuld"], "build"),
         ([*GIVEN["calibrate"], "--max-lenght", "100"], "--max-length"),
     ],
 )
@@ -169,5 +172,5 @@ def test_an_unknown_word_of_the_command_line(
 ) -> None:
     """The error ends in the word that was meant."""
     with pytest.raises(SystemExit):
-        parser().parse_args(arguments)
+        parse(arguments)
     assert capsys.readouterr().err.strip().endswith(f"did you mean {meant!r}?")

@@ -1,4 +1,4 @@
-"""`rerank assess`, `rerank retrieve`, `rerank answer`: what they print, write and refuse."""
+"""`rerank search --explain`, `--passages`, `rerank answer`: what they print, write and refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from command_line import call, refused
 from llm_endpoint import endpoint, says, status
 
-from rerank.commands.retrieve import STOPPED
+from rerank.commands.search import STOPPED
 from rerank.rag.adaptive import LEAST_GAIN, MAX_K, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
 from rerank.rag.answer import model_answers
 from rerank.rag.answer.bounded import BoundedAnswer
@@ -25,17 +25,15 @@ def question(run: Run) -> str:
     return str(run.plan.report.items[0].text)
 
 
-def test_assess_prints_a_line_a_question(
+def test_explain_prints_a_headline_and_signals_a_question(
     run: Run, question: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And with `--full` every signal, in words; `--json` has the same."""
-    line = r"RAG Confidence: (HIGH|MEDIUM|LOW|VERY_LOW) - .+ \(\d\.\d\d\)"
-    assert call("assess", run.folder, question, question) == 0
-    assert all(re.fullmatch(line, row) for row in capsys.readouterr().out.splitlines())
-    assert call("assess", run.folder, question, "--full") == 0
+    """Every signal, in words; `--json` has the same."""
+    line = r"^RAG Confidence: (HIGH|MEDIUM|LOW|VERY_LOW) - .+ \(\d\.\d\d\)$"
+    assert call("search", "--explain", run.folder, question, question) == 0
     full = capsys.readouterr().out
-    assert "stage_agreement" in full
-    assert call("assess", run.folder, question, "--json") == 0
+    assert len(re.findall(line, full, re.MULTILINE)) == full.count("stage_agreement") == 2
+    assert call("search", "--explain", run.folder, question, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["headline"] == full.splitlines()[0]
     assert found["query"] == question
@@ -45,9 +43,11 @@ def test_retrieve_hands_on_as_many_as_needed(
     run: Run, question: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By numbers, or by the name of a strategy."""
-    assert call("retrieve", run.folder, question, "--max-k=2", "--second-tries") == 0
-    assert re.match(r"[12] passages?, confidence 0\.\d\d, stopped by", capsys.readouterr().out)
-    assert call("retrieve", run.folder, question, "--strategy=debugging", "--json") == 0
+    assert call("search", "--passages", run.folder, question, "--max-k=2", "--second-tries") == 0
+    assert re.match(
+        r"[12] passages?, sufficiency 0\.\d\d [A-Z]+, stopped by", capsys.readouterr().out
+    )
+    assert call("search", "--passages", run.folder, question, "--strategy=debugging", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["k"] == len(found["passages"])
     assert found["stop_reason"] in STOPPED
@@ -66,8 +66,10 @@ def test_every_reason_has_its_words() -> None:
     ("options", "words"),
     [
         (["--strategy=debuging"], "did you mean 'debugging'"),
-        (["--strategy=debugging", "--max-k=8"], "remove --max-k"),
-        (["--guaranteed", "--min-k=1", "--second-tries"], "remove --min-k, --second-tries"),
+        (["--strategy=debugging", "--max-k=8"], "--max-k: not with --strategy"),
+        (["--guaranteed", "--second-tries"], "--second-tries: not with --guaranteed"),
+        (["--guaranteed", "--min-k=1"], "--min-k: not with --guaranteed"),
+        (["--explain"], "one of them"),
         (["--strategies=mine.toml"], "say with --strategy"),
         (["--min-k=9"], "--min-k"),
     ],
@@ -76,7 +78,16 @@ def test_retrieve_refuses_what_it_cannot_follow(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before the model is loaded."""
-    assert words in refused(capsys, "retrieve", "none", "a question", *options)
+    assert words in refused(capsys, "search", "--passages", "none", "a question", *options)
+
+
+@pytest.mark.parametrize("option", ["--min-k=1", "--guaranteed", "--strategy=debugging"])
+def test_how_many_passages_is_only_asked_with_passages(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise it would be ignored."""
+    name = option.partition("=")[0]
+    assert f"{name}: only with --passages" in refused(capsys, "search", "none", "query", option)
 
 
 def test_answer_prints_the_answer_with_its_sources(
@@ -86,7 +97,7 @@ def test_answer_prints_the_answer_with_its_sources(
     assert call("answer", run.folder, question, "--partial=0", "--min-score=0") == 0
     told = capsys.readouterr().out
     assert "\nSources:\n- " in told
-    assert re.search(r"\nConfidence that a source holds the answer: 0\.\d\d [A-Z_]+\n$", told)
+    assert re.search(r"\nSufficiency, P\(a source holds the answer\): 0\.\d\d [A-Z_]+\n$", told)
     assert call("answer", run.folder, question, "--partial=1", "--sufficient=1") == 0
     assert capsys.readouterr().out == "No supporting documentation found in indexed sources.\n"
     assert call("answer", run.folder, question, "--partial=1", "--sufficient=1", "--json") == 0
@@ -99,10 +110,10 @@ def test_an_answer_shows_no_level_that_it_does_not_reach(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `search` and `assess` of the same confidence."""
-    made = BoundedAnswer("q", "So it is.", False, False, 0.69993, "LOW_CONFIDENCE")
+    made = BoundedAnswer("q", "So it is.", False, 0.6, "LOW", False, 0.69993, "PARTIAL")
     monkeypatch.setattr(model_answers, "answer", lambda *_, **__: iter([made]))
     assert call("answer", run.folder, "how is it?") == 0
-    assert capsys.readouterr().out.endswith("holds the answer: 0.69 LOW_CONFIDENCE\n")
+    assert capsys.readouterr().out.endswith("holds the answer): 0.69 PARTIAL\n")
 
 
 def test_answer_by_a_language_model(
@@ -155,7 +166,7 @@ def test_answers_never_replace_their_questions(
         ([], "expected a QUERY"),
         (["a question", "--out=x"], "go together"),
         (["a question", "--llm=http://localhost/v1"], "--llm-model"),
-        (["a question", "--partial=0.9"], "--partial"),
+        (["a question", "--min-chunks=0"], "--min-chunks"),
     ],
 )
 def test_answer_refuses_what_it_cannot_follow(

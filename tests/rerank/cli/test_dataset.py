@@ -19,7 +19,7 @@ def test_broken_json_is_told_with_its_lines(
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d"\n{"_id": "d", "text": "x"}\n[]\n')
     (tmp_path / "queries.jsonl").write_text("nonsense\n")
     (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    assert call("dataset", "check", tmp_path) == 2
+    assert call("data", "check", tmp_path) == 2
     err = capsys.readouterr().err
     for place in ("corpus.jsonl:1", "corpus.jsonl:3", "queries.jsonl:1"):
         assert f"{tmp_path / place}: " in err
@@ -30,7 +30,7 @@ def test_an_unknown_bundled_set_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sentence names the sets that can be built."""
-    message = refused(capsys, "dataset", "build", "pydatta", "--out", tmp_path / "set")
+    message = refused(capsys, "data", "build", "pydatta", "--out", tmp_path / "set")
     assert "'pydatta'" in message
     assert "pydata_questions" in message
 
@@ -39,7 +39,7 @@ def test_check_counts_what_is_there(
     small: LabelledSet, small_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`dataset check` prints the counts and the digest of the set."""
-    assert call("dataset", "check", small_folder) == 0
+    assert call("data", "check", small_folder) == 0
     out = capsys.readouterr().out
     printed = dict(re.findall(r"^(\w+)\s+(\d+)$", out, re.MULTILINE))
     assert printed["passages"] == str(len(small.corpus))

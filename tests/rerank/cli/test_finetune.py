@@ -1,15 +1,15 @@
-"""`rerank finetune`: what it refuses before any work."""
+"""`rerank train cross-encoder`: what it refuses before any work."""
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import refused
 
-from rerank.commands.training import add_training, training_sets
+from rerank.commands.options import Reading
+from rerank.commands.train import Training
 from rerank.data.labelled_set import LabelledSet
 
 
@@ -17,16 +17,16 @@ from rerank.data.labelled_set import LabelledSet
 def test_a_limit_that_is_no_number_is_refused(
     small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: str
 ) -> None:
-    """`finetune FOLDER:LIMIT` takes a count of queries."""
+    """`FOLDER:LIMIT` takes a count of queries."""
     given = f"{small_folder}:{limit}"
-    assert given in refused(capsys, "finetune", given, "--out", tmp_path / "out")
+    assert given in refused(capsys, "train", "cross-encoder", given, "--out", tmp_path / "out")
 
 
 def test_finetuning_on_an_unknown_split_is_refused(
     few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sentence names the splits that there are."""
-    given = ("finetune", few, "--out", tmp_path / "out", "--split", "tset")
+    given = ("train", "cross-encoder", few, "--out", tmp_path / "out", "--split", "tset")
     message = refused(capsys, *given)
     assert "'tset'" in message
     assert "'test'" in message
@@ -36,7 +36,7 @@ def test_an_unknown_split_is_refused_before_the_work(
     few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A misspelt split does not cost the indexing of a corpus."""
-    refused(capsys, "finetune", few, "--out", tmp_path / "out", "--split", "tset")
+    refused(capsys, "train", "cross-encoder", few, "--out", tmp_path / "out", "--split", "tset")
     assert not (tmp_path / "out").exists()
 
 
@@ -59,10 +59,12 @@ def test_what_is_left_out_is_grouped_as_the_sets_are(small: LabelledSet, tmp_pat
     )
     whole.write(tmp_path / "all" / "small")
     part.write(tmp_path / "held" / "small")
-    parser = argparse.ArgumentParser()
-    add_training(parser)
-    given = [tmp_path / "all" / "small", "--out", tmp_path / "out", "--group-by", "article"]
-    options = parser.parse_args([*map(str, given), "--leave-out", str(tmp_path / "held" / "small")])
-    (trained_on,) = training_sets(options)
+    training = Training(
+        (str(tmp_path / "all" / "small"),),
+        Reading(group_by="article"),
+        out=tmp_path / "out",
+        leave_out=(tmp_path / "held" / "small",),
+    )
+    (trained_on,) = training.sets("minilm")
     assert set(ids[:10]).isdisjoint(trained_on.labelled.splits["train"])
     assert trained_on.labelled.splits["train"]

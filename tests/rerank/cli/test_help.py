@@ -2,66 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
-from collections.abc import Iterator
 
 import pytest
 from command_line import call
 from processes import run_python
 
-from rerank.commands.parser import parser
+from rerank.commands.command import parameters
+from rerank.commands.parser import parse
+from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, OLD, find
 
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}
 HEAVY |= {"sentence_transformers", "scipy", "rank_bm25"}
 
 
-def commands(
-    parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    """Every command that runs something, with its parser, from the parser's own list."""
-    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not groups:
-        yield words, parser
-    for group in groups:
-        for name, below in group.choices.items():
-            yield from commands(below, (*words, name))
+THIRTEEN = {
+    *("quickstart", "search", "answer", "rescore", "serve"),
+    *("calibrate", "evaluate", "recalibrate", "model"),
+    *("data", "label", "watch", "train"),
+}
 
 
-COMMANDS = dict(commands(parser()))
+def test_thirteen_entries_in_four_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    """`rerank --help` names each on a line of its own, and no other."""
+    assert call("--help") == 0
+    lines = re.findall(r"^  ([\w-]+) {2,}\S", capsys.readouterr().out, re.MULTILINE)
+    assert len(lines) == 13
+    assert set(lines) == THIRTEEN == {name for names in GROUPS.values() for name in names}
+    assert len(GROUPS) == 4
+    assert {name.partition(" ")[0] for name in COMMANDS} == THIRTEEN
+    assert {name.partition(" ")[0] for name in COMMANDS if " " in name} == set(FAMILIES)
 
 
-def test_the_commands_are_those_of_the_readme() -> None:
-    """Nothing is missing of what a user was promised."""
-    promised = {"dataset build", "dataset check", "index", "finetune", "calibrate"}
-    promised |= {"evaluate", "search", "rescore"}
-    assert promised <= {" ".join(words) for words in COMMANDS}
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_has_help_with_an_example(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`--help` exits with 0 and explains every option."""
-    assert call(*words, "--help") == 0
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_lists_its_commands(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each with a line of help; without a second word they are named in the error."""
+    below = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{family} ")]
+    assert call(family, "--help") == 0
     out = capsys.readouterr().out
-    assert "example:" in out
-    for action in COMMANDS[words]._actions:
-        assert action.help, f"{action.dest} says nothing"
+    assert all(re.search(rf"^  {name} +\S", out, re.MULTILINE) for name in below)
+    assert call(family) == 2
+    err = capsys.readouterr().err
+    assert all(name in err for name in below)
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_the_example_of_a_command_can_be_parsed(words: tuple[str, ...]) -> None:
-    """The example in the help is one that the parser takes, for this very command."""
-    found = re.findall(r"^ +rerank (.+)$", COMMANDS[words].epilog or "", re.MULTILINE)
-    assert found
-    for line in found:
-        parts = shlex.split(line)
-        assert tuple(parts[: len(words)]) == words
-        options = parser().parse_args(parts)
-        assert " ".join(words) == options.command.name
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--help` exits with 0 and explains every option; the example is of this very command."""
+    command = find(name)
+    assert call(*name.split(), "--help") == 0
+    out = capsys.readouterr().out
+    assert f"example:\n  rerank {name} {command.example}\n" in out
+    for x in parameters(command.function):
+        assert x.option.help, f"{x.name} says nothing"
+        if not x.positional:
+            assert f"--{x.name.replace('_', '-')}" in out
+    assert parse([*name.split(), *shlex.split(command.example)])[0] == command
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_an_old_name_runs_the_new_command(old: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A note on stderr names the new one; its help is that of the new one."""
+    assert call(*old.split(), "--help") == 0
+    printed = capsys.readouterr()
+    assert f"`rerank {OLD[old]}`" in printed.err
+    new = OLD[old].partition(" --")[0]
+    assert printed.out.startswith(f"usage: rerank {new} ")
+
+
+def test_old_flags_are_the_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    """`label-next --quantity` is `label --next --draw`."""
+    words = ["label-next", "model", "q.jsonl", "--out", "x", "--quantity"]
+    for arguments in ([*words, "map"], [*words[:-1], "--quantity=map"]):
+        options = parse(arguments)[1]
+        assert (options.next, options.draw, str(options.queries)) == (True, "map", "q.jsonl")
+    assert parse(["assess", "model", "query", "--full"])[1].explain
+    assert "old name" in capsys.readouterr().err
 
 
 def test_help_is_light() -> None:

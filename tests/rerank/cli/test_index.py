@@ -14,7 +14,7 @@ def test_an_unknown_language_is_refused(
     """A language without a stemmer is bad input, and no traceback."""
     out = tmp_path / "index"
     assert "klingon" in refused(
-        capsys, "index", small_folder, "--out", out, "--language", "klingon"
+        capsys, "data", "index", small_folder, "--out", out, "--language", "klingon"
     )
 
 
@@ -23,6 +23,6 @@ def test_index_writes_a_folder(
 ) -> None:
     """`index` writes a folder and counts the passages."""
     out = tmp_path / "index"
-    assert call("index", few, "--out", out, "--encoder-max-length", "32") == 0
+    assert call("data", "index", few, "--out", out, "--encoder-max-length", "32") == 0
     assert "5 passages indexed" in capsys.readouterr().out
     assert (out / "manifest.json").is_file()

@@ -31,14 +31,14 @@ def test_ingest_says_what_it_read_and_skipped(
 ) -> None:
     """Counts on stdout; the skipped file and its reason on stderr and in a file."""
     out = tmp_path / "corpus"
-    assert call("ingest", docs, "--out", out) == 0
+    assert call("data", "ingest", docs, "--out", out) == 0
     printed = capsys.readouterr()
     assert "2 passages of 2 files; 3 files read" in printed.out
     assert "c.pdf: it is broken" in printed.err
     assert (out / "skipped.tsv").read_text().startswith("c.pdf\tit is broken")
 
 
-@pytest.mark.parametrize("command", ["ingest", "quickstart"])
+@pytest.mark.parametrize("command", ["data ingest", "quickstart"])
 def test_what_is_left_out_of_a_file_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -50,7 +50,7 @@ def test_what_is_left_out_of_a_file_is_printed(
     made.add_comment(run, "Really?")
     made.save(str(docs / "a.docx"))
     (docs / "b.md").write_text("Clean the filter.")
-    arguments = [command, docs, "--out", out]
+    arguments = [*command.split(), docs, "--out", out]
     arguments += ["--no-serve", "--work", tmp_path / "work"] if command == "quickstart" else []
     assert call(*arguments) == 0
     assert "a.docx: 1 comment" in capsys.readouterr().err
@@ -59,7 +59,7 @@ def test_what_is_left_out_of_a_file_is_printed(
     assert told.get("ingested", told)["left_out"] == {"a.docx": "1 comment"}
 
 
-@pytest.mark.parametrize("command", ["ingest", "quickstart"])
+@pytest.mark.parametrize("command", ["data ingest", "quickstart"])
 def test_a_folder_that_gives_nothing_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_folder_that_gives_nothing_is_refused(
     strange.mkdir()
     (strange / "logo.png").write_bytes(b"\x89PNG")
     for folder in (tmp_path / "nowhere", empty, strange, strange / "logo.png"):
-        assert str(folder) in refused(capsys, command, folder, "--out", out)
+        assert str(folder) in refused(capsys, *command.split(), folder, "--out", out)
     assert not (out / "corpus.jsonl").exists()
 
 
@@ -137,7 +137,7 @@ def test_quickstart_makes_a_model_and_follows_the_documents(
     fresh = tmp_path / "fresh"
     corpus = out / "corpus"
     assert len(read_corpus(corpus / "corpus.jsonl")) == 3
-    assert call("init", corpus, "--out", fresh, "--work", tmp_path / "other") == 0
+    assert call("model", "init", corpus, "--out", fresh, "--work", tmp_path / "other") == 0
     names = sorted(p.relative_to(fresh) for p in fresh.rglob("*") if p.is_file())
     assert names == sorted(
         p.relative_to(out / "model") for p in (out / "model").rglob("*") if p.is_file()
@@ -151,11 +151,13 @@ def test_update_of_the_same_corpus_writes_nothing(
 ) -> None:
     """An index, too, says so."""
     corpus, index = tmp_path / "corpus", tmp_path / "index"
-    assert call("ingest", docs, "--out", corpus) == 0
-    assert call("index", corpus, "--out", index) == 0
-    assert call("update", index, corpus) == 0
+    assert call("data", "ingest", docs, "--out", corpus) == 0
+    assert call("data", "index", corpus, "--out", index) == 0
+    assert call("model", "update", index, corpus) == 0
     assert "nothing is written" in capsys.readouterr().out
-    assert str(tmp_path / "nowhere") in refused(capsys, "update", tmp_path / "nowhere", corpus)
+    assert str(tmp_path / "nowhere") in refused(
+        capsys, "model", "update", tmp_path / "nowhere", corpus
+    )
 
 
 def test_names_of_files_cannot_command_the_terminal(
@@ -168,10 +170,10 @@ def test_names_of_files_cannot_command_the_terminal(
         "# Pump\n\nOpen the valve.\n\n# Filter\n\nClean it monthly.\n"
     )
     (docs / "b\x1b[2J.pdf").write_text("no PDF")
-    assert call("ingest", docs, "--out", corpus) == 0
-    assert call("init", corpus, "--out", model, "--work", tmp_path / "work") == 0
+    assert call("data", "ingest", docs, "--out", corpus) == 0
+    assert call("model", "init", corpus, "--out", model, "--work", tmp_path / "work") == 0
     assert call("search", model, "pump") == 0
-    assert call("retrieve", model, "pump") == 0
+    assert call("search", "--passages", model, "pump") == 0
     printed = capsys.readouterr()
     assert "a [2J.md" in printed.out
     assert "b [2J.pdf" in printed.err

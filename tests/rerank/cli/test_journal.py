@@ -24,7 +24,6 @@ from rerank.journal.journal import Journal
 from rerank.journal.labels import label_of, newest_labels
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
-from rerank.rag.answer.quality import AnswerQuality
 from rerank.serving.model_source import open_model
 from rerank.types import Query
 
@@ -41,13 +40,13 @@ def journal(tmp_path: Path) -> str:
 
 def test_feedback_is_recorded(journal: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And stands in the report."""
-    assert call("feedback", journal, "a", "right") == 0
-    assert call("feedback", journal, "a", "wrong", "--comment", "of another version") == 0
+    assert call("watch", "feedback", journal, "a", "right") == 0
+    assert call("watch", "feedback", journal, "a", "wrong", "--comment", "of another version") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "recorded: a was wrong"
-    assert call("journal", journal, "--json") == 0
+    assert call("watch", "journal", journal, "--json") == 0
     (model,) = json.loads(capsys.readouterr().out)["models"]
     assert (model["judged"], model["right"]) == (1, 0)
-    assert call("journal", journal) == 0
+    assert call("watch", "journal", journal) == 0
     assert "0 of 1 accepted answers were right" in capsys.readouterr().out
 
 
@@ -61,7 +60,7 @@ def test_the_command_line_writes_what_a_server_writes(
     queries.write_text(json.dumps({"_id": "q", "text": texts[3]}) + "\n")
     kept = ("--journal", journal)
     assert call("search", run.folder, texts[0], "--json", *kept) == 0
-    assert call("assess", run.folder, texts[1], "--json", *kept) == 0
+    assert call("search", "--explain", run.folder, texts[1], "--json", *kept) == 0
     searched, assessed = map(json.loads, capsys.readouterr().out.splitlines())
     assert call("answer", run.folder, texts[2], *kept, "--journal-without-text") == 0
     printed = capsys.readouterr().out.splitlines()
@@ -78,11 +77,11 @@ def test_the_command_line_writes_what_a_server_writes(
     assert rows[0]["confidence"] == searched["confidence"]
     assert (rows[0]["answer"], rows[3]["answer"]) == (None, answered["answer"])
     for answer_id in ids:
-        assert call("feedback", journal, answer_id, "right") == 0
+        assert call("watch", "feedback", journal, answer_id, "right") == 0
     labels, _ = journal_labels(CalibratedReranker.load(run.folder), journal)
     assert [label.query.text for label in labels] == texts[:2]  # the others are of answers
     capsys.readouterr()
-    assert call("journal", journal, "--json") in (0, 1)
+    assert call("watch", "journal", journal, "--json") in (0, 1)
     (model,) = json.loads(capsys.readouterr().out)["models"]
     assert (model["model"], model["questions"]) == (version, 4)
 
@@ -160,10 +159,9 @@ def test_labels_of_answers_become_their_confidence(
     fitted = open_model(out).answers
     assert fitted is not None
     found = CalibratedReranker.load(out).search(question).confidence
-    quality = AnswerQuality(attribution_coverage=after["attribution_coverage"])
-    assert after["answer_confidence"] == pytest.approx(fitted.confidence(found, quality))
-    worse = fitted.confidence(found, AnswerQuality(attribution_coverage=0.1))
-    assert worse < fitted.confidence(found, AnswerQuality(attribution_coverage=0.9))
+    own = fitted.confidence(found, after["attribution_coverage"])
+    assert after["answer_confidence"] == pytest.approx(own)
+    assert fitted.confidence(found, 0.1) < fitted.confidence(found, 0.9)
 
 
 def test_a_journal_is_kept_from_python(tmp_path: Path) -> None:
@@ -205,18 +203,21 @@ def test_an_answer_that_is_not_written_yet_is_not_unknown(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("feedback", "{journal}", "none", "right"), "has no answer 'none'"),
-        (("feedback", "{journal}.other", "a", "right"), "there is no journal at"),
-        (("feedback", "journal.db", "a", "right"), "expected sqlite:///PATH or postgresql://"),
-        (("journal", "postgresql://u:secret@127.0.0.1:1/x"), "cannot be used"),
-        (("journal", "{journal}", "--target", "1"), "--target should be"),
+        (("watch", "feedback", "{journal}", "none", "right"), "has no answer 'none'"),
+        (("watch", "feedback", "{journal}.other", "a", "right"), "there is no journal at"),
+        (
+            ("watch", "feedback", "journal.db", "a", "right"),
+            "expected sqlite:///PATH or postgresql://",
+        ),
+        (("watch", "journal", "postgresql://u:secret@127.0.0.1:1/x"), "cannot be used"),
+        (("watch", "journal", "{journal}", "--target", "1"), "--target should be"),
         (("recalibrate", "model", "--out", "x"), "--journal"),
         (
             ("recalibrate", "m", "--journal", "j", "--answers", "--name", "x", "--out", "y"),
             "--name",
         ),
-        (("drift", "model"), "--journal"),
-        (("drift", "model", "q.jsonl", "--newest", "9"), "--newest: only with --journal"),
+        (("watch", "drift", "model"), "--journal"),
+        (("watch", "drift", "model", "q.jsonl", "--newest", "9"), "--newest: only with --journal"),
         (("quickstart", "docs", "--no-serve", "--port", "1"), "--port: not with --no-serve"),
         (("label", "model", "--out", "labels", "--port", "1"), "--port: only with --page"),
         (("serve", "model", "--journal", "journal.db"), "not a URL of a journal"),
@@ -245,10 +246,10 @@ def test_a_locked_database_is_told(
     monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
     other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    assert "locked" in refused(capsys, "feedback", journal, "a", "right")
+    assert "locked" in refused(capsys, "watch", "feedback", journal, "a", "right")
     other.execute("ROLLBACK")
     other.close()
-    assert call("feedback", journal, "a", "right") == 0
+    assert call("watch", "feedback", journal, "a", "right") == 0
 
 
 def test_recalibrate_and_drift_take_a_journal(
@@ -288,5 +289,5 @@ def test_recalibrate_and_drift_take_a_journal(
     assert call("recalibrate", run.folder, "--labels", labels, "--out", same, *more) == 0
     assert CalibratedReranker.load(same).maps["search"].certificate.refused == certificate.refused
     capsys.readouterr()
-    assert call("drift", run.folder, "--journal", journal, "--json", *more) in (0, 1)
+    assert call("watch", "drift", run.folder, "--journal", journal, "--json", *more) in (0, 1)
     assert json.loads(capsys.readouterr().out)["new_rows"] == 14

@@ -14,9 +14,9 @@ Run = Any  # the session's run, see conftest
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("dataset", "check", "NOWHERE"),
-        ("index", "NOWHERE", "--out", "OUT"),
-        ("finetune", "NOWHERE", "--out", "OUT"),
+        ("data", "check", "NOWHERE"),
+        ("data", "index", "NOWHERE", "--out", "OUT"),
+        ("train", "cross-encoder", "NOWHERE", "--out", "OUT"),
         ("calibrate", "NOWHERE", "--out", "OUT"),
         ("evaluate", "MODEL", "NOWHERE"),
         ("evaluate", "NOWHERE", "SET"),
@@ -58,7 +58,14 @@ def test_a_hub_model_without_a_hub_is_refused(
 ) -> None:
     """Where the hub cannot be reached the sentence says which model it did not give."""
     message = refused(
-        capsys, "index", small_folder, "--out", tmp_path / "i", "--encoder", "nobody/nothing@v1"
+        capsys,
+        "data",
+        "index",
+        small_folder,
+        "--out",
+        tmp_path / "i",
+        "--encoder",
+        "nobody/nothing@v1",
     )
     assert "nobody/nothing@v1" in message
 
@@ -81,6 +88,6 @@ def test_a_model_is_not_replaced_by_an_index(
 ) -> None:
     """`--overwrite` replaces a folder of the same kind only."""
     before = (run.folder / "manifest.json").read_bytes()
-    message = refused(capsys, "index", small_folder, "--out", run.folder, "--overwrite")
+    message = refused(capsys, "data", "index", small_folder, "--out", run.folder, "--overwrite")
     assert str(run.folder) in message
     assert (run.folder / "manifest.json").read_bytes() == before

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import call, refused
 
-from rerank.commands.queries import typed_queries
+from rerank.commands.options import typed_queries
 from rerank.config import two_digits
 from rerank.data.labelled_set import LabelledSet
 
@@ -26,7 +26,9 @@ def test_an_empty_question_is_refused(
     assert "the query is empty" in refused(capsys, "search", run.folder, question)
 
 
-@pytest.mark.parametrize("command", ["search", "answer", "rescore", "evaluate", "export", "serve"])
+@pytest.mark.parametrize(
+    "command", ["search", "answer", "rescore", "evaluate", "model export", "serve"]
+)
 def test_another_manifest_is_refused(
     run: Run, small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -35,11 +37,11 @@ def test_another_manifest_is_refused(
     rest = {
         "rescore": [queries, "--out", out],
         "evaluate": [small_folder],
-        "export": ["--out", out],
+        "model export": ["--out", out],
         "serve": ["--port", "0"],
     }.get(command, ["a question"])
     pin = ["--manifest-sha256", "0" * 64]
-    assert f"expected {'0' * 64}" in refused(capsys, command, run.folder, *rest, *pin)
+    assert f"expected {'0' * 64}" in refused(capsys, *command.split(), run.folder, *rest, *pin)
 
 
 def test_search_prints_an_answer_a_question(
@@ -86,20 +88,20 @@ def test_a_question_of_broken_bytes_is_refused(
     refused(capsys, "search", run.folder, "caf\udce9 hours")
 
 
-@pytest.mark.parametrize("command", ["search", "assess", "retrieve", "answer"])
+@pytest.mark.parametrize("command", ["search", "search --explain", "search --passages", "answer"])
 def test_a_model_without_segments_takes_none(
     run: Run, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each command that takes a question refuses the segment."""
-    told = refused(capsys, command, run.folder, "median", "--segment=en")
+    told = refused(capsys, *command.split(), run.folder, "median", "--segment=en")
     assert "has no segments, so none is called 'en'; calibrate it with --segment-by" in told
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["median", "--restart"], "apply only with --out"),
-        (["--queries=q.jsonl", "--out=a.jsonl", "--segment=en"], "applies to QUERY only"),
+        (["median", "--restart"], "--restart: only with --out"),
+        (["--queries=q.jsonl", "--out=a.jsonl", "--segment=en"], "--segment: only with QUERY"),
         (["--queries=q.jsonl", "--out=a.PQ"], "a.PQ: expected a name that ends with .jsonl"),
     ],
 )

@@ -120,12 +120,12 @@ def test_the_name_of_a_run_may_hold_an_equals_sign(
     run, out = files / "k=60.run", files / "lists.jsonl"
     run.write_text(BM25)
     arguments = ["--qrels", files / "qrels.txt", "--out", out, "--unjudged", "leave-out"]
-    assert call("dataset", "import-trec", given.format(run), *arguments) == 0
+    assert call("data", "import-trec", given.format(run), *arguments) == 0
     assert f"stages: {stage};" in capsys.readouterr().out
-    again = ("dataset", "import-trec", given.format(run), *arguments)
+    again = ("data", "import-trec", given.format(run), *arguments)
     assert "lists.jsonl exists; write to another file" in refused(capsys, *again)
     into_input = [*arguments[:3], files / "qrels.txt", "--overwrite"]
-    told = refused(capsys, "dataset", "import-trec", given.format(run), *into_input)
+    told = refused(capsys, "data", "import-trec", given.format(run), *into_input)
     assert "qrels.txt of --out is also an input; write to another file" in told
 
 

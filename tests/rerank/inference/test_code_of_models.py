@@ -92,7 +92,7 @@ def test_a_folder_that_names_code_is_refused(
     edit(folder / name, content)
     out = folder / "out"
     arguments = {
-        "encoder": ("index", small_folder, "--out", out, "--encoder", folder),
+        "encoder": ("data", "index", small_folder, "--out", out, "--encoder", folder),
         "reranker": ("calibrate", small_folder, "--out", out, "--reranker", folder),
     }
     sentence = refused(capsys, *arguments[option])

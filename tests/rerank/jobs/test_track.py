@@ -171,7 +171,7 @@ def test_the_same_model_is_sent_once(run: Run, capsys: pytest.CaptureFixture[str
     for note in (True, False):
         if not note:
             shutil.rmtree(run.work / "tracked")
-        assert main(["track", str(run.folder), "--work", str(run.work)]) == 0
+        assert main(["model", "track", str(run.folder), "--work", str(run.work)]) == 0
         said = capsys.readouterr().out
         assert f"already tracked as run {run.outcome.run.run_id}" in said
         assert f"models:/{NAME}/{run.outcome.run.model_version}" in said
@@ -199,7 +199,7 @@ def test_without_mlflow_a_job_is_done_and_says_so(
     found, (note,) = track_if_installed(run.folder, work=Workspace(tmp_path))
     assert found is None
     assert note.startswith("not tracked: the extra [track] is not installed")
-    assert main(["track", str(run.folder), "--work", str(tmp_path)]) == 2
+    assert main(["model", "track", str(run.folder), "--work", str(tmp_path)]) == 2
     assert not list(tmp_path.iterdir())
 
 

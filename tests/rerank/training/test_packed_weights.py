@@ -54,7 +54,7 @@ def test_other_word_embeddings_are_refused_before_any_work(
     """`--pack` of what is trained from such a base would fail at the end."""
     out = tmp_path / "out"
     asked = ["--base", str(other_reranker()), "--pack", str(tmp_path / "packed"), "--out", str(out)]
-    assert main(["finetune", str(small_folder), *asked]) == 2
+    assert main(["train", "cross-encoder", str(small_folder), *asked]) == 2
     assert "its word embeddings are not those of minilm" in capsys.readouterr().err
     assert not out.exists()
 

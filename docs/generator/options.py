@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import get_type_hints
 
-from rerank.commands.all_commands import COMMANDS
-from rerank.commands.options import default_text, flag
-from rerank.config import options_of
+from rerank.commands.command import default_text, flag, parameters
+from rerank.commands.table import COMMANDS, find
 
 EXIT_CODES = {
     "0": "done",
@@ -40,7 +42,7 @@ def options_page() -> str:
     """The page as Markdown; a test compares docs/options.md with it."""
     pages = [
         "# Options",
-        "Made from the code (`rerank.commands.options_page`), which a test compares with this "
+        "Made from the code (`docs/generator/options.py`), which a test compares with this "
         "page. In Python an option is the field of the same name, with underscores; some are in "
         "`thresholds` of `Config`, or in `strategy` and `language_model` of `AnswerConfig`. "
         "`--help` of a command lists its other options, too. Every command also takes `--quiet`: "
@@ -48,21 +50,33 @@ def options_page() -> str:
     ]
     pages += ["## Exit codes", _table("code", "meaning", EXIT_CODES), IN_PYTHON]
     pages += ["## Environment variables", _table("variable", "holds", VARIABLES)]
-    for command in COMMANDS:
-        kind = command.config
-        if kind is None:
-            continue
-        pages.append(f"## `rerank {command.name}`: `{kind.__module__}.{kind.__name__}`")
+    for kind, names in configurations().items():
+        commands = ", ".join(f"`rerank {name}`" for name in names)
+        pages.append(f"## {commands}: `{kind.__module__}.{kind.__name__}`")
         rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
         rows += [
-            f"| `{flag(field.name)}` | {default_text(field.default)} "
-            f"| {option.values(type(field.default))} | {option.help} |"
-            for field, option in options_of(kind)
+            f"| `{flag(x.name)}` | {default_text(x.default)} | {x.option.values(x.kind)} "
+            f"| {x.option.help} |"
+            for x in parameters(kind)
         ]
         pages.append("\n".join(rows))
     return "\n\n".join(pages) + "\n"
 
 
+def configurations() -> dict[type, list[str]]:
+    """The configurations of which every field is an option, with the commands that take them."""
+    found: dict[type, list[str]] = {}
+    for name in COMMANDS:
+        for kind in get_type_hints(find(name).function, include_extras=True).values():
+            if is_dataclass(kind) and not kind.__module__.startswith("rerank.commands"):
+                found.setdefault(kind, []).append(name)
+    return found
+
+
 def _table(first: str, second: str, rows: Mapping[str, str]) -> str:
     lines = [f"| {first} | {second} |", "|---|---|"]
     return "\n".join(lines + [f"| {key} | {value} |" for key, value in rows.items()])
+
+
+if __name__ == "__main__":
+    (Path(__file__).parents[1] / "options.md").write_text(options_page(), encoding="utf-8")

@@ -1,0 +1,146 @@
+"""`rerank model init`, `update`, `export`, `track` and `promote`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rerank.commands.command import Only, command
+from rerank.commands.options import (
+    WORK,
+    Corpus,
+    Json,
+    ModelChoice,
+    OnBadLines,
+    Out,
+    Overwrite,
+    Reading,
+    Work,
+)
+from rerank.commands.printing import note, print_json, print_run, run_fields
+from rerank.config import Config, Option, PromotionGate
+from rerank.errors import command_line
+
+if TYPE_CHECKING:
+    from rerank.jobs.update import Updated
+
+ModelFolder = Annotated[Path, Option("model folder")]
+
+
+@command("datasets/pydata --out work/unlabelled", resumes=True)
+def init(
+    corpus: Corpus,
+    config: Annotated[Config, Only(("encoder_windows", "dense", "language"))],
+    *,
+    out: Out,
+    overwrite: Overwrite = False,
+    on_bad_lines: OnBadLines = "refuse",
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Make a model that searches a corpus without labels; it is not calibrated."""
+    from rerank.jobs.init import NOT_CALIBRATED, init
+
+    init(corpus, out, config, work=work, overwrite=overwrite, on_bad_lines=on_bad_lines)
+    if json:
+        print_json(model=out, calibrated=False)
+        return
+    print(f"{out}: a model to search with. {NOT_CALIBRATED}")
+    print(f"Next: {command_line('search', out, 'a query of yours')}")
+
+
+@command("work/model work/corpus")
+def update(
+    target: Annotated[Path, Option("index or model folder, replaced in place")],
+    corpus: Corpus,
+    *,
+    on_bad_lines: OnBadLines = "refuse",
+    json: Json = False,
+) -> None:
+    """Let an index or a model search a changed corpus; only what changed is encoded."""
+    from rerank.jobs.update import update
+
+    found = update(target, corpus, on_bad_lines=on_bad_lines)
+    if json:
+        print_json(updated=target, **asdict(found))
+    else:
+        print_updated(found, target)
+
+
+def print_updated(found: Updated, target: Path) -> None:
+    """Print what an update changed, and whether guarantees were lost."""
+    from rerank.jobs.update import CHANGED
+
+    if not found:
+        print(f"{target}: {found.passages} passages, the same as before; nothing is written")
+        return
+    print(
+        f"{target}: {found.passages} passages; {found.added} added, {found.removed} removed, "
+        f"{found.changed} changed"
+    )
+    if found.uncertified:
+        note(f"nothing is certified. {CHANGED}")
+
+
+@command("work/model --out work/deployed")
+def export(
+    chosen: ModelChoice, *, out: Out, overwrite: Overwrite = False, json: Json = False
+) -> None:
+    """Copy a model with its networks inside, to be deployed without torch and weights."""
+    from rerank.jobs.export import export
+    from rerank.storage.files import sha256_file
+    from rerank.storage.folder import MANIFEST
+
+    made = export(chosen.load(), out, overwrite=overwrite)
+    sha256 = sha256_file(made / MANIFEST)
+    if json:
+        print_json(model=made, manifest_sha256=sha256)
+    else:
+        print(f"{made}: the model, self-contained; --manifest-sha256 {sha256} loads no other")
+
+
+@command("work/model")
+def track(model: ModelFolder, *, work: Work = WORK, json: Json = False) -> None:
+    """Log a model to MLflow if `calibrate` could not (safe to repeat)."""
+    from rerank.jobs.track import track_model
+    from rerank.workspace import Workspace
+
+    run = track_model(model, work=Workspace(work))
+    if json:
+        print_json(model=model, **run_fields(run))
+    else:
+        print_run(run)
+
+
+@command("work/model datasets/pydata --split test", resumes=True)
+def promote(
+    model: ModelFolder,
+    dataset: Annotated[Path, Option("BEIR folder, or labelled lists, to measure on")],
+    gate: PromotionGate,
+    reading: Reading,
+    *,
+    split: Annotated[str, Option("split to measure on")] = "test",
+    new_corpus: Annotated[
+        bool,
+        Option("replace a champion of another corpus, with which the model is not compared"),
+    ] = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> bool:
+    """Make a model the champion, if it passes the gate; exit code 1: it does not."""
+    from rerank.assessment.model_folder import RETRIEVER, open_folder
+    from rerank.jobs.promote import promote
+    from rerank.storage.locks import reserved
+
+    labelled = reading.read(dataset, corpus_elsewhere=RETRIEVER in open_folder(model).manifest)
+    with reserved(model, to_read=True):  # so that the measured model is the promoted one
+        done = promote(model, labelled, split, gate, work=work, new_corpus=new_corpus)
+    if json:
+        print_json(promoted=done.version is not None, **asdict(done))
+    else:
+        for one in done.notes:
+            note(one)
+        print(done.table())
+        print(done.sentence)
+    return done.version is not None

@@ -1,0 +1,168 @@
+"""`rerank watch drift`, `watch journal` and `watch feedback`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rerank.commands.command import Typed, command
+from rerank.commands.options import (
+    WORK,
+    JournalUrl,
+    Json,
+    ModelChoice,
+    OnBadLines,
+    Reading,
+    Work,
+)
+from rerank.commands.printing import print_json, printable
+from rerank.config import Option
+from rerank.errors import InputError
+
+if TYPE_CHECKING:
+    from rerank.data.labelled_set import LabelledSet
+
+
+@command("work/model queries.jsonl", resumes=True)
+def drift(
+    chosen: ModelChoice,
+    queries: Annotated[
+        Path | None,
+        Option(
+            "the new queries: a JSONL file, or the BEIR folder of another corpus, which needs no "
+            "qrels"
+        ),
+    ] = None,
+    *,
+    typed: Typed,
+    journal: Annotated[
+        str | None,
+        Option(
+            "instead of QUERIES: take the new queries from the journal of a server", metavar="URL"
+        ),
+    ] = None,
+    newest: Annotated[int, Option("with --journal: compare only the newest searches", ge=1)] = 1000,
+    split: Annotated[
+        str | None,
+        Option("split of a BEIR folder (default: test, with the queries that are of no split)"),
+    ] = None,
+    level: Annotated[float, Option("chance of an alarm if nothing has changed")] = 0.01,
+    on_bad_lines: OnBadLines = "refuse",
+    work: Work = WORK,
+    json: Json = False,
+) -> bool:
+    """Tell without labels whether new queries differ from those that a model was fitted on; exit
+    code 1: they differ.
+    """
+    from rerank.assessment.ranking_features import meaning
+    from rerank.data.beir import UNLABELLED, read_queries
+    from rerank.data.grouping import grouped
+    from rerank.jobs.drift import detect_drift
+    from rerank.jobs.pipelines import pipeline_over
+    from rerank.workspace import Workspace
+
+    if (queries is None) == (journal is None):
+        raise InputError("expected QUERIES, or a journal's URL with --journal")
+    if journal is None:
+        typed.refuse("only with --journal", "newest")
+    if queries is None or not queries.is_dir():
+        typed.refuse("only with a BEIR folder", "split")
+    model = chosen.load(work)
+    if queries is not None and queries.is_dir():
+        reading = Reading(unjudged=UNLABELLED, on_bad_lines=on_bad_lines)
+        labelled = reading.read(queries, corpus_elsewhere=model.source.elsewhere)
+        ids = _of_split(labelled, split)
+        found = detect_drift(
+            model,
+            grouped(labelled, ids).select(ids),  # by the groups that the model's queries had
+            pipeline=pipeline_over(labelled, model, Workspace(work)),
+            level=level,
+        )
+    else:
+        if journal is not None:
+            from rerank.jobs.journal import journal_queries
+
+            asked = journal_queries(model, journal, newest=newest)
+        else:
+            asked = read_queries(queries or Path(), passages=not model.source.searches)
+        found = detect_drift(model, asked, level=level)
+    if json:
+        print_json(**found.to_dict())
+    else:
+        table = model.maps.main.features.ranking
+        print(f"{found.sentence}\n\n{found.table(words=lambda name: meaning(name, table))}")
+    return not found.fired
+
+
+def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:
+    """The ids of the queries to compare.
+
+    Raises:
+        InputError: there is no such split.
+    """
+    from rerank.data.beir import UNLABELLED
+
+    splits = dict(labelled.splits)
+    of_none = splits.pop(UNLABELLED, ())
+    named = replace(labelled, splits=splits)
+    if split:
+        return tuple(named.split(split))
+    return (*named.split("test"), *of_none) if splits else of_none
+
+
+@command("sqlite:///journal.db --days 30")
+def journal(
+    journal: JournalUrl,
+    *,
+    days: Annotated[int, Option("days to look back", ge=1)] = 30,
+    documents: Annotated[int, Option("most documents to list", ge=1)] = 10,
+    target: Annotated[
+        float | None,
+        Option(
+            "share of accepted answers that should be right (default: the threshold from which "
+            "the model accepts)",
+            gt=0,
+            lt=1,
+        ),
+    ] = None,
+    json: Json = False,
+) -> bool:
+    """Report on a journal: confidence, labels, weak documents; exit code 1: alarm."""
+    from rerank.journal.report import report
+    from rerank.journal.store import JournalStore
+
+    with JournalStore(journal) as store:
+        found = report(store, days=days, documents=documents, target=target)
+    if json:
+        print_json(**found.to_dict())
+    else:
+        print(printable(found.text()))
+    return not found.alarmed
+
+
+@command("sqlite:///journal.db 0f8fad5bd9cb469fa16570867728950e right")
+def feedback(
+    journal: JournalUrl,
+    answer: Annotated[str, Option("`id` of the answer", metavar="ANSWER_ID")],
+    word: Annotated[
+        str,
+        Option("whether it was right; the latest judgement counts", choices=("right", "wrong")),
+    ],
+    *,
+    comment: Annotated[str, Option("why, in words")] = "",
+    json: Json = False,
+) -> None:
+    """Record in a journal whether an answer was right."""
+    from rerank.journal.store import JournalStore
+
+    with JournalStore(journal) as store:
+        if not store.judge(answer, word == "right", comment):
+            raise InputError(
+                f"the journal {store.name} has no answer {answer!r:.100}; expected the `id` that "
+                "came with an answer"
+            )
+    if json:
+        print_json(id=answer, right=word == "right")
+    else:
+        print(f"recorded: {answer} was {word}")
