@@ -17,8 +17,8 @@ STATISTICS |= {"threadpoolctl"}  # scikit-learn's own
 
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
-    {"types", "progress", "normal_form"},
-    {"config", "storage"},
+    {"config", "json_keys", "progress", "normal_form", "storage"},
+    {"types"},
     {"data", "inference", "workspace"},
     {"ingest", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},

@@ -14,8 +14,6 @@ from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meanin
 from rerank.config import Config, Thresholds
 from rerank.types import Assessment, Bools, Floats, Mode, Ranking, metadata_name
 
-LEVELS = ("HIGH", "MEDIUM", "LOW", "VERY_LOW")
-ABOVE_LOW = LEVELS[:2]
 UNLIKE = "not certified: the question is unlike those that were labelled"
 OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
 CALIBRATED_FROM = 20  # from which maps shrunk towards pooled ones can be trusted
@@ -25,26 +23,6 @@ LABEL_FIRST = (  # what to do if the confidence is not calibrated
 )
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # features that move the log-odds by less are not shown
-
-
-def level(confidence: float, t: Thresholds) -> str:
-    """HIGH, MEDIUM, LOW or VERY_LOW; a band begins at its threshold."""
-    bands = zip(LEVELS, (t.high, t.medium, t.low), strict=False)
-    return next((name for name, start in bands if confidence >= start), LEVELS[-1])
-
-
-def verdict(sufficiency: float, sufficient: float, partial: float) -> str:
-    """SUFFICIENT or PARTIAL from these thresholds up, else INSUFFICIENT.
-
-    It says whether the first passages hold an answer.
-    """
-    bands = (("SUFFICIENT", sufficient), ("PARTIAL", partial))
-    return next((name for name, start in bands if sufficiency >= start), "INSUFFICIENT")
-
-
-def accepted(confidence: float, t: Thresholds) -> bool:
-    """Whether the confidence reaches the advisory threshold; else the answer is advisory only."""
-    return confidence >= t.advisory
 
 
 def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
@@ -72,7 +50,7 @@ def certified(confidence: Floats, features: Floats, maps: FittedMaps, t: Thresho
     An answer is certified if it is accepted, its confidence reaches the certified threshold, and
     the question is not `unlike_labelled`.
     """
-    reached = [accepted(p, t) and maps.certificate.promises(p) for p in confidence.tolist()]
+    reached = [t.accepts(p) and maps.certificate.promises(p) for p in confidence.tolist()]
     return np.array(reached, dtype=np.bool_) & ~unlike_labelled(features, maps)
 
 
@@ -138,7 +116,7 @@ def to_assessments(
         sufficiency = float(predicted.sufficiency[i, k - 1])
         added = reasons(names, predicted.features[i], first.mean, contributions[i], table)
         why = (start, *added)
-        is_accepted, is_unlike = accepted(confidence, t), bool(unlike[i])
+        is_accepted, is_unlike = t.accepts(confidence), bool(unlike[i])
         if is_accepted and maps.certificate.refused:
             why = (f"not certified: {maps.certificate.refused}", *why)
         elif is_accepted and is_unlike and maps.certificate.promises(confidence):
@@ -152,11 +130,9 @@ def to_assessments(
                 ranking=every,
                 relevance=np.append(relevance, np.zeros(len(every) - len(ranking))),
                 confidence=confidence,
-                sufficiency=sufficiency,
                 sufficiency_at=tuple(predicted.sufficiency[i].tolist()),
-                level=level(confidence, t),
-                verdict=verdict(sufficiency, t.sufficient, t.partial),
-                accepted=is_accepted,
+                sufficiency_k=k,
+                thresholds=t,
                 certified=bool(is_certified[i]),
                 context_certified=sufficiency >= t.sufficient
                 and not is_unlike
@@ -176,9 +152,6 @@ def as_uncalibrated(assessment: Assessment) -> Assessment:
     return replace(
         assessment,
         calibrated=False,
-        level="LOW" if assessment.level in ABOVE_LOW else assessment.level,
-        verdict="PARTIAL" if assessment.verdict == "SUFFICIENT" else assessment.verdict,
-        accepted=False,
         certified=False,
         context_certified=False,
         reasons=(reason, *(other for other in assessment.reasons if other != reason)),

@@ -10,7 +10,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.journal.labels import newest_answers
 from rerank.journal.store import JournalStore
-from rerank.rag.answer.quality import AnswerQuality, fit_answer_confidence
+from rerank.rag.answer.quality import fit_answer_confidence
 from rerank.storage.files import write_json
 from rerank.storage.locks import output_folder
 
@@ -42,8 +42,9 @@ def recalibrate_answers(
     with JournalStore(journal) as store:
         rows = newest_answers(store, versions, newest)
     right = [int(row["right"]) for row in rows]
-    qualities = [AnswerQuality(attribution_coverage=row["attribution"]) for row in rows]
-    fitted = fit_answer_confidence([row["confidence"] for row in rows], qualities, right)
+    fitted = fit_answer_confidence(
+        [row["confidence"] for row in rows], [row["attribution"] for row in rows], right
+    )
 
     def change(folder: Path) -> Mapping[str, Any]:
         write_json(folder / ANSWERS, fitted.to_dict())

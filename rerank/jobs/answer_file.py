@@ -11,6 +11,7 @@ from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, open_checkpoint
 from rerank.batch.recovery import PREDICTIONS, CheckpointProgress
+from rerank.config import Thresholds
 from rerank.data.canonical import to_json
 from rerank.data.lines import Problems
 from rerank.data.records import query_row
@@ -23,7 +24,7 @@ from rerank.storage.package import package_version
 from rerank.types import Query
 
 NO_TEXT = "the passages have no text to answer from"
-FORMAT = 3  # of the unfinished work; 2: other names in `CheckpointProgress`
+FORMAT = 4  # of the unfinished work
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ def answer_file(
     out: Path,
     config: AnswerConfig = AnswerConfig(),
     *,
+    thresholds: Thresholds | None = None,
     overwrite: bool = False,
     restart: bool = False,
     record: Record = unrecorded,
@@ -69,7 +71,8 @@ def answer_file(
         "format": FORMAT,
         "model": model.files.sha256(),
         "input": _digest([query_row(q) for q in queries]),
-        "configuration": _digest(asdict(config)),  # only its digest: the URL may have a password
+        # only its digest: the URL may have a password
+        "configuration": _digest([asdict(config), thresholds and asdict(thresholds)]),
         "version": package_version(),
     }
     with open_checkpoint(out, None, header, restart=restart, kind="answer") as checkpoint:
@@ -79,7 +82,8 @@ def answer_file(
             failed = {row for row, line in made_before.items() if "error" in json.loads(line)}
             left = [r for r in range(len(queries)) if r in failed or r not in made_before]
             resumed = len(queries) - len(left)
-            answers = answer(model, [queries[row] for row in left], config, record=record)
+            asked = [queries[row] for row in left]
+            answers = answer(model, asked, config, thresholds=thresholds, record=record)
             with progress(len(queries), "answering", unit="query", done=resumed) as bar:
                 for row, made in zip(left, answers, strict=True):
                     _append(checkpoint, row, made, again=row in failed)

@@ -42,6 +42,7 @@ class Entry:
     level: str
     verdict: str
     accepted: bool
+    threshold: float  # confidence from which it would have been accepted
     decision: str
     answer: str | None
     answer_hash: str | None
@@ -90,6 +91,7 @@ def entry_of(
         level=assessment.level,
         verdict=assessment.verdict,
         accepted=assessment.accepted,
+        threshold=assessment.thresholds.advisory,
         decision=_decision(assessment, answer),
         answer=None if without_text else text,
         answer_hash=None if text is None else query_hash(text),

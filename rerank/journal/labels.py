@@ -89,7 +89,7 @@ def label_of(row: Row) -> dict[str, Any]:
 
 
 def monitors(
-    store: JournalStore, model: str, *, target: float = 0.7, level: float = 0.05
+    store: JournalStore, model: str, *, target: float, level: float = 0.05
 ) -> tuple[AccuracyMonitor, CalibrationMonitor]:
     """Tests whether a model's accepted answers are right as often as `target`, and its calibration.
 

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.tables import aligned
+from rerank.config import Thresholds
 from rerank.journal.labels import OF_THE_TOP, monitors
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
@@ -134,12 +135,14 @@ def report(
     *,
     days: float = 30,
     documents: int = 10,
-    target: float = 0.7,
+    target: float | None = None,
     model: str | None = None,
 ) -> JournalReport:
     """The report of the last `days`, with at most `documents` documents.
 
     The monitors are those of the `model` of this version, or else of the one that answered last.
+    They test whether as many of its accepted answers are right as `target` says, by default the
+    threshold from which the model accepts.
 
     Raises:
         JournalError: the database cannot be used.
@@ -150,9 +153,18 @@ def report(
     trends = store.rows(_uncertain_documents(since, (since + now) / 2, documents))
     if model is None:
         model = models[0].model if models else ""
+    if target is None:
+        target = min(max(_threshold(store, model), 0.01), 0.99)  # a test needs some room
     accuracy, calibrated = monitors(store, model, target=target)
     found = tuple(DocumentTrend(**row) for row in trends)
     return JournalReport(store.name, days, model, models, accuracy, calibrated, found)
+
+
+def _threshold(store: JournalStore, model: str) -> float:
+    """That of the model's newest answer; the default one if the journal does not hold it."""
+    newest = select(_C.threshold).where(_C.model == model, _C.threshold.is_not(None))
+    rows = store.rows(newest.order_by(_C.entry_id.desc()).limit(1))
+    return float(rows[0]["threshold"]) if rows else Thresholds().advisory
 
 
 def _models(since: float) -> Select[Any]:

@@ -31,6 +31,7 @@ JOURNAL = Table(
     Column("model", String(64), nullable=False),
     Column("latency", Double, nullable=False),
     Column("features", LargeBinary),  # None: of a version before these were kept, or nothing found
+    Column("threshold", Double),  # None: of a version before it was kept
     # feedback on the answer
     Column("right", Boolean),  # None: no feedback yet
     Column("comment", Text),

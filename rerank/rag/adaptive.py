@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.config import VERDICTS
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
 from rerank.rag.settings import DEEPEST, Strategy
@@ -27,7 +28,7 @@ class AdaptiveResult:
     """The selected passages, and why there are so many."""
 
     passages: tuple[RankedPassage, ...]  # best first
-    confidence: float  # P(one of them is right)
+    sufficiency: float  # P(one of them is right)
     stop_reason: str  # threshold, max_k, least_gain, no_more, no_results, no_passages
     assessment: Assessment
 
@@ -36,11 +37,21 @@ class AdaptiveResult:
         """Count of passages."""
         return len(self.passages)
 
+    @property
+    def verdict(self) -> str:
+        """SUFFICIENT, PARTIAL or INSUFFICIENT; the last one without any passage."""
+        t, calibrated = self.assessment.thresholds, self.assessment.calibrated
+        return t.verdict(self.sufficiency, calibrated=calibrated) if self.k else VERDICTS[-1]
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Plain JSON values; level and acceptance are those of the whole ranking."""
         return {
             "k": self.k,
-            "confidence": self.confidence,
+            "sufficiency": self.sufficiency,
+            "verdict": self.verdict,
+            "confidence": self.assessment.confidence,
+            "level": self.assessment.level,
+            "accepted": self.assessment.accepted,
             "calibrated": self.assessment.calibrated,
             "stop_reason": self.stop_reason,
             "passages": [{**p.to_dict(), "title": p.title, "text": p.text} for p in self.passages],
@@ -94,7 +105,7 @@ def guaranteed(maps: FittedMaps) -> Strategy:
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:
     """The first passages of an assessment, up to the k that the strategy asks for.
 
-    That is the first k >= `min_k` at which the confidence reaches the threshold, else `max_k`
+    That is the first k >= `min_k` at which the sufficiency reaches the threshold, else `max_k`
     without the last passages that each add less than `least_gain`. It is 0 if no passage reaches
     the similarity floor; passages that came with scores have no similarity.
     Of equal passages only the first is taken.
@@ -109,10 +120,11 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
         return AdaptiveResult((), 0.0, NO_PASSAGES, assessment)
     if all(p.dense < strategy.similarity_floor and not p.scores for p in passages):
         return AdaptiveResult((), 0.0, NO_RESULTS, assessment)
+    threshold = strategy.sufficiency_threshold or assessment.thresholds.sufficient
     sufficiency = [0.0, *(assessment.sufficiency_at[i] for i in first)]
     last = min(strategy.max_k, len(passages))
     for k in range(strategy.min_k, last + 1):
-        if sufficiency[k] >= strategy.confidence_threshold:
+        if sufficiency[k] >= threshold:
             return AdaptiveResult(tuple(passages[:k]), sufficiency[k], THRESHOLD, assessment)
     k, reason = last, MAX_K if last == strategy.max_k else NO_MORE
     while k > strategy.min_k and sufficiency[k] - sufficiency[k - 1] < strategy.least_gain:

@@ -11,10 +11,10 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY
 from rerank.errors import InputError, RerankError, nearest, optional
+from rerank.rag import explanation
 from rerank.rag.adaptive import take
-from rerank.rag.context import assess_first
-from rerank.rag.retrieval_assessment import assess_with
-from rerank.rag.settings import AnswerConfig, Strategy
+from rerank.rag.context import gate_handed_on
+from rerank.rag.settings import Strategy
 from rerank.types import Assessment
 
 with optional():
@@ -22,6 +22,7 @@ with optional():
     from mcp.server.mcpserver.exceptions import ToolError
     from pydantic import ValidationError
 
+EXPLAIN_ALIAS = "assess_retrieval_confidence"  # the name that some clients know
 SHOWN = 50  # characters of an unknown argument's name
 INSTRUCTIONS = (
     "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
@@ -41,7 +42,6 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
         MissingExtraError: on import, if the protocol's package is not installed.
     """
     thresholds = model.pipeline.config.thresholds
-    gate = AnswerConfig(sufficient=thresholds.sufficient, partial=thresholds.partial)
     known = sorted(model.segments)
     instructions = INSTRUCTIONS.format(
         about=ABOUT[model.calibrated],
@@ -56,27 +56,26 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     def search(query: str, min_k: int = 1, max_k: int = 8, segment: str = "") -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.
 
-        `confidence` is P(one of the passages answers the question). A `note` that is not empty
-        belongs in front of the passages. `segment` is the kind of question, if the model has
-        segments.
+        `confidence` is P(the first passage answers the question), `sufficiency` is P(one of the
+        passages does). A `note` that is not empty belongs in front of the passages. `segment` is
+        the kind of question, if the model has segments.
         """
         with _as_tool_errors():
-            strategy = Strategy(min_k, max_k, thresholds.sufficient)
-            found = take(assessed(query, segment), strategy)
-        verdict = assess_first(found.assessment, found.k, gate)
-        return {**found.to_dict(), "verdict": verdict.verdict, "note": verdict.note()}
+            taken = take(assessed(query, segment), Strategy(min_k, max_k))
+        return {**taken.to_dict(), "note": gate_handed_on(taken.assessment, taken.k).note()}
 
-    def assess_retrieval_confidence(query: str, segment: str = "") -> dict[str, Any]:
+    def explain(query: str, segment: str = "") -> dict[str, Any]:
         """Say how sure the retrieval is that its best passage answers the question, and why.
 
         It gives the signals, what each moved the confidence by, and recommendations. `segment` is
         the kind of question, if the model has segments.
         """
         with _as_tool_errors():
-            return assess_with(model, assessed(query, segment)).to_dict()
+            return explanation.explain(model, assessed(query, segment)).to_dict()
 
-    for tool in (search, assess_retrieval_confidence):
-        server.add_tool(tool, description=inspect.getdoc(tool))
+    server.add_tool(search, description=inspect.getdoc(search))
+    server.add_tool(explain, description=inspect.getdoc(explain))
+    server.add_tool(explain, name=EXPLAIN_ALIAS, description="The same as `explain`.")
     return server
 
 

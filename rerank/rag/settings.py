@@ -1,4 +1,4 @@
-"""Settings for the use of an assessment, each defined once: default, help, bounds.
+"""Settings for the use of an assessment, each defined once, and strategies from a file.
 
 It imports nothing heavy: the command line makes its options from these fields.
 """
@@ -6,33 +6,17 @@ It imports nothing heavy: the command line makes its options from these fields.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from rerank.config import check_options, option, share
 from rerank.data.checks import is_url
-from rerank.errors import InputError
+from rerank.errors import InputError, nearest
 
 DEEPEST = 10  # largest k that sufficiency is known for
-
-
-def _check_bands(sufficient: float, partial: float) -> None:
-    if partial > sufficient:
-        raise InputError(f"expected `partial` <= `sufficient`, got {partial} and {sufficient}")
-
-
-@dataclass(frozen=True, slots=True)
-class ContextGate:
-    """When a context is enough to answer from."""
-
-    k: int = option(5, "passages that are handed on", ge=1, le=DEEPEST)
-    floor: float = share(0.2, "relevance from which a passage is usable")
-    sufficient: float = share(0.7, "sufficiency from here is SUFFICIENT")
-    partial: float = share(0.4, "and from here PARTIAL, below it INSUFFICIENT")
-
-    def __post_init__(self) -> None:
-        """Refuse values out of range, or out of order."""
-        check_options(self)
-        _check_bands(self.sufficient, self.partial)
+FLOOR = 0.2  # relevance from which a passage is worth using
+BUNDLED = Path(__file__).with_name("strategies.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +25,8 @@ class Strategy:
 
     min_k: int = option(1, "passages that are handed on at least", ge=1, le=DEEPEST)
     max_k: int = option(8, "passages that are handed on at most", ge=1, le=DEEPEST)
-    confidence_threshold: float = share(
-        0.7, "no passage is added once P(one of them is right) reaches this"
+    sufficiency_threshold: float = share(
+        0.0, "no passage is added once the sufficiency reaches this; 0: the model's own threshold"
     )
     similarity_floor: float = option(
         0.2,
@@ -92,17 +76,55 @@ class LanguageModelConfig:
 class AnswerConfig:
     """When to answer, from how many sources, and with how much attribution."""
 
-    min_score: float = share(0.2, "relevance from which a passage is a source")
-    min_chunks: int = option(1, "sources without which there is no answer", ge=1, le=DEEPEST)
-    sufficient: float = share(0.7, "P(a source has the answer) below which it is LOW CONFIDENCE")
-    partial: float = share(0.4, "P(a source has the answer) below which there is no answer")
-    policy: str = option("default", "names the bands of the levels", choices=("default", "legal"))
+    min_score: float = share(FLOOR, "relevance from which a passage is a source")
+    min_chunks: int = option(1, "fewest sources needed to answer", ge=1, le=DEEPEST)
     coverage: float = share(0.9, "share of supported sentences below which it is asked again")
     support: float = share(0.5, "P(a source supports a sentence) from which it does")
     strategy: Strategy = field(default_factory=Strategy)
     language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, or out of order."""
+        """Refuse values out of range."""
         check_options(self)
-        _check_bands(self.sufficient, self.partial)
+
+
+def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
+    """The strategies of a TOML file, by table name; what a table leaves out has its default.
+
+    Raises:
+        InputError: the file cannot be read, or a table is not a strategy.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from None
+    known = [f.name for f in fields(Strategy)]
+    strategies = {}
+    for name, values in tables.items():
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: {name} should be a table, such as [{name}], got {values!r}")
+        if strange := next((key for key in values if key not in known), ""):
+            raise InputError(
+                f"{path}: [{name}] has no setting {strange!r}; they are {', '.join(known)}"
+                f"{nearest(strange, known)}"
+            )
+        try:
+            strategies[name] = Strategy(**values)
+        except InputError as error:
+            raise InputError(f"{path}: [{name}]: {error}") from None
+    return strategies
+
+
+def strategy(name: str, path: Path = BUNDLED) -> Strategy:
+    """The strategy of that name.
+
+    Raises:
+        InputError: the file has none of that name, or cannot be used.
+    """
+    known = read_strategies(path)
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise InputError(f"{path}: no strategy {name!r}; it has {names}{nearest(name, known)}")
+    return known[name]

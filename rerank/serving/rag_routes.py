@@ -1,4 +1,4 @@
-"""Routes built on an assessment: adaptive retrieval, retrieval assessment, bounded answers."""
+"""Routes built on an assessment: adaptive retrieval, explanations, bounded answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import Field
 
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
+from rerank.rag import explanation
 from rerank.rag.adaptive import guaranteed, take
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
-from rerank.rag.retrieval_assessment import assess_with
 from rerank.rag.settings import AnswerConfig, Strategy
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import shown_passage
@@ -22,6 +22,7 @@ from rerank.serving.middleware import while_connected
 from rerank.serving.refusals import not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
 from rerank.serving.requests import QueryRequest
+from rerank.serving.responses import AnswerResponse, ExplainResponse, RetrieveResponse
 from rerank.types import RankedPassage
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class RetrieveRequest(PlainRequest):
 
     min_k: int = _of_strategy("min_k")
     max_k: int = _of_strategy("max_k")
-    confidence_threshold: float = _of_strategy("confidence_threshold")
+    sufficiency_threshold: float = _of_strategy("sufficiency_threshold")
     similarity_floor: float = _of_strategy("similarity_floor")
     least_gain: float = _of_strategy("least_gain")
     guaranteed: bool = Field(
@@ -81,7 +82,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
     """
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
-    @router.post("/v1/retrieve")
+    @router.post("/v1/retrieve", response_model=RetrieveResponse, response_model_exclude_unset=True)
     async def retrieve(request: Request, body: RetrieveRequest) -> dict[str, Any]:
         """Return as many passages as the question needs."""
         given = body.to_strategy()
@@ -89,13 +90,14 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
         strategy = given or guaranteed(done.served.model.maps["search"])
         return {**_named(done), **take(done.assessment, strategy).to_dict()}
 
-    @router.post("/v1/assess_retrieval")
-    async def assess_retrieval(request: Request, body: PlainRequest) -> dict[str, Any]:
-        """Say how good the retrieval is: its signals, what moved the confidence, what to do."""
+    @router.post("/v1/explain", response_model=ExplainResponse)
+    async def explain(request: Request, body: PlainRequest) -> dict[str, Any]:
+        """Explain the confidence: its signals, what moved it, and what to do."""
         done = await assessor(request, body)
-        return {**_named(done), **assess_with(done.served.model, done.assessment).to_dict()}
+        told = explanation.explain(done.served.model, done.assessment)
+        return {**_named(done), **told.to_dict()}
 
-    @router.post("/v1/answer")
+    @router.post("/v1/answer", response_model=AnswerResponse, response_model_exclude_unset=True)
     async def answer(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Answer in the words of the sources, or refuse."""
         done = await assessor(request, body)
@@ -110,20 +112,20 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
         right, so the journal keeps a search, as feedback on an answer is about its text.
         """
         done = await assessor(request, body)
-        found, model = done.assessment, done.served.model
-        taken, made = take(found, AnswerConfig().strategy), await _answered(request, done, seconds)
-        retrieval, listed = assess_with(model, found).to_dict(), found.first(SHOWN)
+        assessment, model = done.assessment, done.served.model
+        taken, made = take(assessment), await _answered(request, done, seconds)
+        why, listed = explanation.explain(model, assessment).to_dict(), assessment.first(SHOWN)
         return {
             **_named(done),
             "answer": {**made.to_dict(), "query_id": done.request_id},
-            "assessment": found.to_dict(top=0),
+            "assessment": assessment.to_dict(top=0),
             "feedback": feedback,
             "k": taken.k,
-            "sufficiency_k": model.pipeline.config.sufficiency_k,
+            "sufficiency_k": assessment.sufficiency_k,
             "stop_reason": taken.stop_reason,
             "passages": [passage_fields(listed[i], model) for i in distinct(listed)[0]],
-            "signals": retrieval["signals"],
-            "recommendations": retrieval["recommendations"],
+            "signals": why["signals"],
+            "recommendations": why["recommendations"],
         }
 
     return router
@@ -134,7 +136,7 @@ def passage_fields(passage: RankedPassage, model: CalibratedReranker) -> dict[st
 
     `row` is its row in the model's index, for `/v1/document`; None if the model has no index.
     """
-    row = passage.row if model.index_folder else None
+    row = passage.row if model.source.folder else None
     return {**passage.to_dict(), **shown_passage(passage), "row": row}
 
 

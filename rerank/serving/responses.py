@@ -6,53 +6,96 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from rerank.json_keys import JSON_KEYS
 from rerank.serving.requests import Document, DocumentsRequest, SearchRequest, as_document
 from rerank.types import Assessment
 
 
-class AssessmentResponse(BaseModel):
-    """How far to trust an answer. Probabilities are calibrated."""
+def key(name: str, *default: Any) -> Any:
+    """A field with the meaning that its name has everywhere."""
+    return Field(*default, description=JSON_KEYS[name])
 
-    id: str = Field(description="of the request, as in the header X-Request-ID and in the log")
-    model: str = Field(description="version of the model that has answered, as at /v1/model")
-    confidence: float = Field(description="P(the first passage is right)")
-    sufficiency: float = Field(description="P(one of the first few is right)")
-    sufficiency_at: list[float] = Field(description="the same for the first 1 to 10")
-    level: str = Field(description="HIGH, MEDIUM, LOW or VERY_LOW confidence")
-    verdict: str = Field(description="SUFFICIENT, PARTIAL or INSUFFICIENT context")
-    accepted: bool = Field(description="confidence reaches the advisory threshold")
-    certified: bool = Field(
-        description="accepted, the confidence reaches the certified threshold, and the question "
-        "is like those that were labelled"
-    )
-    context_certified: bool = Field(
-        description="SUFFICIENT, and the sufficiency reaches its certified threshold"
-    )
-    calibrated: bool = Field(
-        description="false: no label of this corpus was fitted on; the numbers order, and no more"
-    )
-    reasons: list[str]
+
+class Answered(BaseModel):
+    """Which request was answered, by which model, and how sure the model is of its first passage.
+
+    Probabilities are calibrated.
+    """
+
+    id: str = key("id")
+    model: str = key("model")
+    confidence: float = key("confidence")
+    level: str = key("level")
+    accepted: bool = key("accepted")
+    calibrated: bool = key("calibrated")
+
+
+class AssessmentResponse(Answered):
+    """How far to trust an answer."""
+
+    sufficiency: float = key("sufficiency")
+    sufficiency_at: list[float] = key("sufficiency_at")
+    verdict: str = key("verdict")
+    certified: bool = key("certified")
+    context_certified: bool = key("context_certified")
+    reasons: list[str] = key("reasons")
 
 
 class SearchResult(BaseModel):
     """A passage of the index, or of an external search system; only the latter has `scores`."""
 
-    doc_id: str
-    relevance: float = Field(description="P(this passage is right)")
-    logit: float | None = Field(None, description="of the cross-encoder, where it scored it")
-    bm25: float | None = None
-    dense: float | None = None
-    scores: dict[str, float | None] | None = Field(
-        None, description="by stage, of another search system's passage"
-    )
-    title: str | None = None
-    text: str | None = None
+    doc_id: str = key("doc_id")
+    relevance: float = key("relevance")
+    logit: float | None = key("logit", None)
+    bm25: float | None = key("bm25", None)
+    dense: float | None = key("dense", None)
+    scores: dict[str, float | None] | None = key("scores", None)
+    title: str | None = key("title", None)
+    text: str | None = key("text", None)
 
 
 class SearchResponse(AssessmentResponse):
-    """The passages found, best first."""
+    """The passages, best first."""
 
-    ranking: list[SearchResult]
+    ranking: list[SearchResult] = key("ranking")
+
+
+class RetrieveResponse(Answered):
+    """As many passages as the question needs."""
+
+    k: int = key("k")
+    sufficiency: float = key("sufficiency")
+    verdict: str = key("verdict")
+    stop_reason: str = key("stop_reason")
+    passages: list[SearchResult] = key("passages")
+
+
+class ExplainResponse(Answered):
+    """Why the confidence is what it is."""
+
+    headline: str = key("headline")
+    interpretation: str = key("interpretation")
+    flagged: bool = key("flagged")
+    signals: list[dict[str, Any]] = key("signals")
+    recommendations: list[str] = key("recommendations")
+
+
+class AnswerResponse(Answered):
+    """An answer in the words of the sources, or the refusal to give one."""
+
+    query_id: str = key("query_id")
+    answer: str = key("answer")
+    refused: bool = key("refused")
+    low_confidence: bool = key("low_confidence")
+    sufficiency: float | None = key("sufficiency")
+    verdict: str = key("verdict")
+    sources: list[dict[str, Any]] = key("sources")
+    attribution_coverage: float | None = key("attribution_coverage")
+    model_calls: int = key("model_calls")
+    answer_confidence: float | None = key("answer_confidence", None)
+    answer_level: str | None = key("answer_level", None)
+    cut_off: bool | None = key("cut_off", None)
+    error: str | None = key("error", None)
 
 
 class RerankResult(BaseModel):

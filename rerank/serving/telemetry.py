@@ -26,7 +26,7 @@ from prometheus_client import (
 )
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
-from rerank.assessment.decisions import LEVELS
+from rerank.config import LEVELS
 from rerank.data.canonical import query_hash
 from rerank.types import MODES, Assessment, Floats
 

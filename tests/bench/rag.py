@@ -34,7 +34,7 @@ from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
 from rerank.rag.adaptive import take
 from rerank.rag.answer.bounded import usable_context
-from rerank.rag.settings import DEEPEST, AnswerConfig, ContextGate, Strategy
+from rerank.rag.settings import DEEPEST, AnswerConfig, Strategy
 from rerank.types import Bools, Floats, Ints
 from rerank.workspace import Workspace
 
@@ -78,7 +78,7 @@ def measured(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Me
     answers = model.assess([ranking.query for ranking in questions.items])
     passages, found = {}, {}
     for threshold in THRESHOLDS:
-        taken = [take(one, Strategy(confidence_threshold=threshold)) for one in answers]
+        taken = [take(one, Strategy(sufficiency_threshold=threshold)) for one in answers]
         passages[threshold] = np.array([float(one.k) for one in taken])
         found[threshold] = np.array(
             [
@@ -97,10 +97,10 @@ def measured(labelled: LabelledSet, model: CalibratedReranker, work: Path) -> Me
         within=np.column_stack([np.zeros(len(questions)), hits(questions, depth=DEEPEST)]),
         passages=passages,
         found=found,
-        sufficiency=np.array([one.sufficiency_at[ContextGate().k - 1] for one in answers]),
+        sufficiency=np.array([one.sufficiency for one in answers]),
         formulas={name: evaluation.confidences[name] for name in FORMULAS},
         verdicts=[verdict.verdict for _, verdict in gated],
-        stated=np.array([verdict.confidence for _, verdict in gated], dtype=np.float64),
+        stated=np.array([verdict.sufficiency for _, verdict in gated], dtype=np.float64),
         sourced=np.array(sourced),
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from hand_made import make_ranking
 
-from rerank.assessment import decisions
 from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Thresholds
 from rerank.types import Assessment
@@ -19,6 +18,7 @@ def make_assessment(
     sufficiency: Sequence[float] = (),
     confidence: float | None = None,
     relevance: Sequence[float] | None = None,
+    thresholds: Thresholds | None = None,
     **numbers: Any,
 ) -> Assessment:
     """An assessment of sufficiency at k = 1, 2, ...; the last one stands for all further k.
@@ -29,17 +29,14 @@ def make_assessment(
     given = list(sufficiency) or [0.5 if confidence is None else confidence]
     at = np.maximum.accumulate(given + given[-1:] * (10 - len(given)))
     sure = float(at[0]) if confidence is None else confidence
-    t = Thresholds()
     ranking = make_ranking(**numbers)
     return Assessment(
         ranking=ranking,
         relevance=np.array([sure] * len(ranking) if relevance is None else relevance, float),
         confidence=sure,
-        sufficiency=float(at[4]),
         sufficiency_at=tuple(at.tolist()),
-        level=decisions.level(sure, t),
-        verdict=decisions.verdict(float(at[4]), t.sufficient, t.partial),
-        accepted=decisions.accepted(sure, t),
+        sufficiency_k=5,
+        thresholds=thresholds or Thresholds(),
         certified=False,
         reasons=(),
         features=ranking_features([ranking])[0],

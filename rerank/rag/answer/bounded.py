@@ -17,7 +17,6 @@ from rerank.assessment.decisions import LABEL_FIRST
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
-from rerank.rag.advisory import LOWEST, preset
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import (
     Checked,
@@ -27,10 +26,9 @@ from rerank.rag.answer.attribution import (
     without_unsupported,
 )
 from rerank.rag.answer.prompt import NO_ANSWER
-from rerank.rag.answer.quality import AnswerConfidence, AnswerQuality
 from rerank.rag.answer.sentences import Sentence, without_controls
 from rerank.rag.answer.sources import Source, sources_of
-from rerank.rag.context import UNASSESSED, ContextVerdict, assess_first
+from rerank.rag.context import UNASSESSED, ContextVerdict, gate_handed_on
 from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment, RankedPassage
 
@@ -44,9 +42,11 @@ class BoundedAnswer:
     query_id: str
     answer: str
     refused: bool
-    low_confidence: bool
-    confidence: float | None  # P(a source holds the answer); None if the gate failed
-    level: str  # of this confidence; the lowest one of a refusal
+    confidence: float  # P(the top passage is right), of the retrieval
+    level: str  # of this confidence
+    accepted: bool  # likewise
+    sufficiency: float | None  # P(a source holds the answer); None if the gate failed
+    verdict: str  # of the sufficiency; UNASSESSED if the gate failed
     sources: tuple[Source, ...] = ()  # those that support the answer
     quotes: tuple[str, ...] = ()  # the supporting sentence of each
     attribution_coverage: float | None = None  # of the answer as generated; None if there is none
@@ -58,6 +58,11 @@ class BoundedAnswer:
     answer_level: str = ""  # of this confidence
     answer_id: str = ""  # in the journal, for feedback; "" if it is not there
 
+    @property
+    def low_confidence(self) -> bool:
+        """Whether there is an answer although the sources may not hold one."""
+        return not self.refused and self.verdict in ("PARTIAL", UNASSESSED)
+
     def to_dict(self) -> dict[str, Any]:
         """The output record; what follows `calibrated` only if it is set."""
         record = {
@@ -67,6 +72,9 @@ class BoundedAnswer:
             "low_confidence": self.low_confidence,
             "confidence": self.confidence,
             "level": self.level,
+            "accepted": self.accepted,
+            "sufficiency": self.sufficiency,
+            "verdict": self.verdict,
             "sources": [
                 s.to_dict(quote) for s, quote in zip(self.sources, self.quotes, strict=True)
             ],
@@ -82,19 +90,6 @@ class BoundedAnswer:
             "id": self.answer_id or None,
         }
         return record | {name: value for name, value in more.items() if value is not None}
-
-    def rated(
-        self, retrieval: float, fitted: AnswerConfidence | None, policy: str
-    ) -> BoundedAnswer:
-        """The answer with its own confidence and that confidence's level; a refusal is unchanged.
-
-        `retrieval` is the confidence of the assessment.
-        """
-        if fitted is None or self.refused or self.attribution_coverage is None:
-            return self
-        quality = AnswerQuality(attribution_coverage=self.attribution_coverage)
-        found = fitted.confidence(retrieval, quality)
-        return replace(self, answer_confidence=found, answer_level=preset(policy).level(found))
 
     def text(self) -> str:
         """The answer with its sources, as a person reads it."""
@@ -129,15 +124,16 @@ def bounded_answer(
     """
     query = assessment.ranking.query
     usable, verdict = usable_context(assessment, config)
-    calibrated = assessment.calibrated
     refusal = BoundedAnswer(
         query_id=query.query_id,
         answer=NO_ANSWER,
         refused=True,
-        low_confidence=False,
-        confidence=verdict.confidence,
-        level=LOWEST,
-        calibrated=calibrated,
+        confidence=assessment.confidence,
+        level=assessment.level,
+        accepted=assessment.accepted,
+        sufficiency=verdict.sufficiency,
+        verdict=verdict.verdict,
+        calibrated=assessment.calibrated,
     )
     if verdict.verdict == "INSUFFICIENT":
         return refusal
@@ -153,9 +149,7 @@ def bounded_answer(
         draft = _better_draft(one_draft, config.coverage)
     except EndpointError as error:
         return replace(refusal, answer="", model_calls=error.calls, error=str(error))
-    low = verdict.verdict in ("PARTIAL", UNASSESSED)
-    level = preset(config.policy).level(verdict.confidence or 0.0, calibrated=calibrated)
-    return _answer_of(draft, sources, refusal, low=low, level=level)
+    return _answer_of(draft, sources, refusal)
 
 
 def usable_context(
@@ -168,7 +162,7 @@ def usable_context(
     assessment = _with_text(assessment)
     taken = take(assessment, config.strategy).passages
     usable = [p for p in taken if p.relevance >= config.min_score]
-    verdict = assess_first(assessment, len(usable), config)
+    verdict = gate_handed_on(assessment, len(usable), floor=config.min_score)
     if len(usable) < config.min_chunks:
         verdict = replace(verdict, verdict="INSUFFICIENT")
     return usable, verdict
@@ -209,12 +203,10 @@ class _Draft(NamedTuple):
         return attribution_coverage(self.checked or [])
 
 
-def _answer_of(
-    draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer, *, low: bool, level: str
-) -> BoundedAnswer:
+def _answer_of(draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer) -> BoundedAnswer:
     """The supported part of a draft, with the sources that it cites; or `refusal`, without any.
 
-    `low`: the context is weak, and the answer says so. `level` is that of an answer.
+    If the context is weak, the answer says so.
     """
     if draft.checked is None:
         return replace(refusal, model_calls=draft.calls)
@@ -230,15 +222,14 @@ def _answer_of(
     if not quotes:
         return refusal
     used = tuple(source for source in sources if source.id in quotes)
-    return replace(
+    answer = replace(
         refusal,
-        answer=f"{LOW if low else ''}{without_unsupported(draft.checked)}",
+        answer=without_unsupported(draft.checked),
         refused=False,
-        low_confidence=low,
-        level=level,
         sources=used,
         quotes=tuple(quotes[source.id] for source in used),
     )
+    return replace(answer, answer=LOW + answer.answer) if answer.low_confidence else answer
 
 
 def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
+from rerank.config import Thresholds
 from rerank.rag.answer.answerer import Answerer
 from rerank.rag.answer.attribution import Judge
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
@@ -72,11 +73,13 @@ def answer(
     queries: Sequence[Query],
     config: AnswerConfig = AnswerConfig(),
     *,
+    thresholds: Thresholds | None = None,
     answerer: Answerer | None = None,
     record: Record = unrecorded,
 ) -> Iterator[BoundedAnswer]:
     """One answer per query, in order, by `answerer` or else by the one that `config` names.
 
+    `thresholds` are those of the model by default.
     If the answerer fails on a question, the result's `error` says why, and nothing is recorded: it
     may be asked again. `record` is a journal's `rerank.journal.journal.Journal.record`.
 
@@ -87,11 +90,11 @@ def answer(
     writes = answerer or answerer_of(model, config.language_model)
     for query in queries:
         start = time.perf_counter()
-        found = model.assess([query])[0]
-        made = answer_assessed(model, found, config, writes, fitted)
+        assessment = model.assess([query])[0].by(thresholds)
+        made = answer_assessed(model, assessment, config, writes, fitted)
         if not made.error:
             latency = time.perf_counter() - start
-            answer_id = record(found, model=model.version, latency=latency, answer=made)
+            answer_id = record(assessment, model=model.version, latency=latency, answer=made)
             made = replace(made, answer_id=answer_id)
         yield made
 
@@ -109,4 +112,7 @@ def answer_assessed(
     """
     judge = cross_encoder_judge(model)
     made = bounded_answer(assessment, answerer, model.pipeline.index, config, judge=judge)
-    return made.rated(assessment.confidence, fitted, config.policy)
+    if fitted is None or made.refused or made.attribution_coverage is None:
+        return made
+    own = fitted.confidence(assessment.confidence, made.attribution_coverage)
+    return replace(made, answer_confidence=own, answer_level=assessment.thresholds.level(own))

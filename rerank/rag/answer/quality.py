@@ -1,4 +1,4 @@
-"""The confidence of a generated answer, from its retrieval's confidence and its own quality.
+"""The confidence of a generated answer, from its retrieval's confidence and its attribution.
 
 Fitted on labelled answers; without labels there is only the confidence of the retrieval.
 """
@@ -6,7 +6,7 @@ Fitted on labelled answers; without labels there is only the confidence of the r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,7 @@ from rerank.errors import InputError, optional
 from rerank.types import Floats
 
 MIN_LABELS = 30  # labelled answers that a fit needs
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerQuality:
-    """The quality of an answer as measured without reading it; each number is in [0, 1]."""
-
-    parses: float = 1.0  # 1 if it has the requested format
-    required_fields: float = 1.0  # share of the required fields that are present
-    optional_fields: float = 1.0  # likewise for the optional ones
-    attribution_coverage: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse numbers outside [0, 1]."""
-        if not all(0 <= value <= 1 for value in astuple(self)):
-            raise InputError(f"expected numbers from 0 to 1, got {self}")
+EARLIER = 5  # inputs of earlier maps, of which the second to fourth were always 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +26,13 @@ class AnswerConfidence:
 
     map: LogisticMap
 
-    def confidence(self, retrieval: float, quality: AnswerQuality) -> float:
-        """P(the answer is right), from the confidence of its retrieval and its quality."""
-        return float(self.map.predict(_inputs([retrieval], [quality]))[0])
+    def confidence(self, retrieval: float, coverage: float) -> float:
+        """P(the answer is right), from its retrieval's confidence and its attribution coverage.
+
+        Raises:
+            InputError: a number outside [0, 1].
+        """
+        return float(self.map.predict(_inputs([retrieval], [coverage]))[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -56,39 +46,52 @@ class AnswerConfidence:
             InputError: it is not such a value.
         """
         try:
-            found = map_from_dict(kept)
+            read = map_from_dict(kept)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"no confidence of answers can be read: {error}") from None
-        if not isinstance(found, LogisticMap) or len(found.coef) != 5:
-            raise InputError("expected a logistic map of 5 inputs")
-        return cls(found)
+        if not isinstance(read, LogisticMap) or len(read.coef) not in (2, EARLIER):
+            raise InputError("expected a logistic map of 2 inputs")
+        return cls(_without_constants(read) if len(read.coef) == EARLIER else read)
+
+
+def _without_constants(read: LogisticMap) -> LogisticMap:
+    """The earlier map with its three inputs that are always 1 in its intercept."""
+    of_ones = zip(read.coef[1:4], read.mean[1:4], read.scale[1:4], strict=True)
+    added = sum(weight * (1.0 - mean) / scale for weight, mean, scale in of_ones)
+    names = ("coef", "mean", "scale", "low", "high")
+    ends = {name: getattr(read, name)[:1] + getattr(read, name)[4:] for name in names}
+    return LogisticMap(intercept=read.intercept + added, **ends)
 
 
 def fit_answer_confidence(
-    retrieval: Sequence[float], qualities: Sequence[AnswerQuality], right: Sequence[int]
+    retrieval: Sequence[float], coverage: Sequence[float], right: Sequence[int]
 ) -> AnswerConfidence:
-    """Logistic regression of `right` (n,) on the retrieval's log-odds and the quality.
+    """Logistic regression of `right` (n,) on the retrieval's log-odds and the coverage.
 
     Raises:
-        InputError: fewer than 30 answers, only one outcome among them, or arguments of different
-            lengths.
+        InputError: fewer than 30 answers, only one outcome among them, numbers outside [0, 1], or
+            arguments of different lengths.
     """
     with optional():
         from calibration.fitting import fit_logistic
 
-    if not len(retrieval) == len(qualities) == len(right):
+    if not len(retrieval) == len(coverage) == len(right):
         raise InputError(
-            "expected one confidence, one quality and one outcome per answer, got "
-            f"{len(retrieval)}, {len(qualities)} and {len(right)}"
+            "expected one confidence, one coverage and one outcome per answer, got "
+            f"{len(retrieval)}, {len(coverage)} and {len(right)}"
         )
     if len(right) < MIN_LABELS or len(set(right)) < 2:
         raise InputError(
             f"expected {MIN_LABELS} labelled answers or more, right and wrong ones, got "
             f"{len(right)} of which {sum(right)} are right"
         )
-    return AnswerConfidence(fit_logistic(_inputs(retrieval, qualities), right))
+    return AnswerConfidence(fit_logistic(_inputs(retrieval, coverage), right))
 
 
-def _inputs(retrieval: Sequence[float], qualities: Sequence[AnswerQuality]) -> Floats:
-    rows = np.array([astuple(quality) for quality in qualities], dtype=np.float64)
-    return np.column_stack([log_odds(np.array(retrieval, dtype=np.float64)), rows])
+def _inputs(retrieval: Sequence[float], coverage: Sequence[float]) -> Floats:
+    numbers = np.array([retrieval, coverage], dtype=np.float64)
+    if not ((numbers >= 0) & (numbers <= 1)).all():
+        raise InputError(
+            f"expected numbers from 0 to 1, got {retrieval!r:.99} and {coverage!r:.99}"
+        )
+    return np.column_stack([log_odds(numbers[0]), numbers[1]])

@@ -37,8 +37,8 @@ T = Thresholds()
 )
 def test_levels_by_hand(confidence: float, level: str, accepted: bool) -> None:
     """A band begins at its threshold; below 0.7 an answer is advisory."""
-    assert decisions.level(confidence, T) == level
-    assert decisions.accepted(confidence, T) == accepted
+    assert T.level(confidence) == level
+    assert T.accepts(confidence) == accepted
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_levels_by_hand(confidence: float, level: str, accepted: bool) -> None:
 )
 def test_verdicts_by_hand(sufficiency: float, verdict: str) -> None:
     """Two thresholds on sufficiency, each the start of its band."""
-    assert decisions.verdict(sufficiency, T.sufficient, T.partial) == verdict
+    assert T.verdict(sufficiency) == verdict
 
 
 LEVELS = ["VERY_LOW", "LOW", "MEDIUM", "HIGH"]
@@ -65,11 +65,9 @@ def test_more_confidence_is_never_a_lower_level(bands: list[float], confidence: 
     """Whatever the thresholds, levels rise with confidence and agree with acceptance."""
     low, medium, high = bands
     t = Thresholds(high=high, medium=medium, low=low)
-    here, above = (
-        LEVELS.index(decisions.level(c, t)) for c in (confidence, min(1.0, confidence + 0.1))
-    )
+    here, above = (LEVELS.index(t.level(c)) for c in (confidence, min(1.0, confidence + 0.1)))
     assert above >= here
-    assert decisions.accepted(confidence, t) == (here >= LEVELS.index("MEDIUM"))
+    assert t.accepts(confidence) == (here >= LEVELS.index("MEDIUM"))
 
 
 def test_reasons_by_hand() -> None:

@@ -13,6 +13,7 @@ from llm_endpoint import endpoint, says, status
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
+from rerank.config import Thresholds
 from rerank.errors import FolderError, InputError
 from rerank.jobs.answer_file import AnswerFileSummary, answer_file
 from rerank.rag.answer.model_answers import answer
@@ -125,10 +126,13 @@ def test_a_resumed_run_tries_again_what_failed(
     before = Recorded(2)
     with endpoint(status(404), says("It is so [S1].")) as place:
         language_model = LanguageModelConfig(place.url, "m")
-        config = AnswerConfig(partial=0, sufficient=0, min_score=0, language_model=language_model)
+        config = AnswerConfig(min_score=0, language_model=language_model)
+        t = Thresholds(partial=0, sufficient=0)
         with pytest.raises(KeyboardInterrupt):
-            answer_file(model, queries, out, config, record=before)
-        done = answer_file(model, queries, out, config, record=rest)
+            answer_file(model, queries, out, config, thresholds=t, record=before)
+        with pytest.raises(InputError, match="another configuration;"):
+            answer_file(model, queries, out, config)
+        done = answer_file(model, queries, out, config, thresholds=t, record=rest)
     assert done == AnswerFileSummary(answers=4, failed=0, resumed=1)
     assert before == [queries[row].query_id for row in (1, 2)]  # it was killed at the second
     assert rest == [queries[row].query_id for row in (0, 2, 3)]

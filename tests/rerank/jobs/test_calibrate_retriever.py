@@ -28,7 +28,7 @@ from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.steps import SCORE_OVERHEAD_S, expected_seconds
-from rerank.config import Config
+from rerank.config import Config, Thresholds
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
@@ -54,6 +54,7 @@ from rerank.serving.worker import Worker
 from rerank.types import Passage, Query
 
 ASKED = "median ignoring NaNs"
+UNREACHED = Thresholds(high=1.0, medium=1.0)
 BY_EACH_CLIENT = [  # the other tests use one system only: they never come near its client
     "test_a_model_of_another_system",
     "test_the_confidence_is_coherent_and_tells_right_from_wrong",

@@ -58,7 +58,18 @@ def test_monitors_see_each_question_once_in_the_order_of_its_label(store: Journa
     assert accuracy == AccuracyMonitor.start(0.8).update([0, 1, 0, 1])
     expected = CalibrationMonitor.start().update([0, 1, 0, 1, 1], [0.95, 0.9, 0.8, 0.75, 0.3])
     assert calibrated.to_dict() == expected.to_dict()
-    assert monitors(store, "none")[1] == CalibrationMonitor.start()
+    assert monitors(store, "none", target=0.8)[1] == CalibrationMonitor.start()
+
+
+def test_answers_should_be_right_as_often_as_their_model_accepts(store: JournalStore) -> None:
+    """By default; the journal holds the threshold, but for entries of earlier versions."""
+    store.add([entry(1, "q1", 0.9, threshold=None), entry(2, "q2", 0.9, model="m2")])
+    assert report(store, model="m1").accuracy.target == 0.7
+    store.add([entry(3, "q3", 0.9, threshold=0.85)])
+    assert report(store, model="m1").accuracy.target == 0.85
+    assert report(store, model="m1", target=0.6).accuracy.target == 0.6
+    store.add([entry(4, "q4", 0.9, threshold=1.0)])
+    assert report(store, model="m1").accuracy.target == 0.99
 
 
 def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:

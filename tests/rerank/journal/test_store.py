@@ -126,7 +126,7 @@ def test_the_newest_word_wins_and_the_same_again_changes_nothing(store: JournalS
 
 def test_an_answer_of_nothing_cannot_be_right(store: JournalStore) -> None:
     """Without a passage there is nothing that a label could call right, unless a text was made."""
-    refused = BoundedAnswer("q", "No answer.", True, False, 0.0, "VERY_LOW_CONFIDENCE")
+    refused = BoundedAnswer("q", "No answer.", True, 0.0, "VERY_LOW", False, 0.0, "INSUFFICIENT")
     for answer_id, made in (("bare", None), ("made", refused)):
         nothing = make_assessment(confidence=0.0)
         store.add([entry_of(nothing, answer_id=answer_id, model="m", latency=0.1, answer=made)])
@@ -216,15 +216,17 @@ def test_a_journal_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> 
     with writing(engine) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "1")
-        kept = {k: v for k, v in make_entry("old").row().items() if k != "features"}
+        kept = {
+            k: v for k, v in make_entry("old").row().items() if k not in ("features", "threshold")
+        }
         connection.execute(insert(JOURNAL).values(kept))
     engine.dispose()
     with JournalStore(sqlite_url(tmp_path)) as store:
         store.add([make_entry("new", texts=["text"])])
         old, new = store.rows(ALL)
-    assert (old["answer_id"], old["features"]) == ("old", None)
+    assert (old["answer_id"], old["features"], old["threshold"]) == ("old", None, None)
     assert {k: old[k] for k in kept} == kept
-    assert new["features"]
+    assert (new["features"] is not None, new["threshold"]) == (True, 0.7)
 
 
 def test_a_migration_that_breaks_off_leaves_nothing(
@@ -253,7 +255,7 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
     store.add([make_entry()])
     with writing(store._engine) as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '99'")
-    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 3: update"):
+    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 4: update"):
         bring_up_to_date(store._engine, create=True)
     assert len(store.rows(ALL)) == 1
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.commands.retrieve import STOPPED
+from rerank.commands.search import STOPPED
+from rerank.config import Thresholds
 from rerank.errors import InputError
 from rerank.rag.adaptive import depth, guaranteed, search, take
 from rerank.rag.answer.bounded import usable_context
@@ -32,8 +33,8 @@ def found(**numbers: Any) -> Assessment:
         (Strategy(), 4, "threshold"),
         (Strategy(min_k=6), 6, "threshold"),
         (Strategy(max_k=3), 3, "max_k"),
-        (Strategy(confidence_threshold=0.3), 1, "threshold"),
-        (Strategy(confidence_threshold=0.99), 8, "max_k"),
+        (Strategy(sufficiency_threshold=0.3), 1, "threshold"),
+        (Strategy(sufficiency_threshold=0.99), 8, "max_k"),
         (Strategy(similarity_floor=0.6), 0, "no_results"),
     ],
 )
@@ -42,8 +43,17 @@ def test_it_stops_at_the_first_k_that_is_enough(strategy: Strategy, k: int, reas
     result = take(found(), strategy)
     assert (result.k, result.stop_reason) == (k, reason)
     assert [p.doc_id for p in result.passages] == [f"d{i}" for i in range(k)]
-    assert result.confidence == pytest.approx(RISING[k - 1] if k else 0.0)
+    assert result.sufficiency == pytest.approx(RISING[k - 1] if k else 0.0)
     assert result.to_dict()["k"] == k
+
+
+def test_the_threshold_is_the_model_s_unless_it_is_given() -> None:
+    """As the verdict is."""
+    strict = found(thresholds=Thresholds(sufficient=0.9, partial=0.8))
+    assert (take(strict).k, take(strict).verdict) == (7, "SUFFICIENT")
+    few = take(strict, Strategy(max_k=5))
+    assert (few.sufficiency, few.verdict, few.to_dict()["verdict"]) == (0.8, "PARTIAL", "PARTIAL")
+    assert take(strict, Strategy(sufficiency_threshold=0.3)).k == 1
 
 
 def test_equal_passages_are_taken_once() -> None:
@@ -52,16 +62,16 @@ def test_equal_passages_are_taken_once() -> None:
     flat = [0.3, 0.3, 0.5, 0.5, 0.75]
     result = take(make_assessment(texts=texts, titles=[""] * 5, sufficiency=flat))
     assert [p.doc_id for p in result.passages] == ["d0", "d2", "d4"]
-    assert (result.k, result.confidence, result.stop_reason) == (3, 0.75, "threshold")
+    assert (result.k, result.sufficiency, result.stop_reason) == (3, 0.75, "threshold")
     assert [depth(result.assessment, k) for k in (1, 2, 3, 4)] == [1, 3, 5, 4]
     _, told = usable_context(result.assessment, AnswerConfig(min_score=0.0))
-    assert told.confidence == 0.75  # of the three different ones, not of the first three
+    assert told.sufficiency == 0.75  # of the three different ones, not of the first three
 
 
 def test_no_passage_is_no_result() -> None:
     """An empty ranking stops at once."""
     result = take(make_assessment(confidence=0.0))
-    assert (result.k, result.stop_reason, result.confidence) == (0, "no_passages", 0.0)
+    assert (result.k, result.stop_reason, result.sufficiency) == (0, "no_passages", 0.0)
     assert STOPPED[result.stop_reason] == "no passage was found"
 
 
@@ -83,16 +93,16 @@ def test_one_similar_passage_is_enough() -> None:
     """The confidence counts the similarity; the floor is for questions of another subject."""
     strange = found(dense=[0.1] * 10)
     assert (take(strange).k, take(strange).stop_reason) == (0, "no_results")
-    assert take(strange).confidence == 0
+    assert take(strange).sufficiency == 0
     assert take(strange, Strategy(similarity_floor=-1)).k == 4
     known = found(dense=[-0.3, 0.1, *[0.5] * 8])
     assert [p.doc_id for p in take(known).passages] == ["d0", "d1", "d2", "d3"]
-    assert take(known).confidence == RISING[3]
+    assert take(known).sufficiency == RISING[3]
 
 
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=10).map(sorted),
-    st.floats(0, 1),
+    st.floats(0.001, 1),
     st.integers(1, 10),
     st.integers(1, 10),
     st.integers(0, 10),
@@ -108,7 +118,7 @@ def test_a_higher_threshold_never_hands_on_less(
         for t in (threshold, threshold + 0.1)
     )
     assert min(low, n) <= here.k <= above.k <= high
-    assert 0 <= here.confidence <= above.confidence <= 1
+    assert 0 <= here.sufficiency <= above.sufficiency <= 1
     assert (here.stop_reason == "no_passages") == (n == 0)
 
 
@@ -117,7 +127,7 @@ def test_passages_that_add_nothing_are_left_out() -> None:
     hopeless = found(sufficiency=[0.1, 0.15, 0.2, 0.205, 0.21])
     assert take(hopeless).k == 3
     assert take(hopeless).stop_reason == "least_gain"
-    assert take(hopeless).confidence == pytest.approx(0.2)
+    assert take(hopeless).sufficiency == pytest.approx(0.2)
     assert take(hopeless, Strategy(min_k=4)).k == 4
     whole = take(hopeless, Strategy(least_gain=0))
     assert (whole.k, whole.stop_reason) == (8, "max_k")

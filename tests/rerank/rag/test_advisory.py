@@ -11,24 +11,25 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
+from rerank.config import Thresholds
 from rerank.errors import InputError
-from rerank.rag.advisory import PRESETS, AdvisoryPolicy, decide, preset
+from rerank.rag.advisory import LEGAL, decide
 
 
 @pytest.mark.parametrize(
     ("confidence", "level", "action", "flagged"),
     [
-        (0.9, "HIGH_CONFIDENCE", "use directly and cite", False),
-        (np.nextafter(0.9, 0), "MEDIUM_CONFIDENCE", "use with caution, verify", False),
-        (0.7, "MEDIUM_CONFIDENCE", "use with caution, verify", False),
+        (0.9, "HIGH", "use directly and cite", False),
+        (np.nextafter(0.9, 0), "MEDIUM", "use with caution, verify", False),
+        (0.7, "MEDIUM", "use with caution, verify", False),
         (
             np.nextafter(0.7, 0),
-            "LOW_CONFIDENCE",
+            "LOW",
             "advisory only, verification required",
             True,
         ),
-        (np.nextafter(0.5, 0), "VERY_LOW_CONFIDENCE", "do not use, flag for review", True),
-        (0.0, "VERY_LOW_CONFIDENCE", "do not use, flag for review", True),
+        (np.nextafter(0.5, 0), "VERY_LOW", "do not use, flag for review", True),
+        (0.0, "VERY_LOW", "do not use, flag for review", True),
     ],
 )
 def test_levels_by_hand(confidence: float, level: str, action: str, flagged: bool) -> None:
@@ -43,20 +44,26 @@ def test_a_decision_is_plain_json() -> None:
     assert json.loads(json.dumps(found.to_dict()))["confidence"] == 0.5
 
 
-def test_the_legal_preset_begins_high_earlier() -> None:
-    """Its bands are 0.85, 0.7 and 0.5."""
-    assert PRESETS["legal"].level(0.86) == "HIGH_CONFIDENCE"
-    assert PRESETS["default"].level(0.86) == "MEDIUM_CONFIDENCE"
-    with pytest.raises(InputError, match="did you mean 'legal'"):
-        preset("legel")
+def test_the_level_is_also_a_flag_of_one_word() -> None:
+    """As other documents name it."""
+    found = decide(make_assessment(texts=["a"], confidence=0.8))
+    assert (found.flag, found.to_dict()["flag"]) == ("MEDIUM_CONFIDENCE", "MEDIUM_CONFIDENCE")
+
+
+def test_other_thresholds_can_be_given() -> None:
+    """As one object; the legal ones begin HIGH at 0.85."""
+    sure = make_assessment(texts=["a"], confidence=0.86)
+    assert (decide(sure, LEGAL).level, decide(sure).level) == ("HIGH", "MEDIUM")
+    strict = decide(sure, Thresholds(medium=0.9))
+    assert (strict.level, strict.flagged) == ("LOW", True)
 
 
 def test_bands_that_meet_give_no_higher_level_without_calibration() -> None:
     """LOW at most, even where HIGH begins at the same number."""
-    policy = AdvisoryPolicy(high=0.5, medium=0.5, low=0.5)
-    assert policy.level(0.99) == "HIGH_CONFIDENCE"
-    assert policy.level(0.99, calibrated=False) == "LOW_CONFIDENCE"
-    assert policy.level(0.1, calibrated=False) == "VERY_LOW_CONFIDENCE"
+    t = Thresholds(high=0.5, medium=0.5, low=0.5)
+    assert t.level(0.99) == "HIGH"
+    assert t.level(0.99, calibrated=False) == "LOW"
+    assert t.level(0.1, calibrated=False) == "VERY_LOW"
 
 
 def test_low_confidence_is_recorded_and_handed_over() -> None:
@@ -103,7 +110,7 @@ def test_a_recorder_that_fails_loses_no_advice(caplog: pytest.LogCaptureFixture)
 def test_the_confidence_of_an_answer_takes_the_place_of_the_retrieval_s() -> None:
     """A sure retrieval does not make a bad answer sure."""
     assessment = make_assessment(texts=["a"], confidence=0.95)
-    assert decide(assessment, confidence=0.3).level == "VERY_LOW_CONFIDENCE"
+    assert decide(assessment, confidence=0.3).level == "VERY_LOW"
 
 
 @pytest.mark.parametrize("wrong", [1.2, -0.1, float("nan"), "x", [0.5]])
@@ -111,9 +118,3 @@ def test_a_confidence_that_is_no_probability_is_refused(wrong: Any) -> None:
     """The message says what came, what was expected, and what to do."""
     with pytest.raises(InputError, match=r"`confidence` should be a number from 0 to 1, got .*out"):
         decide(make_assessment(texts=["a"]), confidence=wrong)
-
-
-def test_bands_out_of_order_are_refused() -> None:
-    """Levels rise with confidence."""
-    with pytest.raises(InputError, match="`low` <= `medium` <= `high`"):
-        AdvisoryPolicy(high=0.6)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from assessments import make_assessment
 
+from rerank.config import Thresholds
 from rerank.errors import InputError
-from rerank.rag.context import assess_context, assess_first
-from rerank.rag.settings import AnswerConfig, ContextGate
+from rerank.rag.context import gate, gate_handed_on
 
 TEXTS = ("one", "two", "three", "four", "five", "six")
 RELEVANCE = (0.5, 0.3, 0.2, 0.1, 0.1, 0.9)
@@ -28,11 +29,9 @@ RELEVANCE = (0.5, 0.3, 0.2, 0.1, 0.1, 0.9)
 )
 def test_verdict_and_note_follow_sufficiency(sufficiency: float, verdict: str, note: str) -> None:
     """The bands begin at 0.7 and 0.4; only a sufficient context goes without a note."""
-    found = assess_context(
-        make_assessment(texts=TEXTS, relevance=RELEVANCE, sufficiency=[0.1, sufficiency])
-    )
+    found = gate(make_assessment(texts=TEXTS, relevance=RELEVANCE, sufficiency=[0.1, sufficiency]))
     assert found.verdict == verdict
-    assert found.confidence == sufficiency
+    assert found.sufficiency == sufficiency
     assert found.usable_count == 3  # of the first five, at 0.2 or more
     assert found.note().startswith(note)
     assert bool(found.note()) == bool(note)
@@ -40,7 +39,7 @@ def test_verdict_and_note_follow_sufficiency(sufficiency: float, verdict: str, n
 
 def test_a_warning_tells_the_confidence() -> None:
     """It is the probability that the passages hold an answer."""
-    note = assess_context(make_assessment(texts=TEXTS, sufficiency=[0.31])).note()
+    note = gate(make_assessment(texts=TEXTS, sufficiency=[0.31])).note()
     assert note.endswith("Confidence: 31%.]")
 
 
@@ -49,8 +48,8 @@ def test_the_gate_looks_at_as_many_passages_as_are_handed_on() -> None:
     assessment = make_assessment(
         texts=TEXTS, relevance=RELEVANCE, sufficiency=[0.3, 0.5, 0.6, 0.7, 0.8, 0.95]
     )
-    found = assess_context(assessment, ContextGate(k=2, floor=0.4))
-    assert (found.confidence, found.verdict, found.usable_count) == (0.5, "PARTIAL", 1)
+    found = gate(assessment, 2, floor=0.4)
+    assert (found.sufficiency, found.verdict, found.usable_count) == (0.5, "PARTIAL", 1)
 
 
 def test_the_note_counts_different_passages_by_the_floor() -> None:
@@ -61,17 +60,17 @@ def test_the_note_counts_different_passages_by_the_floor() -> None:
         relevance=[0.5, 0.5, 0.3, 0.1],
         sufficiency=[0.5],
     )
-    found = assess_context(copies, ContextGate(k=4))
+    found = gate(copies, 4)
     assert found.usable_count == 2
     assert "2 of 3 passages reach a relevance of 0.2;" in found.note()
-    two = assess_first(copies, 2, AnswerConfig(min_score=0.4))
+    two = gate_handed_on(copies, 2, floor=0.4)
     assert (two.k, two.usable_count) == (2, 1)
     assert "1 of 2 passages reaches a relevance of 0.4;" in two.note()
 
 
 def test_nothing_found_is_insufficient() -> None:
     """No passage, no context."""
-    found = assess_context(make_assessment(confidence=0.0))
+    found = gate(make_assessment(confidence=0.0))
     assert (found.verdict, found.usable_count) == ("INSUFFICIENT", 0)
     assert "No passage was found." in found.note()
 
@@ -83,14 +82,21 @@ def test_a_failing_gate_marks_the_context_as_unassessed(
     """It raises nothing; the failure is logged with its traceback."""
     assessment = replace(make_assessment(texts=TEXTS), sufficiency_at=broken)
     with caplog.at_level(logging.ERROR):
-        found = assess_context(assessment)
-    assert (found.verdict, found.confidence) == ("UNASSESSED", None)
+        found = gate(assessment)
+    assert (found.verdict, found.sufficiency) == ("UNASSESSED", None)
     assert "could not be assessed" in found.note()
     assert caplog.records[0].exc_info
 
 
-@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": 11}, {"floor": 1.5}, {"partial": 0.8}])
-def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
-    """When the gate is set up, not when it is used."""
-    with pytest.raises(InputError):
-        ContextGate(**wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": 11}, {"floor": 1.5}, {"floor": float("nan")}])
+def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    """They are the caller's, and not the assessment's."""
+    with pytest.raises(InputError, match="`k` from 1 to 10"):
+        gate(make_assessment(texts=TEXTS), **wrong)
+
+
+def test_thresholds_can_be_given() -> None:
+    """As one object, for this call alone."""
+    assessment = make_assessment(texts=TEXTS, sufficiency=[0.6])
+    assert gate(assessment).verdict == "PARTIAL"
+    assert gate(assessment, thresholds=Thresholds(sufficient=0.6)).verdict == "SUFFICIENT"

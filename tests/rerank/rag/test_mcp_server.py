@@ -15,7 +15,7 @@ from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
 from rerank.rag.adaptive import search, take
-from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.explanation import explain
 from rerank.rag.settings import Strategy
 
 mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
@@ -33,7 +33,7 @@ def called(model: CalibratedReranker, tool: str, **arguments: Any) -> Any:
 
 
 def test_the_tools_are_described(model: CalibratedReranker) -> None:
-    """Two, each with words that tell a language model when to use it."""
+    """Each with words that tell a language model when to use it."""
     from rerank.rag.mcp_server import mcp_server
 
     async def ask() -> Any:
@@ -41,7 +41,7 @@ def test_the_tools_are_described(model: CalibratedReranker) -> None:
             return await client.list_tools()
 
     tools = {tool.name: tool.description for tool in asyncio.run(ask()).tools}
-    assert set(tools) == {"search", "assess_retrieval_confidence"}
+    assert set(tools) == {"search", "explain", "assess_retrieval_confidence"}
     assert all(text and "\n  " not in text for text in tools.values()), "indented as in the code"
 
 
@@ -62,7 +62,7 @@ def test_the_verdict_is_by_the_thresholds_of_the_model(
     """No passages that the model itself calls insufficient are called sufficient by a tool."""
     strict = Thresholds(medium=0.95, high=0.95, sufficient=0.95, partial=0.9)
     monkeypatch.setattr(model.pipeline, "config", replace(model.pipeline.config, thresholds=strict))
-    unsure = make_assessment(confidence=0.85, texts=["The only passage."])
+    unsure = make_assessment(confidence=0.85, texts=["The only passage."], thresholds=strict)
     monkeypatch.setattr(model, "search", lambda *_, **__: unsure)
     found = called(model, "search", query=questions[0], max_k=1).structured_content
     assert (found["stop_reason"], found["verdict"]) == ("max_k", "INSUFFICIENT")
@@ -85,9 +85,10 @@ def test_a_segment_is_passed_on(
     expected = model.search(questions[0], metadata={"language": "German"})
     assert expected.confidence < model.search(questions[0]).confidence
     found = called(model, "assess_retrieval_confidence", query=questions[0], segment="German")
-    assert found.structured_content == assess_with(model, expected).to_dict()
+    assert found.structured_content == explain(model, expected).to_dict()
     found = called(model, "search", query=questions[0], segment="German").structured_content
-    assert found["confidence"] == take(expected, Strategy()).to_dict()["confidence"]
+    assert found["confidence"] == expected.confidence
+    assert found["sufficiency"] == take(expected).sufficiency
 
 
 def test_no_passage_is_never_sufficient(
@@ -98,7 +99,7 @@ def test_no_passage_is_never_sufficient(
     monkeypatch.setattr(model, "search", lambda *_, **__: far)
     told = called(model, "search", query=questions[0]).structured_content
     assert (told["k"], told["stop_reason"]) == (0, "no_results")
-    assert (told["verdict"], told["confidence"]) == ("INSUFFICIENT", 0.0)
+    assert (told["verdict"], told["sufficiency"]) == ("INSUFFICIENT", 0.0)
     assert told["note"] == "[CONTEXT WARNING: No passage fits the question. Confidence: 0%.]"
 
 
@@ -106,8 +107,8 @@ def test_assessment_gives_what_python_gives(
     model: CalibratedReranker, questions: list[str]
 ) -> None:
     """Headline, signals, recommendations."""
-    found = called(model, "assess_retrieval_confidence", query=questions[0])
-    expected = assess_with(model, model.search(questions[0])).to_dict()
+    found = called(model, "explain", query=questions[0])
+    expected = explain(model, model.search(questions[0])).to_dict()
     assert found.structured_content == expected
 
 

@@ -14,8 +14,8 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.rag.adaptive import take
 from rerank.rag.advisory import decide
-from rerank.rag.context import assess_context
-from rerank.rag.retrieval_assessment import assess_retrieval
+from rerank.rag.context import gate
+from rerank.rag.explanation import explain_by
 from rerank.types import Assessment
 
 
@@ -29,26 +29,26 @@ def unlabelled() -> Assessment:
 
 def test_the_gate_says_partial(unlabelled: Assessment) -> None:
     """And the note says why."""
-    found = assess_context(unlabelled)
+    found = gate(unlabelled)
     assert found.verdict == "PARTIAL"
     assert "not calibrated" in found.note()
-    assert assess_context(replace(unlabelled, calibrated=True)).verdict == "SUFFICIENT"
+    assert gate(replace(unlabelled, calibrated=True)).verdict == "SUFFICIENT"
 
 
 def test_advice_is_low_and_flagged(unlabelled: Assessment) -> None:
     """The event is recorded; an answer's own confidence, fitted on labels, counts as it is."""
     events: list[Any] = []
     found = decide(unlabelled, record=events.append)
-    assert (found.level, found.flagged, len(events)) == ("LOW_CONFIDENCE", True, 1)
+    assert (found.level, found.flagged, len(events)) == ("LOW", True, 1)
     assert found.to_dict()["calibrated"] is False
     fitted = decide(unlabelled, confidence=0.95)
-    assert (fitted.level, fitted.flagged) == ("HIGH_CONFIDENCE", False)
+    assert (fitted.level, fitted.flagged) == ("HIGH", False)
 
 
 def test_retrieval_is_flagged(unlabelled: Assessment, maps: FittedMaps) -> None:
     """With the labels to make as the first recommendation."""
-    found = assess_retrieval(unlabelled, maps)
-    assert found.should_flag_for_review
+    found = explain_by(maps, unlabelled)
+    assert found.flagged
     assert "not calibrated" in found.headline()
     assert found.recommendations[0].startswith("The confidence is not calibrated: label")
     assert found.to_dict()["calibrated"] is False

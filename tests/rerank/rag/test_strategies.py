@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import InputError
-from rerank.rag.settings import Strategy
-from rerank.rag.strategies import read_strategies, strategy
+from rerank.rag.settings import Strategy, read_strategies, strategy
 
 BUNDLED = {  # as the people who asked for them know them
     "debugging": (2, 8, 0.6),

@@ -63,7 +63,7 @@ def test_every_assessed_question_is_written(run: Run, tmp_path: Path, queries: l
         "search": {"query": queries[0]},
         "rerank": {"query": queries[1], "documents": ["a", {"title": "T", "text": "b"}]},
         "retrieve": {"query": queries[2]},
-        "assess_retrieval": {"query": queries[3]},
+        "explain": {"query": queries[3]},
         "answer": {"query": queries[4]},
         "ask": {"query": queries[5]},
     }

@@ -19,7 +19,7 @@ from rerank.rag.adaptive import search
 from rerank.rag.answer import model_answers
 from rerank.rag.answer.answerer import Generated
 from rerank.rag.answer.model_answers import answer
-from rerank.rag.retrieval_assessment import assess_with
+from rerank.rag.explanation import explain
 from rerank.rag.settings import Strategy
 from rerank.serving import rag_routes
 from rerank.serving.refusals import Refusal
@@ -55,8 +55,8 @@ def test_the_assessment_of_a_retrieval(
     client: httpx.Client, model: CalibratedReranker, queries: list[str]
 ) -> None:
     """Signals and recommendations."""
-    told = asked(client, "/v1/assess_retrieval", query=queries[0])
-    assert told == assess_with(model, model.search(queries[0])).to_dict()
+    told = asked(client, "/v1/explain", query=queries[0])
+    assert told == explain(model, model.search(queries[0])).to_dict()
 
 
 def test_an_answer_in_the_words_of_its_sources(

@@ -9,6 +9,7 @@ import pytest
 from assessments import make_assessment
 from hand_made import EnglishWords
 
+from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.answer.answerer import Generated
@@ -23,8 +24,8 @@ from rerank.types import Assessment, Passage
 GOOD = "The median is the middle value of a sorted sample [S1]."
 INVENTED = "Penguins invented it in 1700 [S1]."
 RECORD = {
-    *("query_id", "answer", "refused", "low_confidence", "confidence", "level", "sources"),
-    *("attribution_coverage", "model_calls", "calibrated"),
+    *("query_id", "answer", "refused", "low_confidence", "confidence", "level", "accepted"),
+    *("sufficiency", "verdict", "sources", "attribution_coverage", "model_calls", "calibrated"),
 }
 
 
@@ -62,30 +63,32 @@ def test_a_supported_answer_is_told_with_its_sources(
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "thresholds"),
     [
-        AnswerConfig(partial=0.9, sufficient=0.9),
-        AnswerConfig(min_chunks=3),
-        AnswerConfig(min_score=0.9),
+        (AnswerConfig(), Thresholds(partial=0.9, sufficient=0.9)),
+        (AnswerConfig(min_chunks=3), None),
+        (AnswerConfig(min_score=0.9), None),
     ],
 )
 def test_no_evidence_means_no_call(
-    assessment: Assessment, lexicon: Lexicon, config: AnswerConfig
+    assessment: Assessment, lexicon: Lexicon, config: AnswerConfig, thresholds: Thresholds | None
 ) -> None:
     """Too unsure, too few sources, or none relevant enough: the answerer is not asked."""
     answerer = Scripted(GOOD)
-    found = bounded_answer(assessment, answerer, lexicon, config)
+    found = bounded_answer(assessment.by(thresholds), answerer, lexicon, config)
     assert (found.answer, found.refused, found.model_calls) == (NO_ANSWER, True, 0)
     assert not answerer.strict
     assert found.to_dict()["sources"] == []
-    assert found.level == "VERY_LOW_CONFIDENCE"  # there is no answer to use
+    assert found.verdict == "INSUFFICIENT"
+    assert (found.confidence, found.level) == (assessment.confidence, assessment.level)
 
 
 def test_no_source_has_no_confidence(lexicon: Lexicon) -> None:
     """However sure the model is of a passage that is not handed on."""
     far = make_assessment(confidence=0.95, dense=[0.1])
     found = bounded_answer(far, Scripted(GOOD), lexicon)
-    assert (found.refused, found.confidence, found.level) == (True, 0.0, "VERY_LOW_CONFIDENCE")
+    assert (found.refused, found.sufficiency, found.verdict) == (True, 0.0, "INSUFFICIENT")
+    assert (found.confidence, found.level) == (0.95, "HIGH")
 
 
 def test_a_passage_without_text_is_no_source() -> None:
@@ -99,7 +102,7 @@ def test_a_passage_without_text_is_no_source() -> None:
     scored = replace(scored, ranking=replace(scored.ranking, candidates=bare))
     usable, verdict = usable_context(scored, AnswerConfig())
     assert [passage.doc_id for passage in usable] == ["d1", "d2"]
-    assert verdict.confidence == pytest.approx(0.4 + 0.125)
+    assert verdict.sufficiency == pytest.approx(0.4 + 0.125)
     nothing = replace(bare, passages=(Passage("d0", "", ""),) * 3)
     without = replace(scored, ranking=replace(scored.ranking, candidates=nothing))
     assert usable_context(without, AnswerConfig())[0] == []
@@ -158,14 +161,13 @@ def test_a_title_hides_no_sentence(title: str, lexicon: Lexicon) -> None:
     assert made.text == '"Files are kept for 30 days" [S1].'
 
 
-def test_the_confidence_is_that_of_the_sources(assessment: Assessment, lexicon: Lexicon) -> None:
+def test_the_sufficiency_is_that_of_the_sources(assessment: Assessment, lexicon: Lexicon) -> None:
     """A passage below `min_score` is no source, so what it adds to the sufficiency is not told."""
     found = bounded_answer(assessment, Scripted(GOOD), lexicon, AnswerConfig(min_score=0.7))
-    assert found.confidence == 0.6  # of the first passage; the first two would have 0.8
+    assert found.sufficiency == 0.6  # of the first passage; the first two would have 0.8
     assert found.low_confidence
-    refused = bounded_answer(
-        assessment, Scripted(GOOD), lexicon, AnswerConfig(min_score=0.7, partial=0.65)
-    )
+    strict = assessment.by(Thresholds(partial=0.65))
+    refused = bounded_answer(strict, Scripted(GOOD), lexicon, AnswerConfig(min_score=0.7))
     assert (refused.refused, refused.model_calls) == (True, 0)
 
 
@@ -177,10 +179,10 @@ def test_an_empty_ranking_is_refused(lexicon: Lexicon) -> None:
 def test_weak_evidence_is_said_before_the_answer(assessment: Assessment, lexicon: Lexicon) -> None:
     """And to the answerer, in a note."""
     answerer = Scripted(GOOD)
-    found = bounded_answer(assessment, answerer, lexicon, AnswerConfig(sufficient=0.95))
+    found = bounded_answer(assessment.by(Thresholds(sufficient=0.95)), answerer, lexicon)
     assert found.low_confidence
     assert found.answer == f"Answer (LOW CONFIDENCE - limited source coverage): {GOOD}"
-    assert answerer.notes[0].startswith("[CONTEXT NOTE: Partial match (80% confidence).")
+    assert answerer.notes[0].startswith("[CONTEXT NOTE: Partial match (85% confidence).")
 
 
 def test_a_gate_that_fails_makes_a_low_confidence_answer(
@@ -190,8 +192,7 @@ def test_a_gate_that_fails_makes_a_low_confidence_answer(
     broken = replace(assessment, sufficiency_at=(0.6, float("nan"), float("nan")))
     found = bounded_answer(broken, Scripted(GOOD), lexicon, AnswerConfig())
     assert found.low_confidence
-    assert found.confidence is None
-    assert found.level == "VERY_LOW_CONFIDENCE"
+    assert (found.sufficiency, found.verdict) == (None, "UNASSESSED")
 
 
 def test_an_unsupported_answer_is_asked_again_more_strictly(
@@ -275,7 +276,7 @@ def test_an_answer_of_a_model_without_labels_says_so(
     """In its level, its first words, its record and its last line."""
     found = bounded_answer(replace(assessment, calibrated=False), Scripted(GOOD), lexicon)
     assert found.answer == f"{LOW}{GOOD}"
-    assert (found.level, found.low_confidence) == ("LOW_CONFIDENCE", True)
+    assert (found.level, found.verdict, found.low_confidence) == ("LOW", "PARTIAL", True)
     assert found.to_dict()["calibrated"] is False
     assert "Not calibrated: label at least 20 queries" in found.text().splitlines()[-1]
 

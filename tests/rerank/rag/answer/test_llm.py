@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
 
+from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError, InputError
 from rerank.rag.answer.attribution import REMOVED
@@ -207,9 +208,9 @@ def test_a_dead_endpoint_ends_in_a_sentence(sources: list[Source]) -> None:
 
 def test_no_request_where_the_gate_refuses(assessment: Assessment, lexicon: Lexicon) -> None:
     """The endpoint counts."""
-    config = AnswerConfig(sufficient=0.95, partial=0.95)
+    strict = assessment.by(Thresholds(sufficient=0.95, partial=0.95))
     with endpoint(says(GOOD)) as place:
-        found = bounded_answer(assessment, model(place.url), lexicon, config)
+        found = bounded_answer(strict, model(place.url), lexicon)
     assert found.refused
     assert not place.requests
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from llm_endpoint import endpoint, status
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.config import Thresholds
 from rerank.rag.answer.model_answers import answer, cross_encoder_judge
 from rerank.rag.answer.sources import evidence_of
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
@@ -36,20 +38,17 @@ def test_an_endpoint_that_fails_costs_one_answer(
     """Its error says why; the questions after it are asked all the same; it is not recorded."""
     pytest.importorskip("openai", reason="the extra [llm] is not installed")
     with endpoint(status(404)) as place:
-        config = AnswerConfig(
-            partial=0, sufficient=0, min_score=0, language_model=LanguageModelConfig(place.url, "m")
-        )
+        config = AnswerConfig(min_score=0, language_model=LanguageModelConfig(place.url, "m"))
+        ours = partial(answer, model, thresholds=Thresholds(partial=0, sufficient=0))
         asked, recorded = [Query(q) for q in questions[:2]], list[Any]()
-        found = list(answer(model, asked, config, record=lambda *a, **_: recorded.append(a) or "x"))
+        found = list(ours(asked, config, record=lambda *a, **_: recorded.append(a) or "x"))
     assert not recorded
     assert not any(one.answer_id for one in found)
     assert len(place.requests) == 2
     assert all("status 404" in one.error and one.refused and not one.answer for one in found)
     assert all("error" in one.to_dict() for one in found)
-    whole = list(
-        answer(model, [Query(q) for q in questions[:2]], replace(config, language_model=NONE))
-    )
-    assert [one.confidence for one in found] == [one.confidence for one in whole]
+    whole = list(ours([Query(q) for q in questions[:2]], replace(config, language_model=NONE)))
+    assert [one.sufficiency for one in found] == [one.sufficiency for one in whole]
 
 
 def test_the_judge_knows_a_passage_by_its_own_words(model: CalibratedReranker) -> None:

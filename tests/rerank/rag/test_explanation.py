@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,23 +10,24 @@ import pytest
 from assessments import make_assessment
 
 from rerank.assessment.decisions import to_assessments
-from rerank.assessment.features import features_of
-from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.fitted_maps import FittedMaps, features_of
+from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
-from rerank.rag.retrieval_assessment import assess_retrieval
-from rerank.rag.signals import (
-    OF_FEATURE,
-    OF_GROUP,
-    OF_STAGE_FEATURE,
+from rerank.rag.explanation import (
+    SIGNAL_OF_FEATURE,
+    SIGNAL_OF_GROUP,
+    SIGNAL_OF_STAGE_FEATURE,
     SIGNALS,
     agreeing,
+    explain_by,
+    of_lists,
     signal_of,
-    signals_of_lists,
+    signals_for,
 )
-from rerank.types import Assessment, ListKind, Mode, Scored
+from rerank.types import OWN_STAGES, Assessment, ListKind, Mode, Scored
 
 TEXTS = [f"text {i}" for i in range(5)]
 
@@ -41,10 +43,10 @@ def test_the_contributions_of_all_signals_add_up(
 ) -> None:
     """Each feature belongs to one signal: nothing that moved the confidence is left out."""
     for assessment in assessments:
-        found = assess_retrieval(assessment, maps)
+        found = explain_by(maps, assessment)
         contributions = maps.confidence.contributions(ranking_features([assessment.ranking]))
         assert sum(s.log_odds for s in found.signals) == pytest.approx(contributions.sum())
-        assert {s.name for s in found.signals} == set(SIGNALS)
+        assert {s.name for s in found.signals} == set(SIGNALS) - {"graph_support"}
         assert all(np.isfinite(s.value) and s.meaning for s in found.signals)
 
 
@@ -60,18 +62,18 @@ def test_equal_passages_change_no_signal(maps: FittedMaps) -> None:
     ranks = {name: [1, 1, 1, 2, 3] for name in ("bm25_rank", "dense_rank")}
     once = make_assessment(titles=[""] * 3, **numbers)
     twice = make_assessment(titles=[""] * 5, confidence=0.5, **again, **ranks)
-    assert assess_retrieval(twice, maps) == assess_retrieval(once, maps)
+    assert explain_by(maps, twice) == explain_by(maps, once)
 
 
 def test_the_headline_says_level_and_confidence(maps: FittedMaps) -> None:
     """In the words that people know."""
-    found = assess_retrieval(make_assessment(texts=TEXTS, confidence=0.92), maps)
+    found = explain_by(maps, make_assessment(texts=TEXTS, confidence=0.92))
     assert found.headline() == "RAG Confidence: HIGH - strong retrieval confidence (0.92)"
-    assert not found.should_flag_for_review
+    assert not found.flagged
     assert not found.recommendations
     assert found.text().startswith(found.headline())
     assert found.to_dict()["headline"] == found.headline()
-    below = assess_retrieval(make_assessment(texts=TEXTS, confidence=0.6999), maps)
+    below = explain_by(maps, make_assessment(texts=TEXTS, confidence=0.6999))
     assert below.headline().endswith("(0.69)"), "beside LOW it must not be shown as 0.70"
 
 
@@ -96,10 +98,10 @@ def test_each_cause_has_its_recommendation(
         "bm25_rank": [1, 2, 3, 4, 5],
         "confidence": 0.5,
     }
-    assert words not in " ".join(assess_retrieval(make_assessment(**fine), maps).recommendations)
-    found = assess_retrieval(make_assessment(**{**fine, **cause}), maps)
+    assert words not in " ".join(explain_by(maps, make_assessment(**fine)).recommendations)
+    found = explain_by(maps, make_assessment(**{**fine, **cause}))
     assert words in " ".join(found.recommendations)
-    assert found.should_flag_for_review
+    assert found.flagged
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_each_cause_has_its_recommendation(
 )
 def test_words_and_direction_agree(name: str, value: float, contribution: float, told: str) -> None:
     """Words with the opposite meaning tell both; words in between stay as they are."""
-    words = agreeing(name, value, contribution)
+    words = agreeing(name, value, contribution, SIGNALS[name][1])
     assert told in words
     assert ("compared" in words) == ("compared" in told)
 
@@ -128,20 +130,31 @@ def test_graph_support_is_a_number(boost: Any, support: float) -> None:
     assert measure(make_assessment(texts=TEXTS, metadata=metadata)) == support
 
 
+def test_graph_support_is_told_where_it_is_fitted(maps: FittedMaps) -> None:
+    """A number that no probability depends on explains none."""
+    fitted = replace(maps, metadata=(MetadataFeature("graph_boost", None, 0.0),))
+    assert "graph_support" in signals_for(fitted)
+    assert "graph_support" not in signals_for(maps)
+
+
 def test_nothing_found_is_flagged(maps: FittedMaps) -> None:
     """With the one thing to do about it."""
-    found = assess_retrieval(make_assessment(confidence=0.0), maps)
-    assert found.should_flag_for_review
+    found = explain_by(maps, make_assessment(confidence=0.0))
+    assert found.flagged
     assert "add documents" in found.recommendations[0]
 
 
 def test_the_tables_of_signals_name_what_there_is() -> None:
     """Every feature has a signal, also of lists, and every one named apart exists."""
-    assert set(OF_FEATURE) <= set(RANKING_FEATURES)
-    assert {*OF_GROUP.values(), *OF_FEATURE.values(), *OF_STAGE_FEATURE.values()} <= set(SIGNALS)
+    assert set(SIGNAL_OF_FEATURE) <= set(RANKING_FEATURES)
+    assert {
+        *SIGNAL_OF_GROUP.values(),
+        *SIGNAL_OF_FEATURE.values(),
+        *SIGNAL_OF_STAGE_FEATURE.values(),
+    } <= set(SIGNALS)
     kinds = [ListKind(("keyword", "vector", "reranker"), texts) for texts in (True, False)]
-    tables = [(features_of(None), SIGNALS)]
-    tables += [(features_of(kind), signals_of_lists(kind)) for kind in kinds]
+    tables = [(features_of(OWN_STAGES), set(SIGNALS))]
+    tables += [(features_of(kind), SIGNALS.keys() | of_lists(kind)) for kind in kinds]
     for features, signals in tables:
         assert all(
             signal_of(n, g) in signals for g, names in features.groups.items() for n in names

@@ -1,0 +1,385 @@
+"""Why a ranking has its confidence: its signals, how much each moved it, and what to do.
+
+Each feature of the confidence belongs to one signal, so the contributions of all signals add up
+exactly to the log-odds. Recommendations follow from the measured values. It scores nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibration.arrays import log_odds, sigmoid
+from rerank.assessment.decisions import LABEL_FIRST, unlike_labelled
+from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.list_features import list_ranking_features
+from rerank.assessment.ranking_features import RANKING_FEATURES
+from rerank.config import Thresholds, two_digits
+from rerank.data.equal_passages import distinct
+from rerank.rag.places import place_of
+from rerank.rag.settings import FLOOR
+from rerank.types import Assessment, ListKind, metadata_name
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+
+INTERPRETATIONS = {
+    "HIGH": "strong retrieval confidence",
+    "MEDIUM": "good retrieval confidence, verify",
+    "LOW": "weak retrieval confidence, advisory only",
+    "VERY_LOW": "no reliable result, review needed",
+}
+TOP = 5  # passages that count as the top
+CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
+FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
+MIN_CONTRIBUTION = 0.005  # smaller log-odds are shown as 0
+GRAPH = ("graph_support", "graph_boost")  # metadata of a passage: how well others link to it
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One property of a ranking."""
+
+    name: str
+    value: float
+    meaning: str  # what the value means here
+    log_odds: float  # how much it moved the confidence, relative to a usual query fitted on
+    moved: float  # the same in probability: the confidence minus what it would be without
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a ranking's confidence is based on, and what to do if it is low."""
+
+    confidence: float
+    level: str
+    flagged: bool  # below the advisory threshold, or not calibrated
+    calibrated: bool
+    thresholds: Thresholds
+    signals: tuple[Signal, ...]
+    recommendations: tuple[str, ...]
+
+    def headline(self) -> str:
+        """One line, such as `RAG Confidence: HIGH - strong retrieval confidence (0.92)`."""
+        t = self.thresholds
+        shown = two_digits(self.confidence, (t.low, t.medium, t.high))
+        number = f"{shown}{'' if self.calibrated else ', not calibrated'}"
+        return f"RAG Confidence: {self.level} - {INTERPRETATIONS[self.level]} ({number})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "headline": self.headline(),
+            "confidence": self.confidence,
+            "level": self.level,
+            "interpretation": INTERPRETATIONS[self.level],
+            "calibrated": self.calibrated,
+            "accepted": not self.flagged,
+            "flagged": self.flagged,
+            "signals": [asdict(signal) for signal in self.signals],
+            "recommendations": list(self.recommendations),
+        }
+
+    def text(self) -> str:
+        """All of it, one item per line."""
+        lines = [self.headline()]
+        if self.flagged:
+            why = "below the advisory threshold" if self.calibrated else "not calibrated"
+            lines.append(f"Flag for review: the confidence is {why}.")
+        lines += [
+            f"  {s.name:<19}{s.value:>7.2f}  {s.log_odds:>+6.2f} log-odds ({s.moved:+.2f})  "
+            f"{s.meaning}"
+            for s in self.signals
+        ]
+        lines += [f"  Recommended: {sentence}" for sentence in self.recommendations]
+        return "\n".join(lines)
+
+
+def explain(model: CalibratedReranker, assessment: Assessment) -> Explanation:
+    """Why the model gives an assessment its confidence: signals, and recommendations."""
+    return explain_by(model.maps[model.mode_of(assessment.ranking.query)], assessment)
+
+
+def explain_by(maps: FittedMaps, assessment: Assessment) -> Explanation:
+    """As `explain`, by the maps that the assessment was made with: those of its query's mode."""
+    first, _ = distinct(assessment.ranking.passages)  # equal passages count as one
+    ranking, relevance = assessment.ranking.take(first), assessment.relevance[first]
+    assessment = replace(assessment, ranking=ranking, relevance=relevance)
+    signals: tuple[Signal, ...] = ()
+    advice: tuple[str, ...] = ("No passage was found: add documents, or ask in other words.",)
+    if len(ranking):
+        signals = _signals(maps, assessment)
+        advice = () if assessment.accepted else _recommendations(maps, assessment, signals)
+    return Explanation(
+        confidence=assessment.confidence,
+        level=assessment.level,
+        flagged=not assessment.accepted,
+        calibrated=assessment.calibrated,
+        thresholds=assessment.thresholds,
+        signals=signals,
+        recommendations=advice,
+    )
+
+
+def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
+    """Each signal of a ranking that has passages, with what its features add to the log-odds."""
+    group_of = {name: group for group, names in maps.features.groups.items() for name in names}
+    of_features = maps.confidence.contributions(assessment.features[None, :])[0]
+    added: dict[str, float] = {}
+    for feature, contribution in zip(maps.features.ranking, of_features.tolist(), strict=True):
+        name = signal_of(feature, group_of[feature])
+        added[name] = added.get(name, 0.0) + contribution
+    before = log_odds(np.array([assessment.confidence]))
+    signals = []
+    for name, (measure, meaning) in signals_for(maps).items():
+        value, contribution = measure(assessment), added.get(name, 0.0)
+        moved = assessment.confidence - float(sigmoid(before - contribution)[0])
+        words = agreeing(name, value, contribution, meaning)
+        signals.append(Signal(name, value, words, contribution, moved))
+    return tuple(signals)
+
+
+def _recommendations(
+    maps: FittedMaps, assessment: Assessment, signals: tuple[Signal, ...]
+) -> tuple[str, ...]:
+    """What to do, from what was measured; the strongest cause comes first."""
+    values = {s.name: s.value for s in signals}
+    relevance, cut = assessment.relevance, int(assessment.ranking.truncated[:TOP].sum())
+    second = relevance[1] if len(relevance) > 1 else 0.0
+    causes = (
+        (not assessment.calibrated, f"The confidence is not calibrated: {LABEL_FIRST}."),
+        (
+            relevance.max() < FLOOR,
+            f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer.",
+        ),
+        (
+            values["stage_agreement"] < 0.2,
+            "The search stages disagree: use exact terms, or expand the query.",
+        ),
+        (
+            second >= CLOSE * relevance[0],
+            "No clear winner: ask which one is meant, or fetch more passages.",
+        ),
+        (
+            values["document_diversity"] >= 0.8 and len(relevance) >= TOP,
+            "The first passages come from many documents: name the document or topic.",
+        ),
+        (
+            cut > 0,
+            f"{cut} of the first passages are longer than the model's max_length, so only a part "
+            "of each was read: split documents into shorter passages.",
+        ),
+        (
+            unlike_labelled(assessment.features[np.newaxis], maps).any(),
+            "The model was never fitted on a question of this kind: label some, and recalibrate.",
+        ),
+    )
+    return tuple(sentence for applies, sentence in causes if applies)
+
+
+# --- the signals --------------------------------------------------------------------------------
+
+
+SIGNAL_OF_GROUP = {  # of a feature, by its group, if it is not named below
+    "logits": "top_score",
+    "score": "top_score",
+    "margins": "gap",
+    "first stage": "spread",
+    "agreement": "stage_agreement",
+    "coverage": "query_coverage",
+    "list": "spread",  # of lists that came with their scores
+}
+SIGNAL_OF_STAGE_FEATURE = {  # of such lists: the last part of a name such as `keyword.margin`
+    "top": "top_score",
+    "margin": "gap",
+    "margin_k": "gap",
+    "gain": "spread",
+    "winner_gap": "stage_agreement",
+    "winner_rank": "stage_agreement",
+    "correlation": "stage_agreement",
+    "overlap": "stage_agreement",
+}
+SIGNAL_OF_FEATURE = {
+    "score_margin": "gap",
+    "score_share": "gap",
+    "cosine_margin": "gap",
+    "bm25_margin": "gap",
+    "top_cosine": "top_score",
+    "logit_spread": "spread",
+    "logit_consensus": "consensus",
+    "passages_scored": "consensus",
+    "reranker_impact": "reranker_impact",
+    "diversity": "document_diversity",
+}
+
+Measure = Callable[[Assessment], float]
+Bands = tuple[tuple[float, str], ...]  # the words of a value from each start; the starts descend
+
+
+def signal_of(feature: str, group: str) -> str:
+    """The signal that a feature of the confidence belongs to, by its name, else by its group."""
+    if "." in feature:
+        return SIGNAL_OF_STAGE_FEATURE[feature.rpartition(".")[2]]
+    return SIGNAL_OF_FEATURE.get(feature) or SIGNAL_OF_GROUP[group]
+
+
+def meaning_of(value: float, bands: Bands) -> str:
+    """The words of the first band whose start the value reaches."""
+    return next((words for start, words in bands if value >= start), bands[-1][1])
+
+
+def agreeing(name: str, value: float, contribution: float, bands: Bands) -> str:
+    """The meaning of a value; adds a clause if its contribution has the opposite sign.
+
+    The meaning is that of the value alone; the contribution (log-odds) compares it with a usual
+    question: few words of the question may be found, and yet more than usual. Only the best and the
+    worst meaning can have an opposite.
+    """
+    words = meaning_of(value, bands)
+    against = meaning_of(math.inf if contribution < 0 else -math.inf, bands)
+    if name not in FROM_GOOD_TO_BAD or abs(contribution) < MIN_CONTRIBUTION or words != against:
+        return words
+    verb = "lowers" if contribution < 0 else "raises"
+    return f"{words}, but compared with a usual question this {verb} the confidence"
+
+
+def _gap(a: Assessment) -> float:
+    """The lead of the first passage, in probability."""
+    return float(a.relevance[0] - a.relevance[1]) if len(a.relevance) > 1 else float(a.relevance[0])
+
+
+def _documents(a: Assessment) -> float:
+    passages = a.ranking.passages[:TOP]
+    return len({place_of(p).document for p in passages}) / len(passages)
+
+
+def _graph_support(a: Assessment) -> float:
+    best = a.ranking.passages[0].metadata
+    try:
+        support = float(next(filter(None, (metadata_name(best, key) for key in GRAPH)), "0"))
+    except ValueError:
+        return 0.0
+    return support if math.isfinite(support) else 0.0  # JSON has no infinity
+
+
+def _feature(name: str) -> Measure:
+    return lambda assessment: RANKING_FEATURES[name](assessment.ranking)
+
+
+SIGNALS: Mapping[str, tuple[Measure, Bands]] = {
+    "top_score": (
+        lambda a: float(a.relevance[0]),
+        (
+            (0.7, "the best passage is probably right"),
+            (0.4, "the best passage may be right"),
+            (0.0, "the best passage is probably wrong"),
+        ),
+    ),
+    "gap": (
+        _gap,
+        (
+            (0.3, "a clear winner"),
+            (0.1, "a slight lead over the second passage"),
+            (-1.0, "no clear winner"),
+        ),
+    ),
+    "spread": (
+        lambda a: float(a.relevance[:TOP].std()),
+        (
+            (0.15, "the first passages differ in relevance"),
+            (0.0, "the first passages are about equally relevant"),
+        ),
+    ),
+    "consensus": (
+        lambda a: float((a.relevance[:TOP] >= CLOSE * a.relevance[0]).mean()),
+        (
+            (0.6, "several passages are as good as the best"),
+            (0.0, "no other passage is nearly as good as the best"),
+        ),
+    ),
+    "stage_agreement": (
+        _feature("stage_overlap"),
+        (
+            (0.4, "word search and meaning search agree"),
+            (0.2, "word search and meaning search agree in part"),
+            (0.0, "word search and meaning search disagree"),
+        ),
+    ),
+    "reranker_impact": (
+        _feature("reranker_impact"),
+        (
+            (0.5, "the cross-encoder kept the order of the first stage"),
+            (-0.2, "the cross-encoder changed the order"),
+            (-1.0, "the cross-encoder reversed the order"),
+        ),
+    ),
+    "document_diversity": (
+        _documents,
+        (
+            (0.8, "the first passages come from many documents"),
+            (0.0, "the first passages come from few documents"),
+        ),
+    ),
+    "graph_support": (
+        _graph_support,
+        ((0.01, "linked from other passages"), (0.0, "no links are known")),
+    ),
+    "query_coverage": (
+        _feature("top_idf_coverage"),
+        (
+            (0.7, "the passages contain the words of the question"),
+            (0.0, "important words of the question are missing"),
+        ),
+    ),
+}
+STAGE_AGREEMENT: Bands = (
+    (0.4, "the stages agree"),
+    (0.2, "the stages agree in part"),
+    (0.0, "the stages disagree"),
+)
+LAST_STAGE_IMPACT: Bands = (
+    (0.5, "the last stage kept the order of the first one"),
+    (-0.2, "the last stage changed the order"),
+    (-1.0, "the last stage reversed the order"),
+)
+
+
+def signals_for(maps: FittedMaps) -> Mapping[str, tuple[Measure, Bands]]:
+    """The signals of a model with these maps.
+
+    Graph support is one of them if it was fitted as a feature of the passages' metadata.
+    """
+    signals = dict(SIGNALS)
+    if not any(feature.key in GRAPH for feature in maps.metadata):
+        del signals["graph_support"]
+    if not maps.kind.stages:
+        return signals
+    if not maps.kind.texts:
+        del signals["query_coverage"]
+    return signals | of_lists(maps.kind)
+
+
+def of_lists(kind: ListKind) -> dict[str, tuple[Measure, Bands]]:
+    """The signals of lists that came with their scores, which no stage of ours has read.
+
+    Agreement is the mean share of the first ten passages that two stages both have, 1 for a single
+    stage. Coverage is that of the first passage, and needs texts.
+    """
+    table, _ = list_ranking_features(kind)
+    shares = [function for name, function in table.items() if name.endswith(".overlap")]
+
+    def agreement(a: Assessment) -> float:
+        return float(np.mean([share(a.ranking) for share in shares])) if shares else 1.0
+
+    def coverage(a: Assessment) -> float:
+        return table["winner_term_coverage"](a.ranking)
+
+    return {
+        "stage_agreement": (agreement, STAGE_AGREEMENT),
+        "reranker_impact": (SIGNALS["reranker_impact"][0], LAST_STAGE_IMPACT),
+        **({"query_coverage": (coverage, SIGNALS["query_coverage"][1])} if kind.texts else {}),
+    }
