@@ -1,6 +1,6 @@
 """The words of a passage and where they stand, cached: many queries bring, or find, a passage.
 
-Only the first `READ` characters of a title and of a text are read, however long they are.
+Only the beginning of a title and of a text is read, however long they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TypeVar
 
-from rerank.data.words import READ, words, words_in_sentences
+from rerank.data.words import beginning, words, words_in_sentences
 from rerank.types import Passage
 
 CACHED_BYTES = 2**28  # of the words of passages
@@ -93,11 +93,11 @@ def bytes_of_words(found: PassageWords) -> int:
 @cached_by_bytes(CACHED_BYTES, bytes_of_words)
 def read_words(title: str, text: str, language: str) -> PassageWords:
     """The words of a title and a text."""
-    body, sentence_at = words_in_sentences(text[:READ], language=language)
+    body, sentence_at = words_in_sentences(beginning(text), language=language)
     places: dict[str, list[int]] = {}
     for place, word in enumerate(body):
         places.setdefault(word, []).append(place)
-    in_title = Counter(words(title[:READ], language=language))
+    in_title = Counter(words(beginning(title), language=language))
     length = len(body) + in_title.total()
     return PassageWords(in_title, places, array("i", sentence_at), length)
 

@@ -20,7 +20,7 @@ from rerank.inference.engine import EXPORT_FORMAT, open_cross_encoder
 from rerank.inference.given import Given, scores_of
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
-from rerank.inference.tokenizer import Tokenizer, Tokens, open_tokenizer
+from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
 from rerank.protocols import Request, Scorer, Scores, Traits
 from rerank.types import Bools, Floats
@@ -174,8 +174,10 @@ class Reranker:
         by = self.model.fingerprint if given else self.scorer.traits.identity
         state = hashlib.sha256(by.encode())
         for text in texts:
-            # a tokenizer reads the normal form; what another model reads is not known
-            content = (text if given else normal_form(text)).encode()
+            # a tokenizer reads the normal form, which is slow to make of a long text; what another
+            # model reads is not known
+            as_given = given or len(text) > READ
+            content = (text if as_given else normal_form(text)).encode()
             state.update(len(content).to_bytes(8, "big") + content)
         return state.digest()[:16]
 

@@ -87,8 +87,9 @@ class Tokenizer:
 
         A beginning has the tokens of the text but for the `LAST` ones, which may belong to a word
         that goes on: a tokenizer of words makes at most a hundred tokens of one, and others look no
-        farther. Beginnings grow from `first` characters a token until they have enough tokens, as
-        some characters give none; at most to `READ` characters.
+        farther, but where a word of thousands of equal letters has many equally good splits.
+        Beginnings grow from `first` characters a token until they have enough tokens, as some
+        characters give none; at most to `READ` characters.
         """
         found: dict[str, Any] = {}
         left, size = list(dict.fromkeys(texts)), first * most

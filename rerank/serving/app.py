@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
@@ -63,6 +64,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         504: "the answer was not ready in time",
     }.items()
 }
+
+
+class TextScore(BaseModel):
+    """One of the texts of a client of TEI."""
+
+    index: int = Field(description="its place in the request, from 0")
+    score: float = Field(description="P(this text is right)")
+    text: str | None = None
 
 
 def create_app(
@@ -158,10 +167,19 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
     @router.post("/v1/rerank", response_model_exclude_none=True)
     @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
     @router.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
-    async def rerank(request: Request, body: RerankRequest) -> RerankResponse:
-        """Order the caller's documents. `relevance_score` is a probability."""
+    async def rerank(request: Request, body: RerankRequest) -> RerankResponse | list[TextScore]:
+        """Order the caller's documents. `relevance_score` is a probability.
+
+        Who names them `texts`, as clients of TEI do, gets a bare list.
+        """
         done = await assessor(request, body)
-        return rerank_response(done.assessment, body, **done.names)
+        answer = rerank_response(done.assessment, body, **done.names)
+        if not body.bare:
+            return answer
+        return [
+            TextScore(index=r.index, score=r.relevance_score, text=r.document and r.document.text)
+            for r in answer.results
+        ]
 
     @router.post("/v1/assess", response_model_exclude_none=True)
     async def assess(request: Request, body: AssessRequest) -> RerankResponse:

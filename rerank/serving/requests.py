@@ -18,7 +18,9 @@ from pydantic import (
     FailFast,
     Field,
     FiniteFloat,
+    ModelWrapValidatorHandler,
     PositiveInt,
+    PrivateAttr,
     Tag,
     model_validator,
 )
@@ -57,7 +59,7 @@ _IGNORED = {
         *("additional_data", "mm_processor_kwargs"),
     ),
     "`usage` is always in the answer, and `return_documents` asks for the texts": (
-        *("return_len", "return_text", "return_input", "return_usage"),
+        *("return_len", "return_input", "return_usage"),
     ),
     "requests are ordered by deadline and remaining work": (
         *("priority", "service_tier", "latency", "stream", "timeout", "request_timeout"),
@@ -239,6 +241,27 @@ class RerankRequest(DocumentsRequest):
         example={"query": "median without NaNs", "documents": TEXTS, "top_n": 2},
         **{"x-ignored-fields": HOSTED},
     )
+    documents: Annotated[list[str | Document], FailFast()] = Field(
+        validation_alias=AliasChoices("documents", "texts")
+    )
+    return_documents: bool | None = Field(
+        None,
+        validation_alias=AliasChoices("return_documents", "return_text"),
+        description="whether to return their texts",
+    )
+    _bare: bool = PrivateAttr(False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _dialect(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(given)
+        made._bare = isinstance(given, dict) and "texts" in given
+        return made
+
+    @property
+    def bare(self) -> bool:
+        """Whether the client speaks as those of TEI do, who read a bare list of scores."""
+        return self._bare
 
 
 Score = Annotated[FiniteFloat, Field(strict=True)]

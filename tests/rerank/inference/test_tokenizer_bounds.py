@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer as Fast
+from tokenizers import models, pre_tokenizers, processors, trainers
 
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import FIRST, LAST, READ, Tokenizer, open_tokenizer
@@ -78,3 +81,63 @@ def test_of_a_long_text_the_beginning_is_tokenised(
     assert found.cut
     assert len(found.ids) == tokenizer.max_length
     assert sum(read) <= 100 * FIRST * (tokenizer.max_length + LAST)
+
+
+KINDS = ["bpe", "bytes", "unigram"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small tokenizer of a kind that has no limit for the length of a word."""
+    kind = request.param
+    fast = {
+        "bpe": lambda: Fast(models.BPE(unk_token="<unk>")),
+        "bytes": lambda: Fast(models.BPE()),
+        "unigram": lambda: Fast(models.Unigram()),
+    }[kind]()
+    special = ["<s>", "</s>", "<unk>"]
+    if kind == "bytes":
+        fast.pre_tokenizer = pre_tokenizers.ByteLevel()
+    else:
+        fast.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = {
+        "bpe": lambda: trainers.BpeTrainer(vocab_size=400, special_tokens=special),
+        "bytes": lambda: trainers.BpeTrainer(vocab_size=500, special_tokens=special),
+        "unigram": lambda: trainers.UnigramTrainer(
+            vocab_size=400, special_tokens=special, unk_token="<unk>"
+        ),
+    }[kind]()
+    draw = random.Random(1)
+    sample = ["the median of a sample ", "x" * 40, "abab " * 9, "中文 한글 ก e\u0301 "]
+    fast.train_from_iterator(
+        ["".join(draw.choices([*PARTS, *sample], k=30)) for _ in range(300)], trainer
+    )
+    fast.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> $B:1 </s>:1",
+        special_tokens=[(token, fast.token_to_id(token)) for token in special[:2]],
+    )
+    folder = tmp_path_factory.mktemp(kind)
+    fast.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_other_kinds_of_tokenizers_give_the_tokens_of_the_whole_text(trained: Path) -> None:
+    """BPE of characters and of bytes, and Unigram: the cut moves none of the first tokens."""
+    tokenizer = Tokenizer(trained, max_length=32)
+    oracle = Tokenizer(trained, max_length=32)._fast
+    oracle.enable_truncation(32)
+    draw = random.Random(2)
+    texts = ["".join(draw.choices(PARTS, k=5_000)) for _ in range(12)]
+    texts += [
+        "".join(draw.choices(letters, k=9_000)) for letters in ("xyz", "abdeimnt", "中文한글")
+    ]
+    texts += ["the median " * 900, "中" * 9_000]
+    if trained.name[:7] != "unigram":  # which splits one word of equal letters in many equal ways
+        texts.append("x" * 9_000)
+    for text in texts:
+        assert len(text) > 2 * FIRST * 32
+        assert list(tokenizer([text])[0].ids) == oracle.encode(text).ids
+        assert (
+            list(tokenizer([("the median", text)])[0].ids) == oracle.encode("the median", text).ids
+        )

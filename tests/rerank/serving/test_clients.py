@@ -115,3 +115,17 @@ def test_llama_index(url: str, documents: list[str], expected: Assessment) -> No
     ]
     with pytest.raises(RuntimeError, match="empty"):
         reranker.postprocess_nodes(nodes, QueryBundle(" "))
+
+
+def test_tei(url: str, documents: list[str], expected: Assessment) -> None:
+    """Clients of TEI name the documents `texts`, and read a bare list, best first."""
+    asked = {"query": QUERY, "texts": documents, "raw_scores": False, "truncate": True}
+    headers = {"Authorization": "Bearer a-key-of-these-tests"}
+    for return_text in (False, True):
+        answer = httpx.post(
+            f"{url}/rerank", json={**asked, "return_text": return_text}, headers=headers, timeout=600
+        )
+        best = answer.json()
+        assert [(one["index"], one["score"]) for one in best] == pairs(expected, 5)
+        texts = [documents[one["index"]] if return_text else None for one in best]
+        assert [one.get("text") for one in best] == texts

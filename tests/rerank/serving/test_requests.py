@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from rerank.data.records import LONGEST_PASSAGES
 from rerank.errors import InputError
 from rerank.serving.refusals import sentence_of
 from rerank.serving.requests import (
@@ -91,7 +92,7 @@ def test_what_known_clients_send_is_taken(client: str) -> None:
 
 def test_a_field_that_would_change_the_answer_is_not_passed_over() -> None:
     """A threshold of scores, and texts under the name of another API."""
-    for name in ("score_threshold", "texts", "passages"):
+    for name in ("score_threshold", "passages"):
         assert f"unknown field {name!r}" in refusal(RerankRequest, {**RERANK, name: 1})
 
 
@@ -231,3 +232,25 @@ def test_a_query_holds_what_was_sent() -> None:
     scored = AssessRequest.model_validate(ASSESS).to_query(Settings())
     assert scored.logits is not None
     assert scored.logits.tolist() == [1.0, 2.0]
+
+
+def test_the_documents_of_a_request_are_bounded_together() -> None:
+    """However they are divided; with a title and with scores, too."""
+    half = "x" * (LONGEST_PASSAGES // 16)
+    fitting = {"query": "a", "documents": [half] * 16}
+    assert len(RerankRequest.model_validate(fitting).to_query(Settings()).passages or ()) == 16
+    for more in ([*[half] * 16, "x"], [{"title": "x", "text": half}, *[half] * 15]):
+        asked = {"query": "a", "documents": more}
+        scores = {"scores": [0.0] * len(more), "reranker": "a"}
+        with pytest.raises(InputError, match=f"at most {LONGEST_PASSAGES} are taken"):
+            RerankRequest.model_validate(asked).to_query(Settings())
+        with pytest.raises(InputError, match=f"at most {LONGEST_PASSAGES} are taken"):
+            AssessRequest.model_validate({**asked, **scores}).to_query(Settings())
+
+
+def test_texts_are_documents() -> None:
+    """As clients of TEI name them; both at once are refused where they differ."""
+    made = RerankRequest.model_validate({"query": "a", "texts": ["b"], "return_text": True})
+    assert (made.documents, made.return_documents, made.bare) == (["b"], True, True)
+    assert not RerankRequest.model_validate(RERANK).bare
+    assert "documents and texts" in refusal(RerankRequest, {**RERANK, "texts": ["c"]})

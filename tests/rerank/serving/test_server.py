@@ -285,3 +285,23 @@ def _signalled(started: subprocess.Popen[str], url: str, place: Path) -> str:
         told.set()
         assert [s.result().status_code for s in sent] == [200] * 6
     return str(started.communicate(timeout=600)[1])
+
+
+def test_an_end_while_long_texts_are_read(run: Any) -> None:
+    """SIGTERM during the longest requests: each is answered or refused, and the server ends."""
+    text = "the median of arrays, " * 23_000  # as long as a document may be
+    asked = {"query": "median " * 1_400, "documents": [text[i:] for i in range(8)]}
+    with serve(run.folder) as (started, url):
+        with ThreadPoolExecutor(4) as pool, httpx.Client(base_url=url, timeout=600) as client:
+            sent = [
+                pool.submit(httpx.post, f"{url}/v1/rerank", json=asked, timeout=600)
+                for _ in range(4)
+            ]
+            while metric(client, "rerank_requests_in_progress") < 4:
+                if any(s.done() for s in sent):
+                    break
+            started.terminate()
+            assert {s.result().status_code for s in sent} <= {200, 413, 429, 503}
+        log = str(started.communicate(timeout=600)[1])
+    assert started.returncode == 0, log
+    assert json.loads(log.splitlines()[-1])["event"] == "stopped"
