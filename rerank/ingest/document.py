@@ -83,13 +83,16 @@ class Headings:
 
     `blocks` are those of the document so far. If nothing stands below a heading that is a sentence
     rather than a label or a question, it becomes a block too, so that its text is not lost. So
-    does one of more than `LONGEST_HEADING` characters, which is cut.
+    does one of more than `LONGEST_HEADING` characters, which is cut. `labels` are the others with
+    nothing below them.
     """
 
     def __init__(self, blocks: list[Block] | None = None) -> None:
         self._open: list[tuple[int, str]] = []
         self._blocks: list[Block] = [] if blocks is None else blocks
         self._entered = 0  # number of blocks at the last heading
+        self.labels: list[Block] = []
+        self.page: int | None = None  # where the last heading is
 
     def enter(self, level: int, text: str) -> None:
         """Enter a heading of this level, 1 for the highest; closes those of its level and below.
@@ -97,9 +100,9 @@ class Headings:
         At the end of the document enter one of level 1 without text.
         """
         if self._open and self._open[-1][0] >= level and len(self._blocks) == self._entered:
-            last = self._open[-1][1]
-            if len(last.split()) > LABEL and not last.endswith("?"):
-                self._blocks.append(Block(last, self.path))
+            last = Block(self._open[-1][1], self.path, self.page)
+            is_label = len(last.text.split()) <= LABEL or last.text.endswith("?")
+            (self.labels if is_label else self._blocks).append(last)
         self._entered = len(self._blocks)
         self._open = [(above, t) for above, t in self._open if above < level]
         if len(text) > LONGEST_HEADING:

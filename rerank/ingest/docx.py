@@ -314,7 +314,8 @@ class _Body:
         text = "".join(self._run_parts(run, _font(shapes)))
         raised = next(filter(None, (value(shape, "vertAlign") for shape in shapes)), "")
         tag = {"superscript": "sup", "subscript": "sub"}.get(raised)
-        if tag and text.strip():
+        is_note = any(kind_of(node).endswith("noteReference") for node in run)
+        if tag and text.strip() and not is_note:
             text = f"<{tag}>{text}</{tag}>"
         return f"<s>{text}</s>" if _on(shapes, "strike") or _on(shapes, "dstrike") else text
 

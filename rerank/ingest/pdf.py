@@ -59,8 +59,8 @@ def read(data: bytes) -> Document:
         facts = _facts(pdf)
         outline = _outline(pdf)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
-    blocks = tuple(_blocks(_without_edges([page.lines if page else [] for page in pages]), outline))
-    return Document(blocks, one_line(facts.get("Title", "")), dated, skipped)
+    blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
+    return Document(tuple(blocks), one_line(facts.get("Title", "")), dated, skipped)
 
 
 def _page(pdf: PdfDocument, number: int) -> Page | None:
@@ -148,29 +148,36 @@ def _shape(line: str) -> str:
     return re.sub(r"\d+|\b[ivxlc]+\b", "0", line.lower())
 
 
-def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> Iterator[Block]:
-    headings = Headings()
+def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> list[Block]:
+    blocks = list[Block]()
+    headings = Headings(blocks)
+
+    def enter(passed: Sequence[Mark], page: int) -> None:
+        for mark in passed:
+            headings.enter(*mark)
+            headings.page = page + 1
+
     for number, page in enumerate(pages):
         marks = list(outline.get(number, []))
         held: list[str] = []
         width = max(map(len, page), default=0)
         for line in page:
-            found = next((mark for mark in marks if _names(line, mark[1])), None)
-            if found or ITEM.match(line):
-                yield from _joined(held, headings, number)
+            at = next((i for i, mark in enumerate(marks) if _names(line, mark[1])), None)
+            if at is not None or ITEM.match(line):
+                blocks += _joined(held, headings, number)
                 held = []
-            if found:
-                for mark in marks[: marks.index(found) + 1]:
-                    headings.enter(*mark)
-                marks = marks[marks.index(found) + 1 :]
+            if at is not None:
+                enter(marks[: at + 1], number)
+                del marks[: at + 1]
                 continue
             held.append(line)
             if len(line) < 0.75 * width and END.search(line):
-                yield from _joined(held, headings, number)
+                blocks += _joined(held, headings, number)
                 held = []
-        yield from _joined(held, headings, number)
-        for mark in marks:
-            headings.enter(*mark)
+        blocks += _joined(held, headings, number)
+        enter(marks, number)
+    headings.enter(1, "")
+    return blocks or headings.labels  # all the text that there is, as on slides
 
 
 def _names(line: str, title: str) -> bool:

@@ -286,6 +286,30 @@ def test_notes_stand_at_their_references() -> None:
     )
 
 
+def test_notes_of_raised_references_stand_apart() -> None:
+    """As Word writes them: several in a sentence, with their numbers; one within another."""
+    refer = (
+        "<w:r><w:rPr><w:vertAlign w:val='superscript'/></w:rPr><w:{0}Reference w:id='{1}'/></w:r>"
+    )
+    mark = "<w:r><w:{0}Ref/></w:r>"
+
+    def note(kind: str, number: int, inner: str) -> str:
+        return f"<w:{kind} w:id='{number}'>{p(mark.format(kind) + inner)}</w:{kind}>"
+
+    first, second = refer.format("footnote", 1), refer.format("footnote", 2)
+    third, fourth = refer.format("endnote", 1), refer.format("endnote", 2)
+    body = p(run("Pay 30") + first + third + run(" euros in 10") + second + run(" days."))
+    square = run(" Or 9 m") + run("2", "<w:vertAlign w:val='superscript'/>")
+    data = packed(
+        body,
+        footnotes=note("footnote", 1, run(" Net.")) + note("footnote", 2, square + fourth),
+        endnotes=note("endnote", 1, run(" In May.")) + note("endnote", 2, run(" Paved.")),
+    )
+    assert texts(data) == [
+        "Pay 30 [Note: Net.] [Note: In May.] euros in 10 [Note: Or 9 m2 [Note: Paved.]] days."
+    ]
+
+
 def math(inner: str) -> str:
     return re.sub(r"\{([^{}]*)\}", r"<m:r><m:t>\1</m:t></m:r>", inner)
 

@@ -477,3 +477,18 @@ def test_a_page_whose_font_has_no_unicode_is_told() -> None:
     )
     with pytest.raises(UnreadableError, match=r"page 1 is unreadable \(fonts without Unicode\)"):
         read(data)
+
+
+def test_headings_are_the_text_of_a_file_that_has_no_other() -> None:
+    """Such as slides of titles; each stands on its page."""
+
+    def draw(canvas: Canvas) -> None:
+        for number in range(1, 4):
+            canvas.drawString(60, 700, f"Goal {'abc'[number - 1]}")
+            canvas.bookmarkPage(str(number))
+            canvas.addOutlineEntry(f"Goal {'abc'[number - 1]}", str(number), level=0)
+            canvas.showPage()
+
+    assert [(block.text, block.page) for block in drawn(draw).blocks] == [
+        *(("Goal a", 1), ("Goal b", 2), ("Goal c", 3))
+    ]
