@@ -26,7 +26,7 @@ help: ## what can be made
 install: .venv/tested ## .venv with everything, pinned by constraints.txt
 
 demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
-	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
 	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 250
 	@$(BIN)/rerank search $(MODEL) \
 	  "median along an axis while ignoring NaNs" \
@@ -95,7 +95,7 @@ browser: .venv/tested ## the pages in Chromium: what people do, screenshots in w
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)
 	@test -f $(MODEL)/manifest.json || $(MAKE) demo
-	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
 	@$(BIN)/python $(PIP) -e '.[bench]' \
 	  || echo "the extra [bench] does not install here; peers that are missing are left out"
 	@test -f work/peers/installed \

@@ -25,27 +25,27 @@ weights: .venv/installed ## train the bundled weights anew: make weights SETS=fo
 	  test -d $$set || { echo "there is no $$set"; exit 2; }; done
 	@for set in $(wildcard $(HELD)/*/); do ls $$set/*.jsonl* > /dev/null 2>&1 \
 	  || { echo "$$set of HELD holds no labelled set"; exit 2; }; done
-	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
 	$(PYTHON) -m venv work/documented
 	work/documented/bin/python -m pip install --quiet $(DOCUMENTED) PyStemmer regex tqdm
 	for set in work/documentation datasets/documentation_questions; do \
 	  test -f $$set/corpus.jsonl \
-	  || work/documented/bin/python -m rerank.cli dataset build $$(basename $$set) --out $$set \
+	  || work/documented/bin/python -m rerank.cli data build $$(basename $$set) --out $$set \
 	  --libraries arviz astropy biotite control geopandas imblearn libpysal librosa matplotlib mne \
 	  networkx nibabel nilearn pyarrow rasterio skbio skimage seaborn shapely statsmodels \
 	  || exit 1; done
-	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:2400 $(SETS)/squadshifts_reddit:900 \
+	$(BIN)/rerank train cross-encoder $(SETS)/squadshifts_newwiki:2400 $(SETS)/squadshifts_reddit:900 \
 	  $(SETS)/selqa:951 $(DATA) --hard 1 --dropout 0.1 --validation 0 --out work/first
-	$(BIN)/rerank finetune $(SETS)/squadshifts_newwiki:3857 $(SETS)/squadshifts_reddit:2943 \
+	$(BIN)/rerank train cross-encoder $(SETS)/squadshifts_newwiki:3857 $(SETS)/squadshifts_reddit:2943 \
 	  $(SETS)/selqa:1500 $(DATA):3700 --base work/first --hard 2 --easy 0 --frozen-layers 2 \
 	  --steps 1500 --validation 0 --out work/second
-	$(BIN)/rerank finetune $(SETS)/squad2:3100 $(SETS)/squadshifts_newwiki:3857 \
+	$(BIN)/rerank train cross-encoder $(SETS)/squad2:3100 $(SETS)/squadshifts_newwiki:3857 \
 	  $(SETS)/squadshifts_reddit:3500 $(SETS)/selqa:951 $(DATA):1764 work/documentation:5000 \
 	  --group-by article --base work/second --hard 2 --easy 0 --frozen-layers 2 --max-length 192 \
 	  --steps 2270 --validation 0 --out work/third
-	$(BIN)/rerank finetune-encoder $(MIXED) --batch 256 --steps 1200 --learning-rate 6e-5 \
+	$(BIN)/rerank train bi-encoder $(MIXED) --batch 256 --steps 1200 --learning-rate 6e-5 \
 	  --check-every 120 --average 3 --out work/encoder
-	$(BIN)/rerank finetune $(MIXED) --base work/third --encoder work/encoder --hard 4 --depth 15 \
+	$(BIN)/rerank train cross-encoder $(MIXED) --base work/third --encoder work/encoder --hard 4 --depth 15 \
 	  --withheld 0.1 --temperature 1 --max-length 192 --batch 128 --steps 662 --dropout 0.1 --seed 11 \
 	  --validation 0 --check-every 55 --average 3 --out work/reranker --pack models/minilm-reranker
 	$(BIN)/python tests/bench/ranking.py $(SETS)/squad2 $(DATA) \
@@ -60,8 +60,8 @@ SMALL_PAIRS := boolq_dev:1800 conala:243 docs_faq:2600 docs_tasks:2200 dstc11_re
   tldr_commands:300
 small: .venv/installed ## train minilm-reranker-small anew: make small SETS=folder PAIRS=folder
 	@test -d "$(SETS)" -a -d "$(PAIRS)" || { echo "give both: make small SETS=folder PAIRS=folder"; exit 2; }
-	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank dataset build pydata --out $(DATA)
-	$(BIN)/rerank finetune $(addprefix $(SETS)/,$(SMALL_SETS)) $(addprefix $(PAIRS)/,$(SMALL_PAIRS)) \
+	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
+	$(BIN)/rerank train cross-encoder $(addprefix $(SETS)/,$(SMALL_SETS)) $(addprefix $(PAIRS)/,$(SMALL_PAIRS)) \
 	  $(DATA):495 --base minilm-reranker --teacher minilm-reranker --distil 1 --layers 3 --hard 3 \
 	  --easy 1 --temperature 1 --max-length 192 --steps 2000 --learning-rate 2e-4 --validation 0 \
 	  --check-every 100 --seed 7 --within-group tatqa dstc9_faq --out work/small \
@@ -70,5 +70,5 @@ small: .venv/installed ## train minilm-reranker-small anew: make small SETS=fold
 RERANKER := minilm-reranker
 pooled: .venv/installed ## maps to start from before the first label: make pooled SETS=folder [RERANKER=name]
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make pooled SETS=folder"; exit 2; }
-	$(BIN)/rerank pool $(wildcard $(SETS)/*/) --reranker $(RERANKER) \
+	$(BIN)/rerank train prior $(wildcard $(SETS)/*/) --reranker $(RERANKER) \
 	  --out models/$(RERANKER)/pooled.json

@@ -145,8 +145,8 @@ def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
 def command_line(*words: object) -> str:
     """A command of ours as a person can paste it into a shell, whatever its paths are called.
 
-    >>> command_line("track", "out/my model")
-    "rerank track 'out/my model'"
+    >>> command_line("model", "track", "out/my model")
+    "rerank model track 'out/my model'"
     """
     return shlex.join(["rerank", *map(str, words)])
 

@@ -112,8 +112,8 @@ class ModelFolder:
             return sha256_file(self.path / MANIFEST)
         except FileNotFoundError:
             raise InputError(
-                f"{self.path} is not a model folder; for this, make one with `rerank init` or "
-                "`rerank calibrate`"
+                f"{self.path} is not a model folder; for this, make one with `rerank model init` "
+                "or `rerank calibrate`"
             ) from None
 
     def text(self, name: str) -> str:
@@ -182,7 +182,8 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
     """
     if not path.exists():
         raise InputError(
-            f"there is no folder {path}; `rerank calibrate` or `rerank init` makes a model folder"
+            f"there is no folder {path}; `rerank calibrate` or `rerank model init` makes a model "
+            "folder"
         )
     try:
         manifest = verify_folder(path, sha256=manifest_sha256)
@@ -333,7 +334,7 @@ def _resolve_outside(folder: ModelFolder, name: str, *, download: bool) -> Model
     except MissingExtraError as error:
         raise MissingExtraError(
             f"{folder.path} carries no networks and needs the model {name!r}: {error}; or make it "
-            "self-contained with `rerank export`"
+            "self-contained with `rerank model export`"
         ) from None
     except (InputError, OSError, ValueError) as error:
         raise InputError(f"{folder.path}: {error}") from None

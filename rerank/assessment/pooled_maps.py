@@ -22,7 +22,7 @@ from rerank.storage.files import parse_json
 from rerank.types import Mode
 
 FILES = "pooled.json"  # in the folder of bundled weights, and beside any other: NAME.pooled.json
-MADE_BY = "`rerank pool SETS --reranker FOLDER --out FOLDER.pooled.json` makes them"
+MADE_BY = "`rerank train prior SETS --reranker FOLDER --out FOLDER.pooled.json` makes them"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def _word_embeddings(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
-    """Pack a model folder of `finetune`; the manifest says how the weights were made."""
+    """Pack a model folder of `train cross-encoder`; the manifest says how the weights were made."""
     report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
     if "loss" in report:
         report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`

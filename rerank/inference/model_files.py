@@ -35,7 +35,7 @@ OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights,
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # numbers of an OSError
 OTHER_CACHE = (
     "name a folder that can be written to in RERANK_CACHE, or make a model that needs none with "
-    "`rerank export`"
+    "`rerank model export`"
 )
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder

@@ -111,7 +111,8 @@ def cross_encoder(folder: Path) -> Rows:
     if loaded["missing_keys"]:
         raise InputError(
             f"{folder} is not a cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which "
-            "would be drawn at random; give a reranker, or train one with `rerank finetune`"
+            "would be drawn at random; give a reranker, or train one with "
+            "`rerank train cross-encoder`"
         )
     model = CrossEncoder(str(folder), device="cpu", model_kwargs=FP32, **LOCAL)
     return Rows(model, "scores").eval()

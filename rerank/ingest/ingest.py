@@ -65,7 +65,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
     with reserved(out):
         if (out / CORPUS).exists() and not (out / STATE).exists():
             raise FolderError(
-                f"{out / CORPUS} was not made by `rerank ingest`, and is not replaced; give "
+                f"{out / CORPUS} was not made by `rerank data ingest`, and is not replaced; give "
                 "another --out"
             )
         before = read_state(out / STATE, asdict(config))

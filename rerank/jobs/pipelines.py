@@ -91,7 +91,9 @@ def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) 
     except FolderError as error:
         raise InputError(f"--index: {error}") from None
     if manifest.get("kind") != INDEX_KIND:
-        raise InputError(f"--index: {folder} is not an index; expected what `rerank index` wrote")
+        raise InputError(
+            f"--index: {folder} is not an index; expected what `rerank data index` wrote"
+        )
     index = Index(folder)
     differing = index.differences(config, encoder)
     if corpus_digest(index.corpus) != corpus:
@@ -99,7 +101,7 @@ def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) 
     if differing:
         raise InputError(
             f"--index: {folder} has {', '.join(differing)}; make it of the same corpus with the "
-            "same options: rerank index"
+            "same options: rerank data index"
         )
     return index
 

@@ -55,7 +55,7 @@ def track_model(path: Path, *, work: Workspace) -> TrackedRun:
         run_name=f"{named}-{_calibrator(folder)}",
         work=work,
         written=path,
-        again=command_line("track", path, "--work", work.path),
+        again=command_line("model", "track", path, "--work", work.path),
     )
 
 

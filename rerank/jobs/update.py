@@ -25,7 +25,7 @@ from rerank.config import Config
 from rerank.data.beir import corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
-from rerank.fitting.label_checks import check_corpus
+from rerank.fitting.plan import check_corpus
 from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
@@ -130,7 +130,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             known=[index],
         )
         digest = corpus_digest(passages.values())
-        if not calibrated:  # without labels: the result is what `init` makes of this corpus
+        if not calibrated:  # without labels: the result is what `model init` makes of this corpus
             name = str(old.manifest["dataset"].get("name"))
             described = LabelledSet.of_corpus(passages, name).described()
             return {**old.manifest, "dataset": described, "corpus_digest": digest}

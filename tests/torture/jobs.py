@@ -25,11 +25,12 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.storage.folder import MANIFEST, verify_folder
 
 JOBS = {  # and the options that make them short
-    "index": "--encoder-max-length 32",
+    "data index": "--encoder-max-length 32",
     "calibrate": "--encoder-max-length 32 --max-length 64 --rerank-depth 3 --candidates 10 "
     "--pool 30 --max-queries 60",
-    "finetune": "--max-length 32 --frozen-layers 5 --steps 12 --check-every 2 --validation 20",
-    "finetune-encoder": "--max-length 16 --frozen-layers 5 --batch 8 --steps 12 --check-every 2",
+    "train cross-encoder": "--max-length 32 --frozen-layers 5 --steps 12 --check-every 2 "
+    "--validation 20",
+    "train bi-encoder": "--max-length 16 --frozen-layers 5 --batch 8 --steps 12 --check-every 2",
 }
 
 
@@ -50,8 +51,8 @@ def smaller(labelled: LabelledSet, passages: int) -> LabelledSet:
 
 def command(job: str, labelled: Path, home: Path) -> list[str]:
     """The command line of a job whose folder and working folder lie in `home`."""
-    given = [sys.executable, "-m", "rerank.cli", job, str(labelled), "--out", str(home / "out")]
-    kept = [] if job == "index" else ["--work", str(home / "work")]
+    given = [sys.executable, "-m", "rerank.cli", *job.split(), str(labelled), "--out", str(home / "out")]
+    kept = [] if job == "data index" else ["--work", str(home / "work")]
     return [*given, *kept, *JOBS[job].split()]
 
 
@@ -95,7 +96,7 @@ def torture(job: str, labelled: Path, home: Path, *, kills: int, seed: int) -> N
         while not whole_or_not_there(place / "out"):
             if run(command(job, labelled, place), after=draw.uniform(0, usual)) is None:
                 killed += 1
-        if job != "index":  # whose folder may stand while MLflow has not answered yet
+        if job != "data index":  # whose folder may stand while MLflow has not answered yet
             run(command(job, labelled, place), after=None)
         if (place / "out" / MANIFEST).read_bytes() != expected:
             raise SystemExit(f"{job}, seed {seed}: {place / 'out'} is not what it should be")

@@ -18,7 +18,7 @@ from rerank.types import Candidates, Floats, ListKind, Passage, Query
 
 NOTHING_TO_SEARCH = (
     "this model has no index to search; give it passages to rerank, or make a model of your "
-    "corpus: `rerank init CORPUS --out MODEL`"
+    "corpus: `rerank model init CORPUS --out MODEL`"
 )
 SCORES_ITSELF = (
     "this model scores passages itself: give it passages without the scores of other stages, or "

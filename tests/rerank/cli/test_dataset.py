@@ -1,4 +1,4 @@
-"""`rerank dataset`: what it builds, counts and refuses."""
+"""`rerank data`: what it builds, counts and refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rerank index`: what it writes and refuses."""
+"""`rerank data index`: what it writes and refuses."""
 
 from __future__ import annotations
 

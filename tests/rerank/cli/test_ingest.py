@@ -1,4 +1,4 @@
-"""`rerank ingest`, `update` and `quickstart`: what they print, refuse and leave alone."""
+"""`rerank data ingest`, `update` and `quickstart`: what they print, refuse and leave alone."""
 
 from __future__ import annotations
 

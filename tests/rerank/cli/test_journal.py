@@ -1,4 +1,4 @@
-"""`rerank feedback` and `rerank journal`; `recalibrate` and `drift` from a journal."""
+"""`rerank watch feedback` and `rerank watch journal`; `recalibrate` and `drift` from a journal."""
 
 from __future__ import annotations
 

@@ -39,4 +39,4 @@ def test_the_message_says_where_else_models_can_be(tmp_path: Path, home: str) ->
     tmp_path.chmod(0o555)
     said = run_python(CODE.format(home=home and str(tmp_path / home)))
     assert "RERANK_CACHE" in said
-    assert "rerank export" in said
+    assert "rerank model export" in said

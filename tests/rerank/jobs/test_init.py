@@ -96,7 +96,7 @@ def test_the_default_model_reranks_and_does_not_search() -> None:
     assert answer.top is not None
     assert answer.top.doc_id == "0"
     assert not answer.calibrated
-    with pytest.raises(InputError, match="rerank init"):
+    with pytest.raises(InputError, match="rerank model init"):
         model.search("fill missing values")
 
 

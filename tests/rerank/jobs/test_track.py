@@ -233,7 +233,7 @@ def test_a_server_that_is_down_costs_no_model(
     said = capsys.readouterr()
     assert said.err.count("rerank: error:") == 1
     assert "Traceback" not in said.err
-    assert f"rerank track {out} --work {work}" in said.err
+    assert f"rerank model track {out} --work {work}" in said.err
     assert run.outcome.report.splitlines()[0] in said.out
     verify_folder(out)
     assert Workspace(work).tracked(sha256_file(out / MANIFEST)) is None
