@@ -19,10 +19,11 @@ import numpy as np
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
+from rerank.assessment.sources.source import Selection
 from rerank.data.passage_words import PassageWords, kept, read_words
 from rerank.data.words import READ, words
 from rerank.inference.cross_encoder import Pair
-from rerank.types import Assessment, Passage, Query
+from rerank.types import Assessment, Bools, Floats, Passage, Query
 
 Stage = Literal["encode", "search", "words", "score"]
 BYTES_PER_TOKEN = 4  # of UTF-8, about
@@ -98,30 +99,39 @@ def steps(
         ):
             read: dict[Any, PassageWords] = yield piece
             found |= {(p.title, p.text): read[call] for call, p in reads.items() if call in read}
-    if pipeline.remote_search and query.passages is None:
+    if pipeline.source.elsewhere and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
         candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring_seconds))[find]
     else:
         with kept(found):
             candidates = pipeline.candidates(query, vectors)
     prior_scores = prior_score(candidates, policy.prior)
-    selection = pipeline.select(candidates, prior_scores, policy.cutoff)
+    selection = pipeline.source.select(candidates, prior_scores, policy.cutoff)
     pairs = selection.pairs_to_score
     sizes = [
         speed.score * tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs
     ]
-    results: dict[Pair, tuple[float, bool]] = {}
+    results: dict[Any, Any] = {}
+    if pairs and pipeline.reranker.listwise:  # a list is scored in one call, never with others
+        score = partial(pipeline.score_pairs, pairs, [len(pairs)])
+        scores = (yield Piece("score", [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
+        return _assessed(model, query, selection, scores)
     for piece in _split_by_seconds("score", pairs, sizes, max_seconds=max_seconds, after=0):
         results |= yield piece
     logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
     truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
-    scored = pipeline.with_scores(selection, logits, truncated)
-    return model.assess_scored([scored], [query])[0]
+    return _assessed(model, query, selection, (logits, truncated))
+
+
+def _assessed(
+    model: CalibratedReranker, query: Query, selection: Selection, scores: tuple[Floats, Bools]
+) -> Assessment:
+    return model.assess_scored([model.pipeline.with_scores(selection, *scores)], [query])[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
     """The model's result for each item of some pieces of one stage; all items are different."""
-    if stage in ("search", "words"):
+    if stage in ("search", "words") or (stage == "score" and callable(items[0])):
         return {call: call() for call in items}
     if stage == "encode":
         return dict(zip(items, model.pipeline.encode(items), strict=True))
@@ -144,7 +154,8 @@ def expected_seconds(
     to be of average size; reading their words counts with the bi-encoder.
     """
     config = pipeline.config
-    length, passages = config.encoder_max_length, () if pipeline.remote_search else query.passages
+    length = config.encoder_max_length
+    passages = () if pipeline.source.elsewhere else query.passages
     sizes = [tokens_of(query.text, max_tokens=length)]
     sizes += [
         tokens_of(p.title, p.text, max_tokens=config.encoder_windows * length)
@@ -154,7 +165,7 @@ def expected_seconds(
     encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes) + reading
     if query.passages is None:
         return encoding, scoring_seconds
-    if pipeline.scores_are_known(query) or not query.passages:
+    if pipeline.source.scores_are_known(query) or not query.passages:
         return encoding, SCORE_OVERHEAD_S
     sizes = [
         tokens_of(query.text, p.title, p.text, max_tokens=config.max_length) for p in query.passages

@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import GIVEN
 from rerank.batch.input import FileIdentity, Input, open_input
-from rerank.batch.ray_guard import guarded
-from rerank.batch.ray_module import ray_module
+from rerank.batch.ray_process import guarded, ray_module
 from rerank.batch.rows import Position, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.errors import InputError, RetrieverError
@@ -59,6 +59,8 @@ def on_ray(
     places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
     if not len(places):
         return
+    if GIVEN in model.manifest:
+        model.__reduce__()  # raises: an object is not sent to other processes
     with _ray(actors) as ray:
         on_gpus = model.pipeline.config.precision == "bf16"
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]

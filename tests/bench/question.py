@@ -58,8 +58,8 @@ class Profile:
         pipeline = model.pipeline
         encoder, reranker = pipeline.encoder, pipeline.reranker
         self._tokenizers = {
-            "encode": open_tokenizer(encoder.files, max_length=encoder.max_length),
-            "score": open_tokenizer(reranker.files, max_length=reranker.max_length),
+            "encode": open_tokenizer(encoder.model, max_length=encoder.max_length),
+            "score": reranker.tokenizer(),
         }
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self._now: dict[str, float] = {}

@@ -345,10 +345,10 @@ def _share(model: CalibratedReranker, first: CalibratedReranker) -> None:
     if ours is None or theirs is None:
         return
     a, b = ours.encoder, theirs.encoder
-    if (a.files, a.max_length) == (b.files, b.max_length):
+    if (a.model, a.max_length) == (b.model, b.max_length):
         ours = replace(ours, encoder=b)
     c, d = ours.reranker, theirs.reranker
-    if (c.files, c.max_length, c.precision) == (d.files, d.max_length, d.precision):
+    if (c.model, c.scorer.traits) == (d.model, d.scorer.traits):
         ours = replace(ours, reranker=d)
     model.pipeline.models = ours
 

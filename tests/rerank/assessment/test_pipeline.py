@@ -20,6 +20,7 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.score_cache import ScoreCache
+from rerank.protocols import Request
 from rerank.retrieval.index import Index
 from rerank.types import FirstStage, Query, Scored
 from rerank.workspace import Workspace
@@ -184,13 +185,13 @@ def test_scores_of_other_pairs_are_not_taken(
 ) -> None:
     """Another cut, passage, question or cross-encoder is scored anew; the same again is not."""
     counted: list[int] = []
-    original = CrossEncoder.read
+    original = CrossEncoder.score
 
-    def counting(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
-        counted.append(len(pairs))
-        return original(self, pairs)
+    def counting(self: CrossEncoder, requests: Sequence[Request]) -> Any:
+        counted.append(sum(len(texts) for _, texts in requests))
+        return original(self, requests)
 
-    monkeypatch.setattr(CrossEncoder, "read", counting)
+    monkeypatch.setattr(CrossEncoder, "score", counting)
     tiny = replace(config, rerank_depth=1, max_length=32, reranker=str(other_reranker()))
 
     def scored_anew(query: Query, options: Config) -> int:

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from processes import run_python
 
 from rerank.assessment.pipeline import Pipeline
+from rerank.config import Precision
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference import engine, onnx_export
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import Reranker, open_reranker
 from rerank.inference.engine import (
     CORES,
     Engine,
@@ -35,7 +36,6 @@ from rerank.inference.model_files import ModelFiles, cache_folder, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.storage.folder import with_digest
-from rerank.types import Precision
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8")
 LENGTH = 96  # of the pairs below, some are longer
@@ -52,19 +52,19 @@ def pairs(small: LabelledSet) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def reranker(run: object) -> CrossEncoder:
+def reranker(run: object) -> Reranker:
     """The bundled cross-encoder, its graph exported by the session's run."""
-    return CrossEncoder(resolve("minilm-reranker"), max_length=LENGTH)
+    return open_reranker(resolve("minilm-reranker"), max_length=LENGTH)
 
 
 def test_logits_are_those_of_sentence_transformers(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+    reranker: Reranker, pairs: list[tuple[str, str]]
 ) -> None:
     """Logits equal CrossEncoder.predict without activation to 1e-5, cut pairs included."""
     import torch
     from sentence_transformers import CrossEncoder as Oracle
 
-    oracle = Oracle(str(reranker.files.folder), device="cpu", max_length=LENGTH)
+    oracle = Oracle(str(resolve("minilm-reranker").folder), device="cpu", max_length=LENGTH)
     expected = oracle.predict(pairs, activation_fn=torch.nn.Identity(), batch_size=3)
     logits, cut = reranker.score(pairs)
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
@@ -73,12 +73,12 @@ def test_logits_are_those_of_sentence_transformers(
 
 
 def test_truncation_is_counted_as_the_tokenizer_counts(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+    reranker: Reranker, pairs: list[tuple[str, str]]
 ) -> None:
     """A pair is cut exactly where transformers' own tokenizer gives more tokens than fit."""
     from transformers import AutoTokenizer
 
-    oracle = AutoTokenizer.from_pretrained(reranker.files.folder)
+    oracle = AutoTokenizer.from_pretrained(resolve("minilm-reranker").folder)
     expected = [len(oracle(a, b)["input_ids"]) > LENGTH for a, b in pairs]
     assert reranker.score(pairs)[1].tolist() == expected
 
@@ -98,7 +98,7 @@ def test_tokens_are_those_of_transformers(pairs: list[tuple[str, str]]) -> None:
 
 
 def test_a_logit_depends_on_its_pair_alone(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+    reranker: Reranker, pairs: list[tuple[str, str]]
 ) -> None:
     """One by one, reversed, or all at once: the same logits to the bit."""
     logits, _ = reranker.score(pairs)
@@ -110,7 +110,7 @@ def test_a_logit_depends_on_its_pair_alone(
 @settings(max_examples=10, deadline=None)
 @given(order=st.permutations(range(6)), size=st.integers(1, 6), workers=st.integers(1, 4))
 def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
-    reranker: CrossEncoder,
+    reranker: Reranker,
     pairs: list[tuple[str, str]],
     order: list[int],
     size: int,
@@ -118,8 +118,8 @@ def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
 ) -> None:
     """However the pairs are cut into calls, and whatever runs them, each has its own logit."""
     expected = reranker.score(pairs[:6])[0]
-    tokenizer = Tokenizer(reranker.files.folder, max_length=LENGTH)
-    engine = Engine(open_cross_encoder(reranker.files).run, workers=workers)
+    tokenizer = Tokenizer(resolve("minilm-reranker").folder, max_length=LENGTH)
+    engine = Engine(open_cross_encoder(resolve("minilm-reranker")).run, workers=workers)
     found = np.empty(6)
     for start in range(0, 6, size):
         part = order[start : start + size]
@@ -128,16 +128,16 @@ def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
 
 
 def test_a_logit_is_the_same_in_another_process(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]]
+    reranker: Reranker, pairs: list[tuple[str, str]]
 ) -> None:
     """A fresh process gives the very same numbers."""
-    asked = json.dumps([reranker.files.name, LENGTH, pairs[:3]])
+    asked = json.dumps([resolve("minilm-reranker").name, LENGTH, pairs[:3]])
     code = (
         "import json\n"
         "from rerank.inference.model_files import resolve\n"
-        "from rerank.inference.cross_encoder import CrossEncoder\n"
+        "from rerank.inference.cross_encoder import open_reranker\n"
         f"name, length, pairs = json.loads({asked!r})\n"
-        "reader = CrossEncoder(resolve(name), max_length=length)\n"
+        "reader = open_reranker(resolve(name), max_length=length)\n"
         "print(json.dumps(reader.score([tuple(p) for p in pairs])[0].tolist()))"
     )
     assert json.loads(run_python(code)) == reranker.score(pairs[:3])[0].tolist()
@@ -163,7 +163,7 @@ def test_vectors_do_not_depend_on_the_batch(pipeline: Pipeline, texts: list[str]
 
 
 def test_int8_is_close_to_fp32_and_kept_apart(
-    reranker: CrossEncoder, pairs: list[tuple[str, str]], small: LabelledSet, tmp_path: Path
+    reranker: Reranker, pairs: list[tuple[str, str]], small: LabelledSet, tmp_path: Path
 ) -> None:
     """Logits of right and wrong passages correlate to 0.99, and a cache keeps each by itself."""
     cache = ScoreCache(tmp_path / "scores.sqlite")
@@ -174,8 +174,8 @@ def test_int8_is_close_to_fp32_and_kept_apart(
     ]
     every = [*pairs, *right]
     found = {
-        precision: CrossEncoder(
-            reranker.files, max_length=LENGTH, precision=precision, cache=cache
+        precision: open_reranker(
+            resolve("minilm-reranker"), max_length=LENGTH, precision=precision, cache=cache
         ).score(every)[0]
         for precision in PRECISIONS * 2
     }
@@ -185,7 +185,7 @@ def test_int8_is_close_to_fp32_and_kept_apart(
     assert (exact != fast).mean() > 0.9
 
 
-def test_no_pair_gives_no_logit(reranker: CrossEncoder) -> None:
+def test_no_pair_gives_no_logit(reranker: Reranker) -> None:
     """Nothing in, nothing out, with the right types."""
     logits, cut = reranker.score([])
     assert logits.shape == cut.shape == (0,)
@@ -227,10 +227,10 @@ def test_a_model_that_does_not_export_runs_in_torch(
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(engine, "_export", fail)
         with pytest.raises(InputError, match="does not export, so it has no int8 form"):
-            CrossEncoder(resolve(str(tiny)), max_length=64, precision="int8").score(pairs)
-        in_torch, _ = CrossEncoder(resolve(str(tiny)), max_length=64).score(pairs)
+            open_reranker(resolve(str(tiny)), max_length=64, precision="int8").score(pairs)
+        in_torch, _ = open_reranker(resolve(str(tiny)), max_length=64).score(pairs)
     assert "no such operator" in caplog.text
-    exported, _ = CrossEncoder(resolve(str(tiny)), max_length=64).score(pairs)
+    exported, _ = open_reranker(resolve(str(tiny)), max_length=64).score(pairs)
     np.testing.assert_allclose(in_torch, exported, rtol=0, atol=1e-5)
 
 
@@ -301,15 +301,15 @@ def test_a_model_with_several_outputs_is_no_reranker(other_reranker: Callable[..
     """A classifier of three classes is refused by name."""
     folder = other_reranker(outputs=3)
     with pytest.raises(InputError, match="has 3 outputs; expected one"):
-        CrossEncoder(resolve(str(folder)), max_length=32).score([("a", "b")])
+        open_reranker(resolve(str(folder)), max_length=32).score([("a", "b")])
 
 
 def test_a_cut_that_the_model_cannot_read_is_refused(tiny: Path) -> None:
     """More tokens than the model has positions is bad input; as many is not."""
     pairs = [("gap", "word " * 600)]
-    assert CrossEncoder(resolve(str(tiny)), max_length=512).score(pairs)[1].tolist() == [True]
+    assert open_reranker(resolve(str(tiny)), max_length=512).score(pairs)[1].tolist() == [True]
     with pytest.raises(InputError, match="at most 512 tokens, got 513"):
-        CrossEncoder(resolve(str(tiny)), max_length=513).score(pairs)
+        open_reranker(resolve(str(tiny)), max_length=513).score(pairs)
 
 
 def test_a_broken_model_is_refused(tiny: Path, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_a_broken_model_is_refused(tiny: Path, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(tiny, tmp_path / name))
         (folder / name).write_text('{"version": "of a file that lies elsewhere"}')
         with pytest.raises(InputError, match=what):
-            CrossEncoder(resolve(str(folder)), max_length=32).score([("a", "b")])
+            open_reranker(resolve(str(folder)), max_length=32).score([("a", "b")])
 
 
 def test_positions_behind_padding_are_not_counted(other_reranker: Callable[..., Path]) -> None:
@@ -342,9 +342,9 @@ def test_weights_in_16_bits_are_scored_in_32(
     folder = other_reranker()
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     model.to(torch.bfloat16).save_pretrained(folder)
-    halves, _ = CrossEncoder(resolve(str(folder)), max_length=64).score(pairs)
+    halves, _ = open_reranker(resolve(str(folder)), max_length=64).score(pairs)
     model.to(torch.float32).save_pretrained(folder)
-    whole, _ = CrossEncoder(resolve(str(folder)), max_length=64).score(pairs)
+    whole, _ = open_reranker(resolve(str(folder)), max_length=64).score(pairs)
     np.testing.assert_allclose(halves, whole, atol=1e-6)
 
 
@@ -362,14 +362,14 @@ def test_broken_weights_are_refused_and_nothing_is_kept(
     torch.nn.init.constant_(model.classifier.bias, float("nan"))
     model.save_pretrained(folder)
     with pytest.raises(InputError, match="not finite"):
-        CrossEncoder(resolve(str(folder)), max_length=64, cache=cache).score([("a", "b")])
+        open_reranker(resolve(str(folder)), max_length=64, cache=cache).score([("a", "b")])
     assert cache.get([b"k" * 16]) == {b"k" * 16: (1.5, True)}
 
 
 def test_a_bi_encoder_is_no_reranker() -> None:
     """A model without the head of a cross-encoder would score at random, and is refused."""
     with pytest.raises(InputError, match="not a cross-encoder"):
-        CrossEncoder(resolve("minilm"), max_length=32).score([("a", "b")])
+        open_reranker(resolve("minilm"), max_length=32).score([("a", "b")])
 
 
 def _emptied(home: Path) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rerank.config import Precision
 from rerank.errors import InputError
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.engine import GRAPH
 from rerank.inference.exported_models import (
     NETWORKS,
@@ -23,7 +24,6 @@ from rerank.inference.int8_weights import TRAINED_ON
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.retrieval.dense import Encoder
 from rerank.storage.files import files_below, sha256_file
-from rerank.types import Precision
 
 PAIRS = [("median", "The middle of a sample."), ("sort", "Ordered. " * 40), ("mean", "")]
 
@@ -61,7 +61,7 @@ def test_networks_give_the_numbers_of_the_weights(
     assert (encoder.fingerprint, reranker.tokenizer) == (files.fingerprint, files.tokenizer)
     assert trained_on(reranker) == trained_on(files) != frozenset()
     scores = [
-        CrossEncoder(each, max_length=32, precision=precision).score(PAIRS)
+        open_reranker(each, max_length=32, precision=precision).score(PAIRS)
         for each in (files, reranker)
     ]
     for here, there in zip(*scores, strict=True):
@@ -92,4 +92,4 @@ def test_a_graph_that_does_not_run_is_told(files: ModelFiles, tmp_path: Path) ->
     (tmp_path / NETWORKS / "reranker" / GRAPH).write_bytes(made.SerializeToString())
     _, reranker = opened(tmp_path, files)
     with pytest.raises(InputError, match="does not run here"):
-        CrossEncoder(reranker, max_length=32).score(PAIRS)
+        open_reranker(reranker, max_length=32).score(PAIRS)

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference import varlen as unpadded
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import Reranker, open_reranker
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokens
@@ -51,9 +51,9 @@ def pairs(small: LabelledSet) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def in_bf16() -> CrossEncoder:
+def in_bf16() -> Reranker:
     """The bundled cross-encoder."""
-    return CrossEncoder(resolve("minilm-reranker"), max_length=96, precision="bf16")
+    return open_reranker(resolve("minilm-reranker"), max_length=96, precision="bf16")
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
@@ -72,13 +72,15 @@ def test_before_rounding_logits_are_those_of_transformers(
 
 
 def test_bf16_is_close_to_fp32_and_kept_apart(
-    in_bf16: CrossEncoder, pairs: list[tuple[str, str]], tmp_path: Path
+    in_bf16: Reranker, pairs: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     """Right and wrong passages: logits within rounding, and a cache keeps each by itself."""
     cache = ScoreCache(tmp_path / "scores.sqlite")
-    files = in_bf16.files
-    exact, cut = CrossEncoder(files, max_length=96, cache=cache).score(pairs)
-    found, also_cut = CrossEncoder(files, max_length=96, precision="bf16", cache=cache).score(pairs)
+    files = resolve("minilm-reranker")
+    exact, cut = open_reranker(files, max_length=96, cache=cache).score(pairs)
+    found, also_cut = open_reranker(files, max_length=96, precision="bf16", cache=cache).score(
+        pairs
+    )
     assert np.ptp(exact) > 5
     np.testing.assert_allclose(found, exact, rtol=0, atol=ROUNDING)
     assert (found != exact).mean() > 0.9
@@ -89,7 +91,7 @@ def test_bf16_is_close_to_fp32_and_kept_apart(
 @settings(max_examples=4, deadline=None)
 @given(order=st.permutations(range(8)), size=st.integers(1, 8))
 def test_a_logit_is_the_same_in_any_batch_but_for_rounding(
-    in_bf16: CrossEncoder, pairs: list[tuple[str, str]], order: list[int], size: int
+    in_bf16: Reranker, pairs: list[tuple[str, str]], order: list[int], size: int
 ) -> None:
     """However the pairs are cut into calls, each has its own logit."""
     expected = in_bf16.score(pairs[:8])[0]
@@ -113,7 +115,7 @@ def test_a_batch_holds_as_many_as_its_budget_lets_in(lengths: list[int], budget:
 
 
 def test_several_batches_give_what_one_gives(
-    in_bf16: CrossEncoder, pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    in_bf16: Reranker, pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A budget of a few sequences changes nothing but rounding."""
     expected = in_bf16.score(pairs[:12])[0]
@@ -182,4 +184,4 @@ def test_a_family_that_is_not_laid_end_to_end_is_refused(
     """DistilBERT's layers have other parts: said by name, before anything is scored."""
     folder = other_reranker(family="distilbert")
     with pytest.raises(InputError, match=r"does not run in bf16"):
-        CrossEncoder(resolve(str(folder)), max_length=64, precision="bf16").score([("a", "b")])
+        open_reranker(resolve(str(folder)), max_length=64, precision="bf16").score([("a", "b")])

@@ -33,15 +33,15 @@ from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.errors import InputError, RetrieverError
-from rerank.inference.model_files import resolve
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.jobs.export import export
 from rerank.jobs.journal import journal_labels, journal_queries
 from rerank.journal.entry import entry_of
 from rerank.journal.journal import Journal
-from rerank.journal.watch_page import waiting
+from rerank.journal.report import waiting
 from rerank.labelling.session import pool
-from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.answer.sources import Source
 from rerank.rag.explanation import SIGNALS, explain
@@ -298,7 +298,9 @@ def test_self_contained_it_needs_no_weights(
     monkeypatch.setenv("RERANK_RETRIEVER_URL", str(moved))
     monkeypatch.setattr(model_folder, "resolve", pytest.fail)
     again = CalibratedReranker.load(copy)
-    assert again.pipeline.reranker.files.folder.is_relative_to(copy)
+    used = again.pipeline.reranker.model
+    assert isinstance(used, ModelFiles)
+    assert used.folder.is_relative_to(copy)
     assert again.source.system.settings.url == str(moved)  # type: ignore[attr-defined]
     assert again.search(ASKED).to_dict() == model.search(ASKED).to_dict()
 

@@ -12,8 +12,8 @@ from rerank.config import Config
 from rerank.data.labelled_set import corpus_digest
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve
-from rerank.retrieval.dense import Encoder
 from rerank.jobs.pipelines import existing_index
+from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import build_index
 from rerank.storage.folder import write_folder
 from rerank.types import Passage
@@ -56,7 +56,7 @@ def test_an_index_of_something_else_is_refused(
 ) -> None:
     """The sentence names what differs, and nothing else."""
     config = replace(CONFIG, **changes)
-    encoder = Encoder.from_config(ENCODER.files, config)
+    encoder = Encoder.from_config(ENCODER.model, config)
     with pytest.raises(InputError, match=f"has {named};"):
         existing_index(folder, corpus_digest(passages), encoder, config)
 

@@ -25,7 +25,7 @@ from rerank.fitting.scored_plan import (
     list_length,
     score_rerank,
 )
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import CrossEncoder, open_reranker
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.bm25 import BM25, score_texts
 from rerank.types import Passage, Query, Scored
@@ -107,7 +107,7 @@ def test_logits_that_come_along_are_not_computed_again(
     """The model's own logits, handed in, lead to what scoring leads to."""
     expected = model.rerank(QUESTION, passages)
     logits, _ = model.pipeline.reranker.score([(QUESTION, p.full_text) for p in passages])
-    monkeypatch.setattr(type(model.pipeline.reranker), "read", None)
+    monkeypatch.setattr(CrossEncoder, "score", None)
     monkeypatch.setattr(model.pipeline.reranker, "cache", None)
     (found,) = model.assess([Query(QUESTION, passages=passages, logits=logits)])
     assert found.to_dict() == expected.to_dict()
@@ -133,8 +133,7 @@ def test_the_tokenizer_is_loaded_without_the_network(
     model: CalibratedReranker, passages: tuple[Passage, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Logits that come along need only the lengths of the pairs."""
-    old = model.pipeline.reranker
-    fresh = CrossEncoder(old.files, max_length=8, precision=old.precision)
+    fresh = open_reranker(model.pipeline.reranker.model, max_length=8)
     monkeypatch.setattr(CrossEncoder, "_open", None)
     assert fresh.truncates([(QUESTION, passages[0].full_text), ("a", "b")]).tolist() == [
         True,

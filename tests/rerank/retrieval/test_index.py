@@ -154,7 +154,7 @@ def test_texts_of_another_index_are_not_encoded_again(
     damaged = Path(shutil.copytree(made.folder, tmp_path / "damaged"))
     wrong = np.load(damaged / "vectors.npy")
     np.save(damaged / "vectors.npy", wrong[::-1])
-    other = build_index(few, tmp_path / "other", Encoder(encoder.files, max_length=16)).folder
+    other = build_index(few, tmp_path / "other", Encoder(encoder.model, max_length=16)).folder
     encoded: list[str] = []
 
     class Counting(Encoder):
@@ -162,7 +162,7 @@ def test_texts_of_another_index_are_not_encoded_again(
             encoded.extend(texts)
             return encoder.encode(texts, label=label)
 
-    counting, known = Counting(encoder.files, max_length=64), (damaged, other, tmp_path / "none")
+    counting, known = Counting(encoder.model, max_length=64), (damaged, other, tmp_path / "none")
     build_index(moved, tmp_path / "alone", counting, known=known)
     assert len(encoded) == len(moved)
     encoded.clear()
@@ -185,7 +185,7 @@ def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:
     kept = json.loads((made.folder / "manifest.json").read_text())
     assert kept["encoder"] == {
         "name": "minilm",
-        "fingerprint": encoder.files.fingerprint,
+        "fingerprint": encoder.model.fingerprint,
         "max_length": 64,
         "windows": 1,
     }

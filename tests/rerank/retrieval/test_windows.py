@@ -87,7 +87,7 @@ def test_the_graph_finds_the_same_passages(made: Index, encoder: Encoder, tmp_pa
 
 def test_one_window_leaves_the_files_as_they_were(encoder: Encoder, tmp_path: Path) -> None:
     """Without longer passages no second array is written, and an index without it is read."""
-    one = Encoder(encoder.files, max_length=64)
+    one = Encoder(encoder.model, max_length=64)
     index = build_index(MANY, tmp_path / "one", one)
     assert not (index.folder / "vector_starts.npy").exists()
     np.testing.assert_array_equal(
@@ -109,7 +109,7 @@ def test_known_windows_are_not_encoded_again(
     again = build_index([*MANY, new], tmp_path / "again", encoder, known=[made.folder])
     assert encoded == ["new"]
     np.testing.assert_array_equal(again.vectors.of(0), made.vectors.of(0))
-    fewer = Encoder(encoder.files, max_length=64, windows=2)
+    fewer = Encoder(encoder.model, max_length=64, windows=2)
     index = build_index(MANY, tmp_path / "fewer", fewer, known=[made.folder])
     assert np.diff(index.vectors.starts).tolist() == [2, 1, 2]
 

@@ -18,7 +18,7 @@ from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
 from rerank.fitting.plan import plan
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.finetune import add_teacher_scores, finetune
@@ -200,7 +200,7 @@ def test_a_teacher_judges_every_passage_of_every_list(
     ]
     found = add_teacher_scores(examples, teacher, CHEAP, ScoreCache(Workspace(tmp_path).scores))
     pairs = [(e.query, p) for e in examples for p in e.passages]
-    logits, _ = CrossEncoder(teacher, max_length=CHEAP.max_length).score(pairs)
+    logits, _ = open_reranker(teacher, max_length=CHEAP.max_length).score(pairs)
     assert [x for e in found for x in e.teacher] == logits.tolist()
     assert [replace(e, teacher=()) for e in found] == examples
 

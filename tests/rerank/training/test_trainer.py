@@ -15,7 +15,7 @@ from torch.nn import Identity
 
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.cross_encoder import CrossEncoder
+from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.int8_weights import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.finetune import finetune
@@ -73,7 +73,7 @@ def test_a_smaller_model_keeps_layers_evenly_spaced(
     pack_finetuned(made.folder, tmp_path / "packed", base=base)
     unpacked = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache", sha256=sha256_file)
     pairs = [("median", "Compute the median along the axis."), ("median", "Draw a line.")]
-    scores, _ = CrossEncoder(resolve(str(unpacked)), max_length=64).score(pairs)
+    scores, _ = open_reranker(resolve(str(unpacked)), max_length=64).score(pairs)
     from sentence_transformers import CrossEncoder as Reference
 
     expected = Reference(str(made.folder), max_length=64).predict(pairs, activation_fn=Identity())
