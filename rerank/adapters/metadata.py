@@ -38,10 +38,10 @@ def rank_documents(
     check_settings(count, min_relevance)
     places = [i for i, (text, _) in enumerate(documents) if text.strip()]
     passages = [Passage(str(i), title_of(documents[i][1]), *documents[i]) for i in places]
-    found = model.rerank(query, passages, metadata=model.of_segment(segment))
+    assessment = model.rerank(query, passages, metadata=model.of_segment(segment))
     return [
-        (places[passage.row], document_metadata(found, passage))
-        for passage in found.first(count)
+        (places[passage.row], document_metadata(assessment, passage))
+        for passage in assessment.first(count)
         if passage.relevance >= min_relevance
     ]
 

@@ -40,16 +40,16 @@ def address(url: str) -> URL:
         InputError: it is not the URL of an SQLite file or of a PostgreSQL database.
     """
     try:
-        found = make_url(url)
+        place = make_url(url)
     except (ArgumentError, ValueError):
         hidden = re.sub(r"://[^/]*@", "://***@", url)  # may have a password
         raise InputError(f"{hidden!r:.200} is not a URL of a journal; {EXPECTED}") from None
-    kind = found.get_backend_name()
+    kind = place.get_backend_name()
     if kind == "postgresql":
-        return found.set(drivername="postgresql+psycopg")
-    if kind == "sqlite" and found.database not in (None, "", ":memory:"):
-        return found.set(drivername="sqlite+pysqlite")
-    raise InputError(f"{without_password(found)!r:.200} cannot hold a journal; {EXPECTED}")
+        return place.set(drivername="postgresql+psycopg")
+    if kind == "sqlite" and place.database not in (None, "", ":memory:"):
+        return place.set(drivername="sqlite+pysqlite")
+    raise InputError(f"{without_password(place)!r:.200} cannot hold a journal; {EXPECTED}")
 
 
 def without_password(url: URL) -> str:
@@ -163,14 +163,14 @@ def bring_up_to_date(engine: Engine, *, create: bool) -> None:
     with one_sentence_errors(engine):
         with engine.connect() as connection:
             options = {"version_table": VERSION_TABLE}
-            found = MigrationContext.configure(connection, opts=options).get_current_revision()
-        if found == script.get_current_head():
+            revision = MigrationContext.configure(connection, opts=options).get_current_revision()
+        if revision == script.get_current_head():
             return
-        if found is None and not create:
+        if revision is None and not create:
             raise missing
-        if found is not None and found not in {s.revision for s in script.walk_revisions()}:
+        if revision is not None and revision not in {s.revision for s in script.walk_revisions()}:
             raise InputError(
-                f"the journal {name} was made by a newer version (schema {found:.40}); expected "
+                f"the journal {name} was made by a newer version (schema {revision:.40}); expected "
                 f"schema {script.get_current_head()}: update calibrated-rerank"
             )
         with writing(engine) as connection:

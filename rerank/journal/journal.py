@@ -1,6 +1,9 @@
-"""A journal kept while questions are answered: it writes entries in the background, and feedback.
+"""A journal kept while questions are answered: entries are written in the background.
 
-It never makes an answer fail: what cannot be written is counted, and reported on closing.
+It never makes an answer fail: what cannot be written is counted, and reported on closing. An entry
+is written within `GATHER` seconds of its arrival plus the time of one commit; a SIGKILL loses no
+more than that. While the database is down or locked, entries wait in a bounded queue; when it is
+full, new ones are dropped and counted.
 """
 
 from __future__ import annotations
@@ -8,31 +11,211 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 import warnings
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Self
 
-from rerank.errors import JournalError
-from rerank.journal import writer
-from rerank.journal.entry import entry_of
+from rerank.errors import JournalError, RerankError
+from rerank.journal.database import RefusedValueError
+from rerank.journal.entry import Entry, entry_of
 from rerank.journal.store import JournalStore
-from rerank.journal.writer import OUTCOMES, JournalWriter
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Assessment
 
-logger = logging.getLogger(__name__)
-
+GATHER = 0.2  # seconds to collect entries for one commit
+BATCH = 500  # most entries of one commit
+MAX_ENTRIES = 10_000  # in the queue
+MAX_SIZE = 64 * 2**20  # characters of their texts
+PAUSES = (0.5, 10.0)  # seconds between tries while the database fails: the first, the longest
+PRUNE_EVERY = 600.0  # seconds
+REPEATED = 60.0  # seconds between two log lines on dropped entries
 FLUSH = 2.0  # seconds that feedback waits for its answer to be written
+CLOSING = 10.0  # seconds to write the waiting entries at the end
+OUTCOMES = ("written", "dropped", "rejected", "lost")  # of an entry
+
+logger = logging.getLogger(__name__)
+Count = Callable[[str, int], None]  # (an outcome, or "failed" for a failed try; how many)
+
+
+class JournalWriter:
+    """Writes entries to a store in the background, and enforces the retention limits.
+
+    `count` is called with the outcome of entries: `written`; `dropped`, because the queue was full;
+    `rejected`, because the database does not accept a value; `lost`, because they were not written
+    before the end. `failed` counts failed tries, which are repeated.
+    """
+
+    def __init__(
+        self,
+        store: JournalStore,
+        *,
+        days: float = 0,
+        rows: int = 0,
+        count: Count = lambda outcome, n: None,
+    ) -> None:
+        self._store = store
+        self._days = days
+        self._rows = rows
+        self._count = count
+        self._entries: deque[Entry] = deque()  # an entry is removed when it is written
+        self._size = 0
+        self._changed = threading.Condition()
+        self._hurry = False  # somebody waits for the queue to be written
+        self._deadline: float | None = None  # set when closing
+        self._pruned = float("-inf")
+        self._dropped, self._logged_dropped = 0, float("-inf")
+        self.failure = ""  # why the last failed try failed
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not written yet."""
+        return len(self._entries)
+
+    def offer(self, entry: Entry) -> bool:
+        """Queue an entry, without waiting; False if the queue is full and it is dropped."""
+        with self._changed:
+            full = len(self._entries) >= MAX_ENTRIES or self._size + entry.size > MAX_SIZE
+            if not full and self._deadline is None:
+                self._entries.append(entry)
+                self._size += entry.size
+                self._changed.notify_all()
+                return True
+            self._dropped += 1
+            dropped, now = self._dropped, time.monotonic()
+            log_now = now - self._logged_dropped >= REPEATED
+            if log_now:
+                self._dropped, self._logged_dropped = 0, now
+        self._count("dropped", 1)
+        if log_now:
+            _log(logging.ERROR, "journal full, entries dropped", entries=dropped)
+        return False
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until the queue is written, at most `seconds`; return whether it is."""
+        with self._changed:
+            self._hurry = bool(self._entries)
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._entries, seconds)
+
+    def close(self, seconds: float = CLOSING) -> None:
+        """Write the waiting entries within `seconds`, and stop; the others are lost."""
+        with self._changed:
+            self._deadline = time.monotonic() + seconds
+            self._changed.notify_all()
+        self._thread.join(seconds + 1)
+        lost = self.waiting
+        if lost:
+            self._count("lost", lost)
+            _log(logging.ERROR, "journal ended before all was written", lost=lost)
+
+    def _work(self) -> None:
+        pause, failing = PAUSES[0], False
+        while True:
+            self._prune_in_time()
+            batch = self._next()
+            if batch is None:
+                return
+            if not batch:
+                continue
+            try:
+                if failing:
+                    self._store.check()  # the database file may be a new one
+                rejected = self._write(batch)
+            except Exception as error:
+                self._failed(error, already=failing)
+                failing = True
+                if not self._wait_to_retry(pause):
+                    return
+                pause = min(2 * pause, PAUSES[1])
+                continue
+            if failing:
+                _log(logging.INFO, "journal works again", waiting=self.waiting)
+            pause, failing = PAUSES[0], False
+            self._written(batch, rejected)
+
+    def _next(self) -> list[Entry] | None:
+        """The next entries to write; an empty list if it is time to prune; None at the end."""
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._entries or self._deadline is not None, PRUNE_EVERY
+            ):
+                return []
+            if not self._entries:
+                return None
+            self._changed.wait_for(
+                lambda: self._hurry or self._deadline is not None or len(self._entries) >= BATCH,
+                GATHER,
+            )
+            return list(islice(self._entries, BATCH))
+
+    def _write(self, batch: Sequence[Entry]) -> int:
+        """Write a batch, one by one if the database rejects values; return how many it rejects."""
+        try:
+            self._store.add(batch)
+        except RefusedValueError:  # its message may quote the values
+            if len(batch) > 1:
+                return sum(self._write([entry]) for entry in batch)
+            _log(logging.ERROR, "journal entry rejected", id=batch[0].answer_id)
+            return 1
+        return 0
+
+    def _written(self, batch: Sequence[Entry], rejected: int) -> None:
+        self._count("written", len(batch) - rejected)
+        if rejected:
+            self._count("rejected", rejected)
+        with self._changed:
+            for entry in batch:
+                self._entries.popleft()
+                self._size -= entry.size
+            self._hurry = self._hurry and bool(self._entries)
+            self._changed.notify_all()
+
+    def _failed(self, error: Exception, *, already: bool) -> None:
+        self._count("failed", 1)
+        self.failure = str(error) if isinstance(error, RerankError) else type(error).__name__
+        if not already:
+            _log(logging.ERROR, "journal fails", why=self.failure, waiting=self.waiting)
+
+    def _wait_to_retry(self, pause: float) -> bool:
+        """Wait, shorter at the end; return whether to try again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._deadline is not None, pause)
+            if self._deadline is None:
+                return True
+            left = self._deadline - time.monotonic()
+        time.sleep(max(0.0, min(left, PAUSES[0])))
+        return left > 0
+
+    def _prune_in_time(self) -> None:
+        now = time.monotonic()
+        if now - self._pruned < PRUNE_EVERY or self._deadline is not None:
+            return
+        self._pruned = now
+        try:
+            removed = self._store.prune(days=self._days, rows=self._rows)
+        except Exception as error:
+            self._failed(error, already=False)
+        else:
+            if removed:
+                _log(logging.INFO, "journal pruned", removed=removed)
+
+
+def _log(severity: int, event: str, **fields: object) -> None:
+    logger.log(severity, event, extra={"fields": fields})
 
 
 class Journal:
     """A journal by its URL, created if there is none: see `JournalStore` and `JournalWriter`.
 
     >>> with Journal("sqlite:///journal.db") as journal:  # doctest: +SKIP
-    ...     found = model.search("median ignoring NaNs")
-    ...     answer_id = journal.record(found, model=model.version)
+    ...     assessment = model.search("median ignoring NaNs")
+    ...     answer_id = journal.record(assessment, model=model.version)
     ...     journal.judge(answer_id, right=True)
 
     Entries older than `days`, and the oldest beyond `rows`, are removed; 0 is no limit.
@@ -114,13 +297,13 @@ class Journal:
                 one of them.
         """
         written = self.flush()
-        found = self.store.judge(answer_id, right, comment)
-        if not found and not written:
+        known = self.store.judge(answer_id, right, comment)
+        if not known and not written:
             raise JournalError(
                 f"the journal {self.store.name} has no answer {answer_id!a:.80}, but "
                 f"{self.waiting} answers are not written yet; try again"
             )
-        return found
+        return known
 
     def flush(self) -> bool:
         """Wait until all is written, at most `FLUSH` seconds; return whether it is."""
@@ -132,7 +315,7 @@ class Journal:
         Returns:
             A sentence on what could not be written; empty if all is.
         """
-        self._writer.close(writer.CLOSING)
+        self._writer.close(CLOSING)
         self.store.close()
         missing = sum(self._outcomes[outcome] for outcome in OUTCOMES if outcome != "written")
         if not missing:

@@ -20,7 +20,7 @@ from rerank.journal.store import JournalStore, Row
 
 _C = JOURNAL.c
 NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
-OF_THE_TOP = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
+JUDGED_PASSAGES = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
 
 
 def newest_searches(store: JournalStore, limit: int) -> list[Row]:
@@ -60,7 +60,7 @@ def newest_labels(store: JournalStore, *, model: str | None = None) -> list[Row]
     With `model`, a version, only labels of its answers.
     """
     columns = (_C.question_hash, _C.mode, _C.right, _C.asked, _C.top_doc_id, _C.entry_id)
-    chosen = select(*columns).where(OF_THE_TOP)
+    chosen = select(*columns).where(JUDGED_PASSAGES)
     if model is not None:
         chosen = chosen.where(_C.model == model)
     rows = store.rows(chosen.order_by(_C.judged.desc(), _C.entry_id))
@@ -99,7 +99,7 @@ def monitors(
     Raises:
         ValueError: a target or level outside (0, 1).
     """
-    chosen = select(*NUMBERS).where(OF_THE_TOP, _C.model == model)
+    chosen = select(*NUMBERS).where(JUDGED_PASSAGES, _C.model == model)
     first: dict[tuple[str, str], Row] = {}
     for row in store.rows(chosen.order_by(_C.judged, _C.entry_id)):
         first.setdefault((row["mode"], row["question_hash"]), row)

@@ -1,4 +1,4 @@
-"""The journal's report: confidence of answers, whether labels agree, and weak documents.
+"""The journal's report and the data of the Watch page.
 
 It knows nothing of models: all numbers are read from the journal.
 """
@@ -6,18 +6,23 @@ It knows nothing of models: all numbers are read from the journal.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select
+import numpy as np
+from sqlalchemy import ColumnElement, Integer, Select, case, cast, exists, func, select
 
+from calibration.monitoring.drift import Drift, Sketch, alarm
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.tables import aligned
 from rerank.config import Thresholds
-from rerank.journal.labels import OF_THE_TOP, monitors
+from rerank.journal.labels import JUDGED_PASSAGES, monitors
 from rerank.journal.schema import JOURNAL
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, JournalStore, Row
+from rerank.types import Mode
 
 MODEL_COLUMNS = (
     *("model", "questions", "accepted", "confidence"),
@@ -26,7 +31,7 @@ MODEL_COLUMNS = (
 DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "lately")
 MIN_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c
-_OF_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
+JUDGED_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +161,8 @@ def report(
     if target is None:
         target = min(max(_threshold(store, model), 0.01), 0.99)  # a test needs some room
     accuracy, calibrated = monitors(store, model, target=target)
-    found = tuple(DocumentTrend(**row) for row in trends)
-    return JournalReport(store.name, days, model, models, accuracy, calibrated, found)
+    uncertain = tuple(DocumentTrend(**row) for row in trends)
+    return JournalReport(store.name, days, model, models, accuracy, calibrated, uncertain)
 
 
 def _threshold(store: JournalStore, model: str) -> float:
@@ -175,10 +180,10 @@ def _models(since: float) -> Select[Any]:
             asked.label("questions"),
             (1.0 * _count(_C.accepted) / asked).label("accepted"),
             func.avg(_C.confidence).label("confidence"),
-            _count(OF_THE_TOP).label("judged"),
-            _count(OF_THE_TOP & _C.right).label("right"),
-            _count(_OF_ANSWERS).label("answers_judged"),
-            _count(_OF_ANSWERS & _C.right).label("answers_right"),
+            _count(JUDGED_PASSAGES).label("judged"),
+            _count(JUDGED_PASSAGES & _C.right).label("right"),
+            _count(JUDGED_ANSWERS).label("answers_judged"),
+            _count(JUDGED_ANSWERS & _C.right).label("answers_right"),
             func.max(_C.time).label("last"),
         )
         .where(_C.time >= since)
@@ -210,3 +215,139 @@ def _uncertain_documents(since: float, middle: float, limit: int) -> Select[Any]
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
     """How many rows meet a condition."""
     return func.sum(case((condition, 1), else_=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The answers of one day (UTC)."""
+
+    day: str  # such as 2026-01-31
+    questions: int
+    accepted: int
+    confidence: float  # mean
+    levels: dict[str, int]  # number of answers by level
+
+
+def by_day(store: JournalStore, *, days: float) -> list[Day]:
+    """The days (UTC) that have answers, oldest first, of the last `days`.
+
+    Raises:
+        JournalError: the database cannot be used.
+    """
+    rows = store.rows(_levels_by_day(time.time() - days * DAY))
+    by_number = groupby(rows, key=lambda row: int(row["day"]))
+    return [_day(number, list(of_day)) for number, of_day in by_number]
+
+
+def _levels_by_day(since: float) -> Select[Any]:
+    """The answers since a time, counted by day and level; days are numbered from 1970 on."""
+    days = _C.time / DAY
+    near = cast(days, Integer)  # PostgreSQL rounds, SQLite cuts off
+    return (
+        select(
+            (near - case((near > days, 1), else_=0)).label("day"),
+            _C.level,
+            func.count().label("questions"),
+            func.sum(case((_C.accepted, 1), else_=0)).label("accepted"),
+            func.sum(_C.confidence).label("confidence"),
+        )
+        .where(_C.time >= since)
+        .group_by("day", _C.level)
+        .order_by("day", _C.level)
+    )
+
+
+def _day(number: int, rows: Sequence[Row]) -> Day:
+    """The answers of a day, numbered from 1970 on, from its rows by level."""
+    questions = sum(row["questions"] for row in rows)
+    return Day(
+        datetime.fromtimestamp(number * DAY, UTC).strftime("%Y-%m-%d"),
+        questions,
+        sum(row["accepted"] for row in rows),
+        sum(row["confidence"] for row in rows) / questions,
+        {row["level"]: row["questions"] for row in rows},
+    )
+
+
+def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[str, Any]]:
+    """Searches below the advisory threshold whose first passage nobody has judged.
+
+    They are those of the `model` of this version. Each question once, with its newest answer; the
+    newest first. Keys: `id`, `time`, `question` (None if texts are left out), `document`, `doc_id`,
+    `confidence`, `level`, and `times`, the number of such answers.
+
+    Raises:
+        JournalError: the database cannot be used.
+    """
+    return [dict(row) for row in store.rows(_waiting(model, limit))]
+
+
+def _waiting(model: str, limit: int) -> Select[Any]:
+    judged = JOURNAL.alias()
+    same = (  # a judgement of the same first passage, and not of a generated answer
+        judged.c.mode == "search",
+        judged.c.answer_hash.is_(None),
+        judged.c.question_hash == _C.question_hash,
+        judged.c.top_doc_id.is_not_distinct_from(_C.top_doc_id),
+    )
+    repeated = (
+        select(func.max(_C.entry_id).label("newest"), func.count().label("times"))
+        .where(_C.mode == "search", _C.model == model)
+        .where(_C.accepted.is_(False), _C.right.is_(None))
+        .where(_C.answer_hash.is_(None))
+        .where(~exists().where(judged.c.right.is_not(None), *same))
+        .group_by(_C.question_hash)
+        .subquery()
+    )
+    return (
+        select(
+            _C.answer_id.label("id"),
+            _C.time,
+            _C.question,
+            _C.top_document.label("document"),
+            _C.top_doc_id.label("doc_id"),
+            _C.confidence,
+            _C.level,
+            repeated.c.times,
+        )
+        .join(repeated, _C.entry_id == repeated.c.newest)
+        .order_by(_C.entry_id.desc())
+        .limit(limit)
+    )
+
+
+def journal_drift(
+    store: JournalStore,
+    sketch: Sketch,
+    *,
+    model: str,
+    mode: Mode,
+    days: float,
+    newest: int,
+    level: float,
+) -> Drift | None:
+    """Compare answers of a model in one mode with the sketch of what it was fitted on.
+
+    These are the `newest` of the last `days`. Nothing is asked again, and no text is needed: the
+    journal holds the features. The answers to one question count as rephrasings of it.
+    Without any change, the chance of an alarm is at most `level` at one look.
+
+    Returns:
+        None if the journal holds the features of no such answer.
+
+    Raises:
+        JournalError: the database cannot be used.
+        ValueError: a level outside (0, 1).
+    """
+    chosen = (
+        select(_C.features, _C.question_hash)
+        .where(_C.time >= time.time() - days * DAY, _C.model == model, _C.mode == mode)
+        .where(func.length(_C.features) == np.dtype(np.float64).itemsize * len(sketch.names))
+        .order_by(_C.entry_id.desc())
+        .limit(newest)
+    )
+    rows = store.rows(chosen)
+    if not rows:
+        return None
+    features = np.stack([np.frombuffer(row["features"], "<f8") for row in rows])
+    return alarm(sketch, features, level=level, groups=[row["question_hash"] for row in rows])

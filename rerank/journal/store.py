@@ -63,9 +63,9 @@ class JournalStore:
     """
 
     def __init__(self, url: str, *, create: bool = False, patience: float | None = None) -> None:
-        found = address(url)
-        self.name = without_password(found)
-        self._engine = open_engine(found, patience=PATIENCE if patience is None else patience)
+        place = address(url)
+        self.name = without_password(place)
+        self._engine = open_engine(place, patience=PATIENCE if patience is None else patience)
         self._create = create
         try:
             self.check()

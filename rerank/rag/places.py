@@ -1,9 +1,10 @@
-"""Where a passage comes from: document, heading and page, from its metadata."""
+"""Where a passage comes from, and the passages around it in its document."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rerank.retrieval.corpus import Corpus
 from rerank.types import Passage, RankedPassage, metadata_name
 
 
@@ -32,3 +33,63 @@ def place_of(passage: Passage | RankedPassage) -> Place:
         metadata_name(passage.metadata, "heading"),
         metadata_name(passage.metadata, "page"),
     )
+
+
+MAX_BYTES = 2**16  # of the passages around it, as the corpus holds them with their metadata
+LONGEST_POSITION = 18  # digits; Python refuses to read thousands
+
+
+@dataclass(frozen=True, slots=True)
+class InDocument:
+    """A passage and those around it that are of the same document, in their order there."""
+
+    document: str
+    passages: tuple[Passage, ...]
+    found: int  # position of the passage at the given row
+    more_before: bool  # whether passages of the document were left out for lack of room
+    more_after: bool
+
+
+def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDocument:
+    """The passage at a row of the corpus, with the passages of its document around it.
+
+    These are the ones next to it in the corpus whose `rerank.rag.places.place_of` names the same
+    document, nearest first, until they have `max_bytes` together. The passage itself is always
+    whole. They are ordered by `position` of their metadata if all have one (of at most 18 digits),
+    else as in the corpus. The nearest one left out on either side tells where there are more.
+
+    Raises:
+        IndexError: the corpus has no such row.
+    """
+    if not 0 <= row < len(corpus):
+        raise IndexError(row)
+    document = place_of(corpus.passage(row)).document
+    rows, left = [row], max_bytes
+    cut = []  # the nearest row of the document on either side that was left out
+    ends = {-1: row, 1: row}
+    while ends:
+        for way, end in list(ends.items()):
+            beside = end + way
+            if not _is_of(document, corpus, beside):
+                del ends[way]
+                continue
+            size = int(corpus.offsets[beside + 1] - corpus.offsets[beside])
+            if size > left:
+                cut.append(beside)
+                del ends[way]
+                continue
+            left, ends[way] = left - size, beside
+            rows.append(beside)
+    order = sorted(rows + cut)
+    passages = {one: corpus.passage(one) for one in order}
+    positions = [metadata_name(p.metadata, "position") for p in passages.values()]
+    if all(p.isdecimal() and len(p) <= LONGEST_POSITION for p in positions):
+        order = [one for _, one in sorted(zip(map(int, positions), order, strict=True))]
+    shown = [one for one in order if one not in cut]
+    ordered = tuple(passages[one] for one in shown)
+    before = [order.index(one) < order.index(row) for one in cut]
+    return InDocument(document, ordered, shown.index(row), any(before), not all(before))
+
+
+def _is_of(document: str, corpus: Corpus, row: int) -> bool:
+    return 0 <= row < len(corpus) and place_of(corpus.passage(row)).document == document

@@ -25,7 +25,7 @@ class ServerJournal:
     """The journal, with its metrics and what the pages read of it."""
 
     def __init__(self, journal: Journal, metrics: Metrics, settings: Settings) -> None:
-        from rerank.journal.writer import OUTCOMES
+        from rerank.journal.journal import OUTCOMES
 
         self.journal = journal
         self._settings = settings
@@ -39,8 +39,7 @@ class ServerJournal:
         Raises:
             JournalError: the database cannot be used.
         """
-        from rerank.journal.report import report
-        from rerank.journal.watch_page import by_day, waiting
+        from rerank.journal.report import by_day, report, waiting
 
         self.journal.flush()
         store = self.journal.store
@@ -56,7 +55,7 @@ class ServerJournal:
 
     def _drift(self, days: float, served: ServedModel) -> dict[str, Any] | None:
         """The newest answers of the current model beside those fitted on; None without either."""
-        from rerank.journal.drift import journal_drift
+        from rerank.journal.report import journal_drift
 
         if served.sketch is None:
             return None

@@ -10,18 +10,104 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise, product
 
 from rerank.data.passage_words import WORD_BYTES, cached_by_bytes
 from rerank.data.words import Lexicon, content_words, words
-from rerank.rag.answer.citations import citing_only, with_plain_citations
-from rerank.rag.answer.layout import separators
 from rerank.rag.answer.prompt_injection import leads_away
-from rerank.rag.answer.sentences import Sentence, has_word, sentences, split_passage
+from rerank.rag.answer.sentences import (
+    BULLET,
+    CITATION,
+    Sentence,
+    has_word,
+    sentences,
+    split_passage,
+)
 from rerank.rag.answer.sources import Source
+
+LABELS = r"S\d+(?:(?:\s*[,;&]\s*|\s+and\s+)S\d+)*"
+BRACKETED = re.compile(rf"[ \t]*[\[(【]\s*(?:(?i:sources?):?\s*)?{LABELS}\s*(?:†[^】]*)?[\])】]")
+NAMED = re.compile(rf"(?<=[.!?])\s*(?i:sources?):[ \t]*{LABELS}(?!\w)\.?")
+NUMBERS = r"(?:\[\d+\])+"  # at the end of a sentence only: elsewhere it may be a list or an index
+NUMBERED = re.compile(
+    rf"[ \t]+{NUMBERS}(?=[.!?]?$|[.!?]\s)|(?<=[.!?])[ \t]*{NUMBERS}(?=\s|$)", re.MULTILINE
+)
+
+
+def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
+    """The answer with its citations of these sources in the form `[S1]` or `[S1, S2]`.
+
+    Numbers such as `[1]` are citations only in an answer without labels such as `S1`.
+    """
+    known = {source.id for source in sources}
+    evidence = "\n".join(source.evidence for source in sources)
+
+    def plain(match: re.Match[str]) -> str:
+        if CITATION.fullmatch(match[0].strip()):
+            return match[0]
+        written = re.findall(r"S\d+|\[\d+\]", match[0].partition("†")[0])
+        labels = [f"S{label.strip('[S]')}" for label in written]
+        if not known.issuperset(labels) or any(has_word(evidence, label) for label in written):
+            return match[0]
+        return f" [{', '.join(labels)}]"
+
+    answer = NAMED.sub(plain, BRACKETED.sub(plain, answer))
+    return answer if re.search(r"\bS\d", answer) else NUMBERED.sub(plain, answer)
+
+
+def citing_only(text: str, ids: Container[str]) -> str:
+    """The text with citations of these ids only; those that stand together become one.
+
+    Citations stand together also with a comma, "and" or "&" between them.
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        labels = [label for label in re.findall(r"S\d+", match[0]) if label in ids]
+        return f"{match[1]}[{', '.join(dict.fromkeys(labels))}]" if labels else ""
+
+    cited = CITATION.pattern
+    between = r"(?:[ \t]*[,;&]|[ \t]+and)?[ \t]*"
+    run = rf"{cited}(?:{between}{cited})*"
+    return re.sub(rf"([ \t]*)(?:\({run}\)|{run})(?:[ \t]*{run})*", kept, text).strip()
+
+
+PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+def separators(answer: str, parts: Sequence[Sentence]) -> list[str]:
+    """The separator before each of the sentences that `sentences` found in an answer.
+
+    Punctuation may differ, because a citation after a full stop is moved before it: letters and
+    digits tell where a sentence is. A sentence that is not found has a space before it.
+    """
+    places = [i for i, character in enumerate(answer) if character.isalnum()]
+    bare = "".join(answer[i] for i in places)
+    before, end = [], 0
+    for sentence in parts:
+        own = "".join(filter(str.isalnum, sentence.text))
+        start = bare.find(own, end)
+        if start < 0 or not own:
+            before.append(" ")
+            continue
+        after = places[end - 1] + 1 if end else 0
+        before.append(_separator(answer[after : places[start]], first=not before))
+        end = start + len(own)
+    return before
+
+
+def _separator(gap: str, *, first: bool) -> str:
+    """The separator in the text between the letters of two sentences."""
+    if first:
+        mark = BULLET.match(gap.lstrip("\n"))
+        return mark[0] if mark else ""
+    if "\n" not in gap:
+        return " "
+    mark = BULLET.search(gap, gap.rindex("\n") + 1)
+    return ("\n\n" if PARAGRAPH.search(gap) else "\n") + (mark[0] if mark else "")
+
 
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
@@ -42,13 +128,13 @@ DIGITS = {word: str(number) for number, word in enumerate(COUNTS.split(), start=
 # stop words that stand for each other's opposite
 OPPOSED = "above after all before below can few less more most must over same some under"
 PLACED = {word: f"{word}0" for word in OPPOSED.split()} | {"may": "can0", "fewer": "less0"}
-OF_SOURCES = (
+THE_SOURCES = (
     r"(?:(?:the|this|these|provided|given|retrieved|cited) ){0,2}"
     r"(?:sources?|documents?|documentation|passages?|context|texts?)"
 )
 INTRODUCTION = re.compile(  # names the sources, and says nothing of its own
-    rf"^(?:(?:according to|based on|as (?:stated|described|explained|noted) in) {OF_SOURCES},"
-    rf"|{OF_SOURCES} (?:says?|states?|explains?|notes?|mentions?) that)\s+",
+    rf"^(?:(?:according to|based on|as (?:stated|described|explained|noted) in) {THE_SOURCES},"
+    rf"|{THE_SOURCES} (?:says?|states?|explains?|notes?|mentions?) that)\s+",
     re.IGNORECASE,
 )
 
@@ -92,7 +178,7 @@ class SupportCheck:
     def __call__(self, answer: str, sources: Sequence[Source]) -> list[Checked]:
         """Each sentence, with the sources that support it; citations are rewritten as `[S1]`."""
         by_id = {source.id: source for source in sources}
-        found = []
+        checked = []
         plain = with_plain_citations(answer, sources)
         parts = sentences(plain)
         for sentence, before in zip(parts, separators(plain, parts), strict=True):
@@ -104,8 +190,8 @@ class SupportCheck:
             if alone and not has_each_clause(claim, alone, self.lexicon):
                 alone = cited  # another one has the clause that these lack
             quotes = {s.id: best_sentence(claim, s.evidence, self.lexicon) for s in alone}
-            found.append(Checked(sentence, quotes, before))
-        return found
+            checked.append(Checked(sentence, quotes, before))
+        return checked
 
     def _supports(self, evidence: str, claim: str) -> bool:
         share = lexical_support(claim, evidence, self.lexicon)
@@ -227,8 +313,8 @@ def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
 
     Clauses of one content word are left out, such as the items of a list.
     """
-    found = [set(content_words(c, language=lexicon.language)) for c in CLAUSE.split(claim)]
-    weighed = [_weights(clause, lexicon) for clause in found if len(clause) >= FEW]
+    clauses = [set(content_words(c, language=lexicon.language)) for c in CLAUSE.split(claim)]
+    weighed = [_weights(clause, lexicon) for clause in clauses if len(clause) >= FEW]
     return [clause for clause in weighed if sum(clause.values()) > 0]
 
 

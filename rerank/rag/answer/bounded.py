@@ -17,7 +17,7 @@ from rerank.assessment.decisions import LABEL_FIRST
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.adaptive import take
-from rerank.rag.answer.answerer import Answerer
+from rerank.rag.answer.answerers import NO_ANSWER, Answerer
 from rerank.rag.answer.attribution import (
     Checked,
     Judge,
@@ -25,7 +25,6 @@ from rerank.rag.answer.attribution import (
     attribution_coverage,
     without_unsupported,
 )
-from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.sentences import Sentence, without_controls
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.context import UNASSESSED, ContextVerdict, gate_handed_on
@@ -256,10 +255,10 @@ def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
     return better._replace(calls=first.calls + second.calls)
 
 
-def _without_refusal(found: list[Checked]) -> list[Checked] | None:
+def _without_refusal(checked: list[Checked]) -> list[Checked] | None:
     """The sentences without one that refuses; None if no other sentence has support."""
-    others = [one for one in found if one.supported or not _is_refusal(one.sentence)]
-    refused = len(others) < len(found) and not any(one.supported for one in others)
+    others = [one for one in checked if one.supported or not _is_refusal(one.sentence)]
+    refused = len(others) < len(checked) and not any(one.supported for one in others)
     return None if refused else others
 
 

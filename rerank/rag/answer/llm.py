@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rerank.errors import EndpointError, optional
-from rerank.rag.answer.answerer import Generated
-from rerank.rag.answer.prompt import Message, messages
+from rerank.rag.answer.answerers import Generated, Message, messages
 from rerank.rag.answer.sources import Source
 from rerank.rag.settings import LanguageModelConfig
 from rerank.tracking.secrets import without_secrets

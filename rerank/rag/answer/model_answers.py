@@ -10,10 +10,9 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
 from rerank.config import Thresholds
-from rerank.rag.answer.answerer import Answerer
+from rerank.rag.answer.answerers import Answerer, ExtractiveAnswerer
 from rerank.rag.answer.attribution import Judge
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
-from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.quality import AnswerConfidence
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig

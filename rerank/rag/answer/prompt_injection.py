@@ -71,11 +71,11 @@ def gives_order(sentence: str) -> bool:
 
 def without_orders(text: str, *, mark: str = LEFT_OUT) -> str:
     """The text with each sentence that gives an order replaced by `mark`."""
-    found, start = [], 0
+    kept, start = [], 0
     for end in [*END.finditer(text), None]:
         sentence = text[start : end.start() if end else len(text)]
-        found.append(mark if gives_order(sentence) else sentence)
+        kept.append(mark if gives_order(sentence) else sentence)
         if end:
-            found.append(end[0])
+            kept.append(end[0])
             start = end.end()
-    return "".join(found)
+    return "".join(kept)

@@ -116,13 +116,13 @@ def _indent(line: str) -> int:
 def sentences(answer: str) -> list[Sentence]:
     """The sentences of an answer; a citation after the full stop belongs to the one before."""
     joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _citation_before_end, answer)
-    found = []
+    parts = []
     for text in split(JOINED.sub(" ", joined)):
         cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
         bare = re.sub(r"[\"“”]", "", CITATION.sub("", text))
         claim = re.sub(r"\s+([.!?,;:])", r"\1", bare)
-        found.append(Sentence(text, claim.strip(), tuple(dict.fromkeys(cited))))
-    return [sentence for sentence in found if re.search(r"\w", sentence.claim)]
+        parts.append(Sentence(text, claim.strip(), tuple(dict.fromkeys(cited))))
+    return [sentence for sentence in parts if re.search(r"\w", sentence.claim)]
 
 
 def _citation_before_end(match: re.Match[str]) -> str:

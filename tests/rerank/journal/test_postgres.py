@@ -14,13 +14,12 @@ from postgres import Postgres, postgres
 from sqlalchemy import select
 
 from rerank.errors import JournalError
-from rerank.journal import writer as writing
+from rerank.journal import journal as writing
 from rerank.journal.database import RefusedValueError
-from rerank.journal.report import report
+from rerank.journal.journal import JournalWriter
+from rerank.journal.report import by_day, report
 from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
 from rerank.journal.store import DAY, JournalStore
-from rerank.journal.watch_page import by_day
-from rerank.journal.writer import JournalWriter
 
 ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
 

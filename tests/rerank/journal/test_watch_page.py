@@ -12,9 +12,9 @@ from sqlalchemy import select, text
 from sqlalchemy.dialects import sqlite
 
 from rerank.journal.entry import Entry
+from rerank.journal.report import _waiting, by_day, waiting
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
-from rerank.journal.watch_page import _waiting, by_day, waiting
 
 VERSION = make_entry("1").model  # of the model whose answers these are
 

@@ -11,7 +11,7 @@ import pytest
 from rerank.config import IngestConfig
 from rerank.data.beir import read_corpus
 from rerank.ingest.ingest import ingest
-from rerank.rag.in_document import in_document
+from rerank.rag.places import in_document
 from rerank.retrieval.corpus import LINES, Corpus, write_passages
 from rerank.types import Passage
 

@@ -17,7 +17,7 @@ from http_checks import assert_refused
 from rerank.assessment.model import CalibratedReranker
 from rerank.rag.adaptive import search
 from rerank.rag.answer import model_answers
-from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.explanation import explain
 from rerank.rag.settings import Strategy

@@ -9,6 +9,7 @@ from assessments import make_assessment
 from llm_endpoint import endpoint, says
 
 from rerank.data.words import Lexicon
+from rerank.rag.answer.answerers import ExtractiveAnswerer
 from rerank.rag.answer.attribution import (
     REMOVED,
     SupportCheck,
@@ -16,7 +17,6 @@ from rerank.rag.answer.attribution import (
     without_unsupported,
 )
 from rerank.rag.answer.bounded import bounded_answer
-from rerank.rag.answer.extractive import ExtractiveAnswerer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.sources import Source
 from rerank.rag.settings import LanguageModelConfig

@@ -12,11 +12,9 @@ from hand_made import EnglishWords
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
-from rerank.rag.answer.answerer import Generated
+from rerank.rag.answer.answerers import NO_ANSWER, ExtractiveAnswerer, Generated
 from rerank.rag.answer.attribution import REMOVED
 from rerank.rag.answer.bounded import LOW, bounded_answer, usable_context
-from rerank.rag.answer.extractive import ExtractiveAnswerer
-from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment, Passage

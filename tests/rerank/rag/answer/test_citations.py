@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rerank.data.words import Lexicon
-from rerank.rag.answer.attribution import SupportCheck
-from rerank.rag.answer.citations import with_plain_citations
+from rerank.rag.answer.attribution import SupportCheck, with_plain_citations
 from rerank.rag.answer.sources import Source
 
 

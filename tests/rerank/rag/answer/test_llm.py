@@ -11,10 +11,10 @@ from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, st
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError, InputError
+from rerank.rag.answer.answerers import NO_ANSWER
 from rerank.rag.answer.attribution import REMOVED
 from rerank.rag.answer.bounded import bounded_answer
 from rerank.rag.answer.llm import LanguageModel
-from rerank.rag.answer.prompt import NO_ANSWER
 from rerank.rag.answer.sources import Source
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment

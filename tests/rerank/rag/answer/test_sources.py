@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rerank.rag.answer.prompt import NO_ANSWER, STRICT, messages
+from rerank.rag.answer.answerers import NO_ANSWER, STRICT, messages
 from rerank.rag.answer.prompt_injection import LEFT_OUT
 from rerank.rag.answer.sources import Source, context
 from rerank.rag.places import place_of
