@@ -17,7 +17,7 @@ from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.explanation import explain
-from rerank.rag.in_document import in_document
+from rerank.rag.places import in_document
 from rerank.rag.settings import AnswerConfig
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.windows import windows
