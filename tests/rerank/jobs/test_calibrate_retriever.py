@@ -368,7 +368,7 @@ def test_on_the_command_line(
     assert "confidence 0." in capsys.readouterr().out
     both = ("--retriever", retriever, "--index", small_folder, "--out", retriever.parent / "no")
     assert "--index" in refused(capsys, "calibrate", small_folder, *both)
-    assert call("search", "--explain", outcome.folder, ASKED, "--full") == 0
+    assert call("search", "--explain", outcome.folder, ASKED) == 0
     assert "stage_agreement" in capsys.readouterr().out
     again = (
         "search",
@@ -376,7 +376,7 @@ def test_on_the_command_line(
         outcome.folder,
         ASKED,
         "--second-tries",
-        "--confidence-threshold",
+        "--sufficiency-threshold",
         1,
     )
     assert "leave second tries out" in refused(capsys, *again)
