@@ -29,8 +29,8 @@ from rerank.ingest.document import (
     one_line,
 )
 from rerank.ingest.encoding import decoded
+from rerank.ingest.formulas import kind_of, mathml
 from rerank.ingest.html import read_markup
-from rerank.ingest.office_math import kind_of, linear
 from rerank.ingest.word_lists import BULLET, OFF, Numbering, W, value, whole
 
 MAX_UNPACKED = 256 * 2**20  # bytes of all parts of a file when unpacked
@@ -231,7 +231,7 @@ class _Body:
             elif kind in BLOCKS:
                 self.blocks(node)
             elif kind == "oMathPara":
-                self.out.append(f"<p>{_escaped(linear(node))}</p>")
+                self.out.append(f"<p><math>{mathml(node)}</math></p>")
 
     def close(self) -> None:
         """Write what no later paragraph has taken up."""
@@ -298,7 +298,7 @@ class _Body:
             elif kind == "AlternateContent":
                 yield self._inline(_alternative(node), style)
             elif kind in ("oMath", "oMathPara"):
-                yield _escaped(linear(node))
+                yield f"<math>{mathml(node)}</math>"
             elif kind == "ruby":
                 yield self._inline(node.find(f"{W}rubyBase"), style)
             elif kind == "subDoc":

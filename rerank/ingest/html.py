@@ -19,6 +19,7 @@ from rerank.ingest.document import (
     one_line,
 )
 from rerank.ingest.encoding import decoded
+from rerank.ingest.formulas import linear
 from rerank.ingest.word_lists import formatted
 
 NO_TEXT = (
@@ -73,15 +74,6 @@ ORDINALS = {"a", "e", "o", "d", "m", "st", "nd", "rd", "th", "er", "re", "ème",
 TRADE = {"tm": "™", "sm": "℠"}
 CHARGE = re.compile(r"\d*[+\u2212\u2013-]")
 TERM = re.compile(r"[+-]?[\w.,^/]+")
-DEEPEST = 50  # of a formula; what is deeper is left out
-OPERATORS = {*"=+\u2212-\u00d7\u00b7<>\u2264\u2265\u2260\u2248\u2192\u00b1\u2208"}
-FORMULA = {  # by element and number of parts: the parts, then each as one term
-    ("mfrac", 2): "{2}/{3}",
-    ("mroot", 2): "root({0}, {1})",
-    **{(tag, 2): "{2}^{3}" for tag in ("msup", "mover")},
-    **{(tag, 2): "{2}_{3}" for tag in ("msub", "munder")},
-    **{(tag, 3): "{3}_{4}^{5}" for tag in ("msubsup", "munderover")},
-}
 PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
 LETTERS = re.compile(r"[^\W\d_]*$")
 FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
@@ -369,30 +361,15 @@ def _one(text: str) -> str:
     return text if TERM.fullmatch(text) else f"({text})"
 
 
-def linear(node: Any, depth: int = 0) -> str:
-    """A formula of MathML as a line of text, such as r^2 or (a + b)/2."""
-    tag = node.tag or ""
-    if tag == "-text":
-        return one_line(node.text_content or "").strip("\u2061\u2062\u2063\u2064")
-    if tag in ("annotation", "annotation-xml") or depth > DEEPEST:
-        return ""
-    parts = [linear(child, depth + 1) for child in node.iter(include_text=True)]
-    parts = [part for part in parts if part]
-    inner = "".join(parts)
-    form = FORMULA.get((tag, len(parts)))
-    if form:
-        inner = form.format(*parts, *(_one(part.strip()) for part in parts))
-    elif tag == "mo" and inner in OPERATORS:
-        inner = f" {inner} "
-    elif tag in ("mtr", "mtable"):
-        inner = (", " if tag == "mtr" else "; ").join(parts)
-    elif tag == "msqrt":
-        inner = f"sqrt({inner})"
-    return inner if depth else one_line(inner)
+def _formula(node: Any) -> str:
+    """A formula in its line, apart from the words around it."""
+    after = node.next.text()[:1] if node.next is not None else ""
+    spaces = (" " if side.isalnum() else "" for side in (_before(node)[-1:], after))
+    return linear(node).join(spaces)
 
 
 SHOW: dict[str, Callable[[Any], str | None]] = {
-    "math": lambda node: f" {linear(node)} ",
+    "math": _formula,
     "img": _picture,
     "input": _field,
     "select": _choices,

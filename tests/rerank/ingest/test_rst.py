@@ -94,6 +94,6 @@ def test_numbers_raised_text_formulas_and_deleted_text() -> None:
 """
     found = read(page.encode())
     assert [block.text for block in found.blocks] == [
-        *("3. Hold.", "4. Wait.", "10^6 and H2O, x^2 .", "a/2", "The door is north.", "A plan.")
+        *("3. Hold.", "4. Wait.", "10^6 and H2O, x^2.", "a/2", "The door is north.", "A plan.")
     ]
     assert found.skipped == "1 included file"
