@@ -32,7 +32,7 @@ VERDICTS = ("SUFFICIENT", "PARTIAL", "INSUFFICIENT")
 class Option:
     """The help of a field, and the values that it takes: bounds by the names of pydantic."""
 
-    help: str
+    help: str = ""
     ge: float = -math.inf
     le: float = math.inf
     gt: float = -math.inf

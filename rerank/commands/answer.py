@@ -17,7 +17,7 @@ from rerank.commands.options import (
     typed_queries,
 )
 from rerank.commands.printing import note, print_json, printable
-from rerank.config import Option, Thresholds, two_digits
+from rerank.config import Thresholds, two_digits
 from rerank.errors import EndpointError, InputError
 from rerank.rag.settings import AnswerConfig
 from rerank.serving.settings import Settings
@@ -26,27 +26,27 @@ from rerank.serving.settings import Settings
 @command('work/model "median along an axis while ignoring NaNs"', resumes=True)
 def answer(
     chosen: ModelChoice,
-    query: Annotated[str | None, Option("question in plain words")] = None,
+    query: str | None = None,
     *,
     config: AnswerConfig,
     thresholds: Annotated[dict[str, Any], Instead(Thresholds, "the model's")],
     settings: Annotated[Settings, Only(("journal", "journal_without_text"))],
     typed: Typed,
-    queries: Annotated[
-        Path | None,
-        Option(
-            "JSONL of _id and query, and of passages where a query brings its own, instead of QUERY"
-        ),
-    ] = None,
+    queries: Path | None = None,
     segment: Segment = "",
-    out: Annotated[
-        Path | None, Option("JSONL to write, with --queries: one answer per line")
-    ] = None,
+    out: Path | None = None,
     overwrite: Overwrite = False,
     restart: Restart = False,
     json: Json = False,
 ) -> int:
-    """Answer from the sources alone, or refuse; exit code 3: the language model failed."""
+    """Answer from the sources alone, or refuse; exit code 3: the language model failed.
+
+    Args:
+        query: question in plain words
+        queries: JSONL of _id and query, and of passages where a query brings its own, instead of
+            QUERY
+        out: JSONL to write, with --queries: one answer per line
+    """
     from rerank.jobs.answer_file import answer_file
     from rerank.rag.answer.model_answers import answer as answers
 

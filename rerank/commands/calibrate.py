@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.commands.command import command
 from rerank.commands.options import WORK, Json, Name, Out, Overwrite, Reading, Verbose, Work
-from rerank.commands.printing import (
-    print_headline,
-    print_json,
-    print_run,
-    rescorable,
-    run_fields,
-)
+from rerank.commands.printing import print_headline, print_json, print_run, rescorable, run_fields
 from rerank.config import Config, Option
 from rerank.errors import TrackingError
 
@@ -25,43 +19,30 @@ if TYPE_CHECKING:
 
 @command("datasets/pydata --out work/model", resumes=True)
 def calibrate(
-    dataset: Annotated[
-        Path,
-        Option(
-            "BEIR folder, or a JSONL file of labelled lists with the scores of any other system"
-        ),
-    ],
+    dataset: Path,
     config: Config,
     reading: Reading,
     *,
     out: Out,
     overwrite: Overwrite = False,
-    index: Annotated[
-        Path | None,
-        Option(
-            "folder that `rerank data index` wrote of this corpus (default: one is made in --work)"
-        ),
-    ] = None,
-    retriever: Annotated[
-        Path | None,
-        Option(
-            "another search system that finds the candidates instead: see docs/retrievers.md",
-            metavar="FILE.toml",
-        ),
-    ] = None,
-    max_queries: Annotated[
-        int | None, Option("use at most so many queries to fit, and as many to report", ge=1)
-    ] = None,
+    index: Path | None = None,
+    retriever: Annotated[Path | None, Option(metavar="FILE.toml")] = None,
+    max_queries: Annotated[int | None, Option(ge=1)] = None,
     name: Name = "",
-    self_contained: Annotated[
-        bool,
-        Option("include the exported networks, to be deployed without torch and weights"),
-    ] = False,
+    self_contained: bool = False,
     verbose: Verbose = False,
     work: Work = WORK,
     json: Json = False,
 ) -> None:
-    """Fit a model's confidence on a labelled set, and measure it on other queries."""
+    """Fit a model's confidence on a labelled set, and measure it on other queries.
+
+    Args:
+        dataset: BEIR folder, or a JSONL file of labelled lists with the scores of any other system
+        index: folder that `rerank data index` wrote of this corpus (default: one is made in --work)
+        retriever: another search system that finds the candidates instead: see docs/retrievers.md
+        max_queries: use at most so many queries to fit, and as many to report
+        self_contained: include the exported networks, to be deployed without torch and weights
+    """
     from rerank.assessment.model_folder import MEASURED, REPORT, open_folder
     from rerank.evaluation.measure import OURS
     from rerank.jobs.calibrate import calibrate

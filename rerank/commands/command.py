@@ -1,7 +1,7 @@
-"""A command is a typed function: its arguments, their help and their bounds are its parameters.
+"""A command is a typed function: its parameters are the arguments, and its docstring is the help.
 
-A parameter is annotated with an `Option`, or is a dataclass whose fields are options. Parameters
-before `*` are arguments in their order, those after it are flags.
+A parameter that `Args:` describes is an argument before `*`, and a flag after it; an `Option` in
+its annotation has bounds or choices. Of a parameter that is a dataclass, every field is a flag.
 """
 
 from __future__ import annotations
@@ -12,17 +12,8 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    NoReturn,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Annotated, Any, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from rerank.config import NOUNS, Option, check_option
 from rerank.errors import InputError, nearest
@@ -100,7 +91,7 @@ class _Hint(NamedTuple):
 
 
 def _hints(target: Any) -> Iterator[_Hint]:
-    hints = get_type_hints(target, include_extras=True)
+    hints, helps = get_type_hints(target, include_extras=True), _helps(target.__doc__ or "")
     fields = getattr(target, "__dataclass_fields__", {})
     for p in inspect.signature(target).parameters.values():
         hint = hints[p.name]
@@ -108,8 +99,18 @@ def _hints(target: Any) -> Iterator[_Hint]:
         option = fields[p.name].metadata.get("option") if p.name in fields else None
         if option:
             kind, notes = type(p.default), [option]
+        elif p.name in helps:
+            given = next((note for note in notes if isinstance(note, Option)), Option())
+            notes = [replace(given, help=helps[p.name])]
         positional = p.kind is p.POSITIONAL_OR_KEYWORD and not option
         yield _Hint(p.name, kind, tuple(notes), p.default, positional, bool(option))
+
+
+def _helps(docstring: str) -> dict[str, str]:
+    """What the docstring says of each parameter under `Args:`."""
+    described = re.split(r"^ +(\w+): ", docstring.partition("    Args:\n")[2], flags=re.MULTILINE)
+    texts = (" ".join(text.split()) for text in described[2::2])
+    return dict(zip(described[1::2], texts, strict=True))
 
 
 def parameters(target: Any, only: Sequence[str] = ()) -> Iterator[Parameter]:

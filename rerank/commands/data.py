@@ -37,20 +37,13 @@ SHOWN = 10  # files that are named, of each sort
 
 
 @command("pydata --out datasets/pydata")
-def build(
-    name: Annotated[
-        str,
-        Option("pydata or pydata_questions; documentation or documentation_questions, to train on"),
-    ],
-    *,
-    out: Out,
-    libraries: Annotated[
-        tuple[str, ...],
-        Option("installed libraries with numpydoc docstrings, which documentation is built from"),
-    ] = (),
-    json: Json = False,
-) -> None:
-    """Build a labelled set from the documentation of installed libraries."""
+def build(name: str, *, out: Out, libraries: tuple[str, ...] = (), json: Json = False) -> None:
+    """Build a labelled set from the documentation of installed libraries.
+
+    Args:
+        name: pydata or pydata_questions; documentation or documentation_questions, to train on
+        libraries: installed libraries with numpydoc docstrings, which documentation is built from
+    """
     from rerank.data.build.recipes import build
     from rerank.storage.locks import reserved
 
@@ -65,12 +58,16 @@ def build(
 
 @command("datasets/pydata")
 def check(
-    dataset: Annotated[Path, Option("BEIR folder, or labelled lists")],
+    dataset: Path,
     reading: Annotated[Reading, Only(("on_bad_lines", "unjudged"))],
     *,
     json: Json = False,
 ) -> None:
-    """Check a labelled set, and count what is in it."""
+    """Check a labelled set, and count what is in it.
+
+    Args:
+        dataset: BEIR folder, or labelled lists
+    """
     from rerank.data.grouping import grouped
 
     labelled = reading.read(dataset)
@@ -88,14 +85,12 @@ def check(
 
 
 @command("docs --out work/corpus", resumes=True)
-def ingest(
-    folder: Documents,
-    config: IngestConfig,
-    *,
-    out: Annotated[Path, Option("corpus folder to write, or to update")],
-    json: Json = False,
-) -> None:
-    """Make a corpus of a folder of documents; run again, it reads only what changed."""
+def ingest(folder: Documents, config: IngestConfig, *, out: Path, json: Json = False) -> None:
+    """Make a corpus of a folder of documents; run again, it reads only what changed.
+
+    Args:
+        out: corpus folder to write, or to update
+    """
     from rerank.ingest.ingest import ingest
 
     found = ingest(folder, out, config)
@@ -137,7 +132,7 @@ def _note_files(what: str, files: Mapping[str, str], listed: Path) -> None:
 
 @command("datasets/pydata --out work/pydata-index")
 def index(
-    dataset: Annotated[Path, Option("folder with corpus.jsonl")],
+    dataset: Path,
     config: Annotated[
         Config, Only(("encoder", "encoder_max_length", "encoder_windows", "dense", "language"))
     ],
@@ -147,7 +142,11 @@ def index(
     on_bad_lines: OnBadLines = "refuse",
     json: Json = False,
 ) -> None:
-    """Index a corpus for BM25 and dense search."""
+    """Index a corpus for BM25 and dense search.
+
+    Args:
+        dataset: folder with corpus.jsonl
+    """
     from rerank.data.beir import read_corpus
     from rerank.inference.model_files import find_model
     from rerank.retrieval.dense import Encoder
@@ -174,26 +173,26 @@ def index(
 
 @command("bm25=bm25.run reranker=reranker.run --qrels qrels.txt --out lists.jsonl")
 def import_trec(
-    runs: Annotated[
-        tuple[str, ...],
-        Option(
-            "TREC run of each stage, in their order, the reranker last (NAME: that of the file)",
-            metavar="[NAME=]RUN",
-        ),
-    ],
+    runs: Annotated[tuple[str, ...], Option(metavar="[NAME=]RUN")],
     *,
-    qrels: Annotated[Path, Option("TREC qrels, or those of BEIR")],
-    queries: Annotated[Path | None, Option("JSONL, or lines of id, tab and text")] = None,
-    corpus: Annotated[
-        Path | None, Option("JSONL of the passages, for features of their words")
-    ] = None,
-    depth: Annotated[int, Option("passages of a run", ge=1)] = 100,
+    qrels: Path,
+    queries: Path | None = None,
+    corpus: Path | None = None,
+    depth: Annotated[int, Option(ge=1)] = 100,
     out: OutFile,
     overwrite: Overwrite = False,
     unjudged: Unjudged = "refuse",
     json: Json = False,
 ) -> None:
-    """Convert TREC runs and qrels to labelled lists, which `rerank calibrate` takes."""
+    """Convert TREC runs and qrels to labelled lists, which `rerank calibrate` takes.
+
+    Args:
+        runs: TREC run of each stage, in their order, the reranker last (NAME: that of the file)
+        qrels: TREC qrels, or those of BEIR
+        queries: JSONL, or lines of id, tab and text
+        corpus: JSONL of the passages, for features of their words
+        depth: passages of a run
+    """
     from rerank.data.trec import import_trec
     from rerank.storage.files import write_file
 

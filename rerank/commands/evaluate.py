@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
 from rerank.commands.command import command
 from rerank.commands.options import WORK, Json, ModelChoice, Reading, Verbose, Work
 from rerank.commands.printing import note, print_headline, print_json, rescorable
-from rerank.config import Option
 
 
 @command("work/model datasets/pydata --split test", resumes=True)
 def evaluate(
     chosen: ModelChoice,
-    dataset: Annotated[Path, Option("BEIR folder, or labelled lists")],
+    dataset: Path,
     reading: Reading,
     *,
-    split: Annotated[str, Option("split to measure on")] = "test",
+    split: str = "test",
     verbose: Verbose = False,
     work: Work = WORK,
     json: Json = False,
 ) -> None:
-    """Measure a model on a split of a labelled set."""
+    """Measure a model on a split of a labelled set.
+
+    Args:
+        dataset: BEIR folder, or labelled lists
+        split: split to measure on
+    """
     from rerank.jobs.evaluate import evaluate
     from rerank.report.calibration import measured_sections
     from rerank.report.headline import after_evaluation, headline

@@ -34,35 +34,16 @@ PAGE = ("host", "port")
 @command("work/model --out work/labelled --questions asked.jsonl", resumes=True)
 def label(
     chosen: ModelChoice,
-    queries: Annotated[
-        Path | None, Option("with --next: JSONL file of queries without labels")
-    ] = None,
+    queries: Path | None = None,
     *,
     config: LabelConfig,
     settings: Annotated[Settings, Only(PAGE)],
     typed: Typed,
-    out: Annotated[
-        Path, Option("labelled set to write, or to continue; with --next the JSONL file to write")
-    ],
-    questions: Annotated[
-        Path | None,
-        Option(
-            "file of questions: JSONL if its name ends with .jsonl, .json or .ndjson, otherwise "
-            "text with one per line (default: some are proposed from headings and questions of "
-            "the corpus)"
-        ),
-    ] = None,
-    annotator: Annotated[str, Option("who is judging", metavar="NAME")] = "me",
-    page: Annotated[
-        bool, Option("judge on a page in a browser instead, also several people at once")
-    ] = False,
-    next: Annotated[
-        bool,
-        Option(
-            "judge nothing here: choose the queries whose labels tell most, with weights that keep "
-            "estimates unbiased, and write them to a file"
-        ),
-    ] = False,
+    out: Path,
+    questions: Path | None = None,
+    annotator: Annotated[str, Option(metavar="NAME")] = "me",
+    page: bool = False,
+    next: bool = False,
     overwrite: Overwrite = False,
     work: Work = WORK,
     json: Json = False,
@@ -70,6 +51,17 @@ def label(
     """Label questions at the terminal or on a page, one key per judgement.
 
     It continues where it stopped.
+
+    Args:
+        queries: with --next: JSONL file of queries without labels
+        out: labelled set to write, or to continue; with --next the JSONL file to write
+        questions: file of questions: JSONL if its name ends with .jsonl, .json or .ndjson,
+            otherwise text with one per line (default: some are proposed from headings and questions
+            of the corpus)
+        annotator: who is judging
+        page: judge on a page in a browser instead, also several people at once
+        next: judge nothing here: choose the queries whose labels tell most, with weights that keep
+            estimates unbiased, and write them to a file
     """
     from rerank.labelling.session import Session
 

@@ -52,13 +52,13 @@ def init(
 
 @command("work/model work/corpus")
 def update(
-    target: Annotated[Path, Option("index or model folder, replaced in place")],
-    corpus: Corpus,
-    *,
-    on_bad_lines: OnBadLines = "refuse",
-    json: Json = False,
+    target: Path, corpus: Corpus, *, on_bad_lines: OnBadLines = "refuse", json: Json = False
 ) -> None:
-    """Let an index or a model search a changed corpus; only what changed is encoded."""
+    """Let an index or a model search a changed corpus; only what changed is encoded.
+
+    Args:
+        target: index or model folder, replaced in place
+    """
     from rerank.jobs.update import update
 
     found = update(target, corpus, on_bad_lines=on_bad_lines)
@@ -116,19 +116,22 @@ def track(model: ModelFolder, *, work: Work = WORK, json: Json = False) -> None:
 @command("work/model datasets/pydata --split test", resumes=True)
 def promote(
     model: ModelFolder,
-    dataset: Annotated[Path, Option("BEIR folder, or labelled lists, to measure on")],
+    dataset: Path,
     gate: PromotionGate,
     reading: Reading,
     *,
-    split: Annotated[str, Option("split to measure on")] = "test",
-    new_corpus: Annotated[
-        bool,
-        Option("replace a champion of another corpus, with which the model is not compared"),
-    ] = False,
+    split: str = "test",
+    new_corpus: bool = False,
     work: Work = WORK,
     json: Json = False,
 ) -> bool:
-    """Make a model the champion, if it passes the gate; exit code 1: it does not."""
+    """Make a model the champion, if it passes the gate; exit code 1: it does not.
+
+    Args:
+        dataset: BEIR folder, or labelled lists, to measure on
+        split: split to measure on
+        new_corpus: replace a champion of another corpus, with which the model is not compared
+    """
     from rerank.assessment.model_folder import RETRIEVER, open_folder
     from rerank.jobs.promote import promote
     from rerank.storage.locks import reserved

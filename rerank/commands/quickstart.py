@@ -13,7 +13,7 @@ from rerank.commands.data import print_ingested
 from rerank.commands.model import print_updated
 from rerank.commands.options import WORK, Documents, Json, Work
 from rerank.commands.printing import print_json
-from rerank.config import IngestConfig, Option
+from rerank.config import IngestConfig
 from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 from rerank.storage.folder import MANIFEST
@@ -29,15 +29,17 @@ def quickstart(
     settings: Annotated[Settings, Only(("port", "journal"))],
     typed: Typed,
     *,
-    out: Annotated[
-        Path | None,
-        Option("folder of the corpus and the model (default: one in --work, named as FOLDER)"),
-    ] = None,
-    no_serve: Annotated[bool, Option("stop when the model is made")] = False,
+    out: Path | None = None,
+    no_serve: bool = False,
     work: Work = WORK,
     json: Json = False,
 ) -> None:
-    """Make a model of a folder of documents, and serve it over HTTP, in one command."""
+    """Make a model of a folder of documents, and serve it over HTTP, in one command.
+
+    Args:
+        out: folder of the corpus and the model (default: one in --work, named as FOLDER)
+        no_serve: stop when the model is made
+    """
     from rerank.ingest.ingest import ingest
     from rerank.jobs.init import NOT_CALIBRATED, init
     from rerank.jobs.update import update

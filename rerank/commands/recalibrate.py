@@ -23,37 +23,29 @@ def recalibrate(
     reading: Annotated[Reading, Only(("on_bad_lines", "unjudged"))],
     typed: Typed,
     *,
-    labels: Annotated[
-        Path | None,
-        Option(
-            'lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant": '
-            '[IDS]}, with "passages" if they came with the query; or a BEIR folder, whose corpus '
-            "the new model then searches"
-        ),
-    ] = None,
-    journal: Annotated[
-        str | None,
-        Option("instead of --labels: what people said of answers in a journal", metavar="URL"),
-    ] = None,
-    answers: Annotated[
-        bool,
-        Option(
-            "with --journal: fit the confidence of generated answers only, on what people said of "
-            "them, refusals aside"
-        ),
-    ] = False,
+    labels: Path | None = None,
+    journal: Annotated[str | None, Option(metavar="URL")] = None,
+    answers: bool = False,
     out: Out,
     overwrite: Overwrite = False,
-    split: Annotated[str, Option("split of a BEIR folder")] = "train",
-    max_labels: Annotated[
-        int | None,
-        Option("use at most so many labels, drawn at random; of a journal the newest", ge=1),
-    ] = None,
+    split: str = "train",
+    max_labels: Annotated[int | None, Option(ge=1)] = None,
     name: Name = "",
     work: Work = WORK,
     json: Json = False,
 ) -> None:
-    """Recalibrate a model's confidence on a few new labels."""
+    """Recalibrate a model's confidence on a few new labels.
+
+    Args:
+        labels: lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant":
+            [IDS]}, with "passages" if they came with the query; or a BEIR folder, whose corpus the
+            new model then searches
+        journal: instead of --labels: what people said of answers in a journal
+        answers: with --journal: fit the confidence of generated answers only, on what people said
+            of them, refusals aside
+        split: split of a BEIR folder
+        max_labels: use at most so many labels, drawn at random; of a journal the newest
+    """
     from rerank.jobs.recalibrate import recalibrate
 
     if answers and journal is None:

@@ -17,36 +17,26 @@ from rerank.config import Option
 @command("work/model queries.jsonl --out predictions.jsonl", resumes=True)
 def rescore(
     chosen: ModelChoice,
-    queries: Annotated[
-        Path,
-        Option(
-            "JSONL, CSV or Parquet (also .gz, .zst, a folder of parts) of _id and query, and of "
-            "passages where a query brings its own"
-        ),
-    ],
+    queries: Path,
     *,
-    out: Annotated[
-        Path,
-        Option(
-            "JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it",
-        ),
-    ],
-    strict: Annotated[bool, Option("check all rows first: if one is bad, score none")] = False,
+    out: Path,
+    strict: bool = False,
     restart: Restart = False,
-    engine: Annotated[
-        str,
-        Option(
-            "this process, or Ray: the cluster of RAY_ADDRESS, else here", choices=("local", "ray")
-        ),
-    ] = "local",
-    actors: Annotated[
-        int | None,
-        Option("how many actors of Ray, each with the model (default: one per 4 cores)", ge=1),
-    ] = None,
+    engine: Annotated[str, Option(choices=("local", "ray"))] = "local",
+    actors: Annotated[int | None, Option(ge=1)] = None,
     work: Work = WORK,
     json: Json = False,
 ) -> int:
-    """Assess a file of queries; exit code 3: some rows were rejected."""
+    """Assess a file of queries; exit code 3: some rows were rejected.
+
+    Args:
+        queries: JSONL, CSV or Parquet (also .gz, .zst, a folder of parts) of _id and query, and of
+            passages where a query brings its own
+        out: JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it
+        strict: check all rows first: if one is bad, score none
+        engine: this process, or Ray: the cluster of RAY_ADDRESS, else here
+        actors: how many actors of Ray, each with the model (default: one per 4 cores)
+    """
     from rerank.batch import rescore
 
     with suppress(ValueError):  # in another thread than the main one

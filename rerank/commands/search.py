@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.options import (
-    JsonLines,
-    ModelChoice,
-    Segment,
-    journal_kept,
-    typed_queries,
-)
+from rerank.commands.options import JsonLines, ModelChoice, Segment, journal_kept, typed_queries
 from rerank.commands.printing import print_json, print_passages
 from rerank.config import Option, two_digits
 from rerank.errors import InputError
@@ -42,46 +36,34 @@ Answer = tuple[dict[str, Any], Callable[[], None]]  # the fields of its JSON, an
 @command('work/model "median along an axis while ignoring NaNs"')
 def search(
     chosen: ModelChoice,
-    queries: Annotated[tuple[str, ...], Option("questions in plain words", metavar="QUERY")],
+    queries: Annotated[tuple[str, ...], Option(metavar="QUERY")],
     settings: Annotated[Settings, Only(("journal", "journal_without_text"))],
     numbers: Strategy,
     typed: Typed,
     *,
-    explain: Annotated[
-        bool, Option("explain the confidence: each signal, what it changed, and what to do")
-    ] = False,
-    passages: Annotated[
-        bool, Option("return as many passages as each query needs, with their texts")
-    ] = False,
-    strategy: Annotated[
-        str,
-        Option(
-            "with --passages: kind of task, such as debugging, whose numbers are read from a file "
-            "of strategies",
-            metavar="NAME",
-        ),
-    ] = "",
-    strategies: Annotated[
-        Path | None, Option("TOML file of strategies (default: the bundled one)")
-    ] = None,
-    guaranteed: Annotated[
-        bool,
-        Option(
-            "with --passages: as few as possible; at most one question in twenty loses an answer "
-            "that the first ten passages hold, with 95% confidence"
-        ),
-    ] = False,
-    second_tries: Annotated[
-        bool,
-        Option(
-            "with --passages: if the answer is not accepted, also search with words from its best "
-            "passages"
-        ),
-    ] = False,
+    explain: bool = False,
+    passages: bool = False,
+    strategy: Annotated[str, Option(metavar="NAME")] = "",
+    strategies: Path | None = None,
+    guaranteed: bool = False,
+    second_tries: bool = False,
     segment: Segment = "",
     json: JsonLines = False,
 ) -> None:
-    """Answer queries with passages and a confidence each."""
+    """Answer queries with passages and a confidence each.
+
+    Args:
+        queries: questions in plain words
+        explain: explain the confidence: each signal, what it changed, and what to do
+        passages: return as many passages as each query needs, with their texts
+        strategy: with --passages: kind of task, such as debugging, whose numbers are read from a
+            file of strategies
+        strategies: TOML file of strategies (default: the bundled one)
+        guaranteed: with --passages: as few as possible; at most one question in twenty loses an
+            answer that the first ten passages hold, with 95% confidence
+        second_tries: with --passages: if the answer is not accepted, also search with words from
+            its best passages
+    """
     if explain and passages:
         raise InputError("--explain and --passages: one of them at a time")
     if not passages:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from rerank.commands.command import Typed, command
 from rerank.commands.options import WORK, ModelChoice, Work
-from rerank.config import Option
 from rerank.serving.settings import Settings
 
 
 @command("work/model --port 8000")
 def serve(
-    chosen: ModelChoice,
-    settings: Settings,
-    typed: Typed,
-    *,
-    mcp: Annotated[
-        bool,
-        Option(
-            "serve the tools search and assess_retrieval_confidence over MCP instead, on standard "
-            "input and output"
-        ),
-    ] = False,
-    work: Work = WORK,
+    chosen: ModelChoice, settings: Settings, typed: Typed, *, mcp: bool = False, work: Work = WORK
 ) -> None:
-    """Answer queries over HTTP, and take over new models as they come; or over MCP."""
+    """Answer queries over HTTP, and take over new models as they come; or over MCP.
+
+    Args:
+        mcp: serve the tools search and assess_retrieval_confidence over MCP instead, on standard
+            input and output
+    """
     if mcp:
         typed.refuse("not with --mcp, which starts no HTTP server", "work")
         typed.refuse("not with --mcp, which starts no HTTP server", kind=Settings)

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Only, command
-from rerank.commands.options import (
-    WORK,
-    Json,
-    OnBadLines,
-    Out,
-    Overwrite,
-    Reading,
-    Work,
-)
+from rerank.commands.options import WORK, Json, OnBadLines, Out, Overwrite, Reading, Work
 from rerank.commands.printing import print_json, print_run, run_fields
 from rerank.config import Config, EncoderConfig, FinetuneConfig, Option
 from rerank.errors import InputError
@@ -64,8 +56,8 @@ class Training:
                 `--within-group` is of no set; the folder of `--pack` holds something else, or
                 what is trained from this base cannot be packed.
         """
-        from rerank.inference.int8_weights import check_can_pack, tensors_to_pack
         from rerank.inference.model_files import resolve
+        from rerank.training.packing import check_can_pack, tensors_to_pack
         from rerank.training.training_sets import TrainingSet, leave_out
 
         if self.pack:
@@ -95,8 +87,8 @@ class Training:
 
     def finish(self, made: TrainingRun, kind: str, key: str) -> None:
         """Pack the weights if that is asked for, and print what was made."""
-        from rerank.inference.int8_weights import pack_finetuned
         from rerank.inference.model_files import resolve
+        from rerank.training.packing import pack_finetuned
 
         if self.pack:
             pack_finetuned(self.out, self.pack, base=resolve("minilm").folder)
@@ -152,23 +144,22 @@ def bi_encoder(training: Training, config: EncoderConfig) -> None:
 
 @command("sets/* --out models/minilm-reranker/pooled.json", resumes=True)
 def prior(
-    datasets: Annotated[
-        tuple[Path, ...], Option("BEIR folders, or folders with pairs.jsonl", metavar="SET")
-    ],
+    datasets: Annotated[tuple[Path, ...], Option(metavar="SET")],
     config: Annotated[Config, Only(("encoder", "reranker", "max_length", "precision"))],
     *,
-    out: Annotated[
-        Path,
-        Option(
-            "JSON file to write; read as FOLDER.pooled.json beside the FOLDER of a cross-encoder"
-        ),
-    ],
-    max_queries: Annotated[int, Option("use at most so many queries of a set", ge=1)] = 300,
+    out: Path,
+    max_queries: Annotated[int, Option(ge=1)] = 300,
     on_bad_lines: OnBadLines = "refuse",
     work: Work = WORK,
     json: Json = False,
 ) -> None:
-    """Fit the maps that a model starts from before it has labels, on other labelled sets."""
+    """Fit the maps that a model starts from before it has labels, on other labelled sets.
+
+    Args:
+        datasets: BEIR folders, or folders with pairs.jsonl
+        out: JSON file to write; read as FOLDER.pooled.json beside the FOLDER of a cross-encoder
+        max_queries: use at most so many queries of a set
+    """
     from rerank.fitting.pooling import markdown_table
     from rerank.jobs.pool import pool_sets
 

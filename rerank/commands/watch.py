@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Typed, command
-from rerank.commands.options import (
-    WORK,
-    JournalUrl,
-    Json,
-    ModelChoice,
-    OnBadLines,
-    Reading,
-    Work,
-)
+from rerank.commands.options import WORK, JournalUrl, Json, ModelChoice, OnBadLines, Reading, Work
 from rerank.commands.printing import print_json, printable
 from rerank.config import Option
 from rerank.errors import InputError
@@ -27,33 +19,27 @@ if TYPE_CHECKING:
 @command("work/model queries.jsonl", resumes=True)
 def drift(
     chosen: ModelChoice,
-    queries: Annotated[
-        Path | None,
-        Option(
-            "the new queries: a JSONL file, or the BEIR folder of another corpus, which needs no "
-            "qrels"
-        ),
-    ] = None,
+    queries: Path | None = None,
     *,
     typed: Typed,
-    journal: Annotated[
-        str | None,
-        Option(
-            "instead of QUERIES: take the new queries from the journal of a server", metavar="URL"
-        ),
-    ] = None,
-    newest: Annotated[int, Option("with --journal: compare only the newest searches", ge=1)] = 1000,
-    split: Annotated[
-        str | None,
-        Option("split of a BEIR folder (default: test, with the queries that are of no split)"),
-    ] = None,
-    level: Annotated[float, Option("chance of an alarm if nothing has changed")] = 0.01,
+    journal: Annotated[str | None, Option(metavar="URL")] = None,
+    newest: Annotated[int, Option(ge=1)] = 1000,
+    split: str | None = None,
+    level: float = 0.01,
     on_bad_lines: OnBadLines = "refuse",
     work: Work = WORK,
     json: Json = False,
 ) -> bool:
     """Tell without labels whether new queries differ from those that a model was fitted on; exit
     code 1: they differ.
+
+    Args:
+        queries: the new queries: a JSONL file, or the BEIR folder of another corpus, which needs no
+            qrels
+        journal: instead of QUERIES: take the new queries from the journal of a server
+        newest: with --journal: compare only the newest searches
+        split: split of a BEIR folder (default: test, with the queries that are of no split)
+        level: chance of an alarm if nothing has changed
     """
     from rerank.assessment.ranking_features import meaning
     from rerank.data.beir import UNLABELLED, read_queries
@@ -115,20 +101,19 @@ def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:
 def journal(
     journal: JournalUrl,
     *,
-    days: Annotated[int, Option("days to look back", ge=1)] = 30,
-    documents: Annotated[int, Option("most documents to list", ge=1)] = 10,
-    target: Annotated[
-        float | None,
-        Option(
-            "share of accepted answers that should be right (default: the threshold from which "
-            "the model accepts)",
-            gt=0,
-            lt=1,
-        ),
-    ] = None,
+    days: Annotated[int, Option(ge=1)] = 30,
+    documents: Annotated[int, Option(ge=1)] = 10,
+    target: Annotated[float | None, Option(gt=0, lt=1)] = None,
     json: Json = False,
 ) -> bool:
-    """Report on a journal: confidence, labels, weak documents; exit code 1: alarm."""
+    """Report on a journal: confidence, labels, weak documents; exit code 1: alarm.
+
+    Args:
+        days: days to look back
+        documents: most documents to list
+        target: share of accepted answers that should be right (default: the threshold from which
+            the model accepts)
+    """
     from rerank.journal.report import report
     from rerank.journal.store import JournalStore
 
@@ -144,16 +129,19 @@ def journal(
 @command("sqlite:///journal.db 0f8fad5bd9cb469fa16570867728950e right")
 def feedback(
     journal: JournalUrl,
-    answer: Annotated[str, Option("`id` of the answer", metavar="ANSWER_ID")],
-    word: Annotated[
-        str,
-        Option("whether it was right; the latest judgement counts", choices=("right", "wrong")),
-    ],
+    answer: Annotated[str, Option(metavar="ANSWER_ID")],
+    word: Annotated[str, Option(choices=("right", "wrong"))],
     *,
-    comment: Annotated[str, Option("why, in words")] = "",
+    comment: str = "",
     json: Json = False,
 ) -> None:
-    """Record in a journal whether an answer was right."""
+    """Record in a journal whether an answer was right.
+
+    Args:
+        answer: `id` of the answer
+        word: whether it was right; the latest judgement counts
+        comment: why, in words
+    """
     from rerank.journal.store import JournalStore
 
     with JournalStore(journal) as store:
