@@ -16,8 +16,7 @@ from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.near_duplicates import near_duplicates
 from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses
-from rerank.ingest.formats import KNOWN, format_of, reader
-from rerank.ingest.isolated import IsolatedReader
+from rerank.ingest.isolated import KNOWN, IsolatedReader, format_of, reader
 from rerank.ingest.passages import split_document
 from rerank.ingest.state import STATE, IngestedFile, IngestState, read_state, write_state
 from rerank.ingest.walk import walk

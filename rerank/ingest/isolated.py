@@ -1,6 +1,9 @@
 """Reads files in a separate process, with limits of time and memory.
 
-A file that hangs, fills the memory or crashes the process affects no other file.
+    python -m rerank.ingest.isolated BYTES
+
+is that process. A file that hangs, fills the memory or crashes it affects no other file. It takes
+for each file a line of JSON with `kind` and `size`, then `size` bytes, and answers a line of JSON.
 """
 
 from __future__ import annotations
@@ -9,16 +12,41 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from importlib import import_module
+from pathlib import Path, PurePosixPath
 from threading import Event, Timer
-from types import TracebackType
+from typing import Any, cast
 
 from rerank.ingest.document import Document, ReaderEndedError, UnreadableError
 
+READERS = {  # a new format needs a module and a line here
+    **dict.fromkeys((".md", ".markdown"), "markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    ".pdf": "pdf",
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "docx"),
+    ".rst": "rst",
+    **dict.fromkeys((".txt", ".text"), "plain"),
+}
+KNOWN = ", ".join(READERS)
 MEMORY = 2 * 2**30  # bytes of memory that reading a file may take
 ANSWER = 2**25  # bytes that an answer may have, and three times those of the file
 ROOT = Path(__file__).parents[2]  # where the package is
+
+
+def format_of(name: str) -> str | None:
+    """The name of a file's format; None if there is no reader for it."""
+    return READERS.get(PurePosixPath(name).suffix.lower())
+
+
+def reader(kind: str) -> Callable[[bytes], Document]:
+    """The reader of a format; this imports its library.
+
+    Raises:
+        ImportError: the library is not installed.
+    """
+    return cast(Callable[[bytes], Document], import_module(f"rerank.ingest.{kind}").read)
 
 
 class IsolatedReader:
@@ -33,12 +61,7 @@ class IsolatedReader:
         """The process starts with the first file."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process."""
         self._end()
 
@@ -88,10 +111,9 @@ class IsolatedReader:
         return Document.from_dict(answer)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        found = os.environ.get("PYTHONPATH")
-        path = os.pathsep.join(filter(None, (str(ROOT), found)))
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "rerank.ingest.worker", str(self.memory)],
+            [sys.executable, "-P", "-m", "rerank.ingest.isolated", str(self.memory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -103,11 +125,47 @@ class IsolatedReader:
         process, self._process = self._process, None
         if process is None:
             return 0
-        if process.poll() is None:
-            process.kill()
-        code = process.wait()
+        process.kill()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
-        return code
+        return process.wait()
+
+
+def answer(kind: str, data: bytes) -> dict[str, Any]:
+    """The document of a file as plain JSON values, or `skipped` with the reason why not."""
+    try:
+        return reader(kind)(data).to_dict()
+    except UnreadableError as error:
+        why = str(error)
+    except MemoryError:
+        why = "it takes more memory than is allowed"
+    except RecursionError:
+        why = "it is nested too deep"
+    except Exception as error:  # each format fails on a broken file in its own way
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        why = f"it is broken ({message[:200]})"
+    return {"skipped": why}
+
+
+def main() -> None:
+    """Answer until the input ends; with a limit of memory, if the system supports it."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # a library's output must not mix with the answers
+    while line := sys.stdin.buffer.readline():
+        asked = json.loads(line)
+        data = sys.stdin.buffer.read(asked["size"])
+        if len(data) < asked["size"]:
+            return
+        answers.write(json.dumps(answer(asked["kind"], data)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
