@@ -72,14 +72,12 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
+        names = ("confidence", "level", "calibrated", "flagged")
         return {
             "headline": self.headline(),
-            "confidence": self.confidence,
-            "level": self.level,
             "interpretation": INTERPRETATIONS[self.level],
-            "calibrated": self.calibrated,
+            **{name: getattr(self, name) for name in names},
             "accepted": not self.flagged,
-            "flagged": self.flagged,
             "signals": [asdict(signal) for signal in self.signals],
             "recommendations": list(self.recommendations),
         }

@@ -31,6 +31,10 @@ from rerank.rag.context import UNASSESSED, ContextVerdict, gate_handed_on
 from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment, RankedPassage
 
+RECORD = (
+    *("query_id", "answer", "refused", "low_confidence", "confidence", "level", "accepted"),
+    *("sufficiency", "verdict", "attribution_coverage", "model_calls", "calibrated"),
+)
 LOW = "Answer (LOW CONFIDENCE - limited source coverage): "
 
 
@@ -65,21 +69,10 @@ class BoundedAnswer:
     def to_dict(self) -> dict[str, Any]:
         """The output record; what follows `calibrated` only if it is set."""
         record = {
-            "query_id": self.query_id,
-            "answer": self.answer,
-            "refused": self.refused,
-            "low_confidence": self.low_confidence,
-            "confidence": self.confidence,
-            "level": self.level,
-            "accepted": self.accepted,
-            "sufficiency": self.sufficiency,
-            "verdict": self.verdict,
+            **{name: getattr(self, name) for name in RECORD},
             "sources": [
                 s.to_dict(quote) for s, quote in zip(self.sources, self.quotes, strict=True)
             ],
-            "attribution_coverage": self.attribution_coverage,
-            "model_calls": self.model_calls,
-            "calibrated": self.calibrated,
         }
         more = {
             "answer_confidence": self.answer_confidence,
