@@ -42,6 +42,7 @@ UNREAD = (  # parts that show what is not in the page, and what to call one
     ("iframe[src], iframe[srcdoc]", "embedded page"),
     ("object, embed", "embedded file"),
 )
+NO_SIZE = "[width='0'], [width='1'], [height='0'], [height='1']"
 HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;]*line-through", re.IGNORECASE)
 SHOWN = re.compile(r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible", re.IGNORECASE)
@@ -126,8 +127,8 @@ def read_markup(markup: str) -> Document:
             node.decompose()
     root = _main(tree)
     unread = [
-        counted(sum(_is_seen(node) for node in root.css(which)) if root else 0, name)
-        for which, name in UNREAD
+        counted(sum(not node.css_matches(NO_SIZE) for node in root.css(which)), name)
+        for which, name in (UNREAD if root else ())
     ]
     long = 0
     for node in reversed(_once(tree.css(AS_TEXT))):  # the innermost first
@@ -155,7 +156,8 @@ def _once(nodes: list[Any]) -> list[Any]:
 
 def _hidden(tree: LexborHTMLParser) -> list[Any]:
     """The nodes that a page never shows, and dialogs: they are boxes above the page."""
-    rules = [rule for style in tree.css("style") for rule in _rules(style.text())][:RULES]
+    sheets = (NESTED_RULES.sub("", style.text()) for style in tree.css("style"))
+    rules = [rule for sheet in sheets for rule in RULE.findall(sheet)][:RULES]
     shown = " ".join(which for which, what in rules if SHOWN.search(what))
     selectors = {
         one
@@ -168,24 +170,11 @@ def _hidden(tree: LexborHTMLParser) -> list[Any]:
     nodes = [
         node
         for node in tree.css("[hidden], [aria-hidden=true], [style], dialog:not([open])")
-        if node.tag == "dialog" or not {"hidden", "aria-hidden"}.isdisjoint(_shown(node))
+        if node.css_matches("[hidden], [aria-hidden=true], dialog:not([open])")
+        or HIDDEN.search(node.attributes.get("style") or "")
     ]
     nodes += [node for one in sorted(selectors) for node in tree.css(one)]
     return [node for node in nodes if node.tag == "dialog" or not _is_panel(node, opened)]
-
-
-def _shown(node: Any) -> Iterator[str]:
-    """How a node is hidden, in the words of attributes."""
-    given = node.attributes
-    if "hidden" in given or HIDDEN.search(given.get("style") or ""):
-        yield "hidden"
-    if given.get("aria-hidden") == "true":
-        yield "aria-hidden"
-
-
-def _rules(style: str) -> list[tuple[str, str]]:
-    """The selectors and the declarations of a style sheet, without those for some screens only."""
-    return RULE.findall(NESTED_RULES.sub("", style))
 
 
 def _is_dialog(node: Any) -> bool:
@@ -264,11 +253,6 @@ def _within(node: Any, others: list[Any]) -> bool:
     while around is not None and around.mem_id not in known:
         around = around.parent
     return around is not None
-
-
-def _is_seen(node: Any) -> bool:
-    """Whether an embedded part has a size."""
-    return not {node.attributes.get("width"), node.attributes.get("height")} & {"0", "1"}
 
 
 def _as_text(node: Any) -> str | None:

@@ -13,13 +13,8 @@ from typing import Any
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 LEVELS = 9
 PLACE = re.compile(r"%([1-9])")
-ROMAN = tuple(
-    zip(
-        (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-        ["m", "cm", "d", "cd", "c", "xc", "l", "xl", "x", "ix", "v", "iv", "i"],
-        strict=True,
-    )
-)
+ROMAN = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+POWERS = tuple(map(str.maketrans, ("ivx",) * 4, ("m__", "cdm", "xlc", "ivx")))
 BULLET = "-"
 CHECKS = ("☐", "☑", "☒")  # bullets that tell something
 OFF = ("0", "false", "off")
@@ -130,11 +125,9 @@ def formatted(count: int, form: str) -> str:
         case "lowerLetter" | "upperLetter" if 0 < count <= 26 * 30:
             letter = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
             return letter if form == "lowerLetter" else letter.upper()
-        case "lowerRoman" | "upperRoman" if 0 < count < 5000:
-            text, left = "", count
-            for size, sign in ROMAN:
-                text += sign * (left // size)
-                left %= size
+        case "lowerRoman" | "upperRoman" if 0 < count < 4000:
+            digits = zip(f"{count:04}", POWERS, strict=True)
+            text = "".join(ROMAN[int(digit)].translate(power) for digit, power in digits)
             return text if form == "lowerRoman" else text.upper()
         case "ordinal":
             suffix = {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
