@@ -11,7 +11,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import Checkpoint, Convert, open_checkpoint
 from rerank.batch.input import Input, is_parquet, open_input
 from rerank.batch.output_paths import check_places
-from rerank.batch.ray_module import ray_module
+from rerank.batch.ray_process import ray_module
 from rerank.batch.recovery import REJECTED, CheckpointProgress
 from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk

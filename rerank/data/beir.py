@@ -9,17 +9,25 @@ the tables may be any file of `rerank.data.containers`, or a folder of part file
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.data.canonical import to_json
-from rerank.data.containers import ENDINGS, SEPARATED, KindError, ending, other_separator, parts_of
+from rerank.data.containers import (
+    ENDINGS,
+    SEPARATED,
+    KindError,
+    ending,
+    other_separator,
+    parts_of,
+    stem,
+)
 from rerank.data.lines import Problems, lines, read_records, records, rows
-from rerank.data.records import passage_row, query_row, read_passage, read_query
+from rerank.data.records import finite_number, passage_row, query_row, read_passage, read_query
 from rerank.errors import InputError
 from rerank.storage.files import write_file
 from rerank.types import Passage, Query
@@ -75,28 +83,13 @@ def tables(folder: Path, name: str) -> list[Path]:
 def _qrels_files(folder: Path) -> dict[str, list[Path]]:
     """The files of judgements by split, in `qrels`, else where the hub has them."""
     by_split: dict[str, list[Path]] = {}
-    for place in ("qrels", "default", "data"):
-        if not (folder / place).is_dir():
-            continue
-        for path in sorted((folder / place).iterdir()):
-            known = ending(path) in ENDINGS or path.is_dir()
-            split = PART_NUMBER.sub("", _without_ending(path))
-            if known and path.name[0] not in "._" and split not in ("corpus", "queries"):
+    for place in (folder / name for name in ("qrels", "default", "data")):
+        for path in sorted(place.iterdir()) if place.is_dir() and not by_split else ():
+            split = PART_NUMBER.sub("", stem(path))
+            known = (ending(path) in ENDINGS or path.is_dir()) and path.name[0] not in "._"
+            if known and split not in ("corpus", "queries"):
                 by_split.setdefault(split, []).append(path)
-        if by_split:
-            break
     return by_split
-
-
-def _without_ending(path: Path) -> str:
-    name = path.name
-    for packed in (".gz", ".zst"):
-        name = name.removesuffix(packed)
-    return name.removesuffix(Path(name).suffix) if ending(path) in ENDINGS else name
-
-
-def _query(row: Mapping[str, Any]) -> Query:
-    return read_query(row, passages=False)
 
 
 def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
@@ -132,94 +125,71 @@ def _judgements(path: Path, problems: Problems) -> Iterator[tuple[str, tuple[str
             yield where, tuple(c.strip() for c in line.split(separator))
 
 
-class _Judgements(NamedTuple):
-    """The positive grades by query; each judged query id, with its first place; the lost ones.
-
-    A query is lost if a judgement that may say what is right was left out.
-    """
-
-    qrels: dict[str, dict[str, float]]
-    places: dict[str, str]
-    lost: dict[str, str]
-
-
-def _read_qrels(
-    paths: Sequence[Path],
-    corpus: Mapping[str, Any] | None,
-    queries: Mapping[str, Any],
-    problems: Problems,
-) -> _Judgements:
-    """What the files of a split say; equal judgements of one passage are merged.
+class _Split:
+    """The judgements of a split, as its files are read; bad lines go to `problems`.
 
     Without a corpus, or without queries, their ids are not checked.
     """
-    found = _Judgements({}, {}, {})
-    judged: dict[tuple[str, str], float] = {}
-    for path in paths:
-        try:
-            for where, cells in _judgements(path, problems):
-                if not found.places and _is_header(cells, queries):
-                    continue
-                _judge(where, cells, corpus, queries, judged, found, problems)
-        except KindError as error:
-            where, _, why = str(error).partition(": ")
-            problems.refuse(where, why)
-    return found
 
+    def __init__(
+        self, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
+    ) -> None:
+        self.grades: dict[str, dict[str, float]] = {}  # by query and passage
+        self.places: dict[str, str] = {}  # each judged query, with its first place
+        self.lost: dict[str, str] = {}  # likewise, if a judgement that may count was left out
+        self._corpus = corpus
+        self._queries = queries
+        self._problems = problems
 
-def _judge(
-    where: str,
-    cells: tuple[str, ...],
-    corpus: Mapping[str, Any] | None,
-    queries: Mapping[str, Any],
-    judged: dict[tuple[str, str], float],
-    found: _Judgements,
-    problems: Problems,
-) -> None:
-    """Add one judgement to what is found, or what is wrong with it to `problems`."""
-    if len(cells) != 3:
-        trec = len(" ".join(cells).split()) == 4  # query, 0, passage, grade
-        hint = " (of TREC's qrels? `rerank dataset import-trec` reads these)" if trec else ""
-        problems.add(where, f"expected 3 tab-separated cells, got {len(cells)}{hint}", "judgements")
-        found.lost.setdefault(cells[0], where)
-        return
-    query_id, doc_id, grade_text = cells
-    try:
-        grade = float(grade_text)
-    except ValueError:
-        grade = math.nan
-    bad = []
-    if queries and query_id not in queries:
-        bad.append(f"query id {query_id!r} is not in queries.jsonl")
-    if corpus is not None and doc_id not in corpus:
-        bad.append(f"passage id {doc_id!r} is not in corpus.jsonl")
-    if not math.isfinite(grade):
-        bad.append(f"grade {grade_text!r} is not a number")
-    for problem in bad[:1] if problems.skip else bad:
-        problems.add(where, problem, "judgements")
-    if queries and query_id not in queries:
-        return
-    found.places.setdefault(query_id, where)
-    if not math.isfinite(grade) or (corpus is not None and doc_id not in corpus):
-        if not grade <= 0:
-            found.lost.setdefault(query_id, where)
-        return
-    before = judged.get((query_id, doc_id))
-    if before is not None and before != grade:
-        problems.refuse(
-            where, f"{query_id!r} and {doc_id!r} are judged twice, {before:g} and {grade:g}"
-        )
-    problems.merged += before == grade
-    judged[query_id, doc_id] = grade
-    if grade > 0:
-        found.qrels.setdefault(query_id, {})[doc_id] = grade
+    def read(self, paths: Iterable[Path]) -> None:
+        """Add what the files say; the first line may be a header: BEIR's own, or other names."""
+        for path in paths:
+            try:
+                for where, cells in _judgements(path, self._problems):
+                    named = len(cells) == 3 and cells[0] not in self._queries and cells[2].isalpha()
+                    if self.places or not (named or cells == QRELS_HEADER):
+                        self._judge(where, cells)
+            except KindError as error:
+                where, _, why = str(error).partition(": ")
+                self._problems.refuse(where, why)
 
+    def _judge(self, where: str, cells: tuple[str, ...]) -> None:
+        """Add a judgement, or what is wrong with it; equal ones of one passage are merged."""
+        if len(cells) != 3:
+            trec = len(" ".join(cells).split()) == 4  # query, 0, passage, grade
+            hint = " (of TREC's qrels? `rerank data import-trec` reads these)" if trec else ""
+            problem = f"expected 3 tab-separated cells, got {len(cells)}{hint}"
+            self._problems.add(where, problem, "judgements")
+            self.lost.setdefault(cells[0], where)
+            return
+        query_id, doc_id, grade_text = cells
+        grade = finite_number(grade_text)
+        bad = []
+        if self._queries and query_id not in self._queries:
+            bad.append(f"query id {query_id!r} is not in queries.jsonl")
+        if self._corpus is not None and doc_id not in self._corpus:
+            bad.append(f"passage id {doc_id!r} is not in corpus.jsonl")
+        if grade is None:
+            bad.append(f"grade {grade_text!r} is not a number")
+        for problem in bad[:1] if self._problems.skip else bad:
+            self._problems.add(where, problem, "judgements")
+        if self._queries and query_id not in self._queries:
+            return
+        self.places.setdefault(query_id, where)
+        if grade is None or bad:
+            if grade is None or grade > 0:
+                self.lost.setdefault(query_id, where)
+            return
+        grades = self.grades.setdefault(query_id, {})
+        self._problems.merged += grades.get(doc_id) == grade
+        if grades.setdefault(doc_id, grade) != grade:
+            both = f"{grades[doc_id]:g} and {grade:g}"
+            self._problems.refuse(where, f"{query_id!r} and {doc_id!r} are judged twice, {both}")
 
-def _is_header(cells: tuple[str, ...], queries: Mapping[str, Any]) -> bool:
-    """Whether these cells, the first ones, are names: BEIR's own, or other ones."""
-    if cells == QRELS_HEADER:
-        return True
-    return len(cells) == 3 and cells[0] not in queries and cells[2].isalpha()
+    def positive(self) -> dict[str, dict[str, float]]:
+        """The grades above 0, of the queries that have any."""
+        right = {i: {d: g for d, g in of.items() if g > 0} for i, of in self.grades.items()}
+        return {i: grades for i, grades in right.items() if grades}
 
 
 def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> dict[str, str]:
@@ -255,6 +225,23 @@ def read_corpus(path: Path, on_bad_lines: str = "") -> dict[str, Passage]:
     if problems.left_out:
         logger.warning("%s: %s", path, problems.left_out_lines())
     return corpus
+
+
+SAME_WORDS = 0.8  # share of the words of a query and a passage that both have
+
+
+def without_itself(query: Query, passage: Passage | None, right: Mapping[str, float]) -> Query:
+    """The query, `without` the passage of its own id if it is that passage: of the same words.
+
+    An equal id alone may be chance: many sets number both. A passage that is judged right counts.
+    """
+    if passage is None or query.query_id in right:
+        return query
+    asked = set(query.text.lower().split())
+    for there in (set(t.lower().split()) for t in (passage.text, passage.full_text)):
+        if len(asked & there) >= SAME_WORDS * len(asked | there):
+            return replace(query, without=frozenset({passage.doc_id}))
+    return query
 
 
 class LabelledFiles(NamedTuple):
@@ -297,7 +284,9 @@ def read_files(
     corpus: Mapping[str, Passage] | None = None
     if not corpus_elsewhere:
         corpus = _by_id(tables(folder, "corpus"), read_passage, problems, "passages")
-    queries = _by_id(tables(folder, "queries"), _query, problems, "queries")
+    queries = _by_id(
+        tables(folder, "queries"), partial(read_query, passages=False), problems, "queries"
+    )
     for name, table in ((CORPUS, corpus), ("queries.jsonl", queries)):
         if table is not None and not table:  # else every line of the qrels would be reported
             problems.raise_if_any(str(folder))
@@ -315,6 +304,7 @@ def read_files(
     if corpus is None:
         named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
         corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
+    queries = {i: without_itself(q, corpus.get(i), qrels.get(i, {})) for i, q in queries.items()}
     if (need_qrels and not corpus) or not any(splits.values()):
         raise problems.nothing(f"{folder}: needs at least one passage and one query in a split")
     return LabelledFiles(corpus, queries, qrels, splits)
@@ -344,7 +334,9 @@ def _read_splits(
     all_lost: set[str] = set()
     for split in sorted({*files, *listed_splits}):
         split_path = folder / f"splits/{split}.txt"
-        grades, judged, lost = _read_qrels(files.get(split, ()), corpus, queries, problems)
+        found = _Split(corpus, queries, problems)
+        found.read(files.get(split, ()))
+        judged, grades = found.places, found.positive()
         listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
         for query_id, where in (judged | listed).items():
             if query_id not in listed:
@@ -353,12 +345,12 @@ def _read_splits(
                 problems.refuse(
                     where, f"{query_id!r} is in splits {split_of[query_id]} and {split}"
                 )
-        for query_id, where in lost.items() if problems.skip else ():
+        for query_id, where in found.lost.items() if problems.skip else ():
             if query_id in queries and not grades.get(query_id):
                 why = f"{query_id!r} has no right passage left; whether one answers it is unknown"
                 problems.add(where, why, "queries without their right passage")
                 all_lost.add(query_id)
-        qrels |= {i: found for i, found in grades.items() if i in listed}
+        qrels |= {i: right for i, right in grades.items() if i in listed}
         splits[split] = tuple(listed)
     return qrels, splits, all_lost
 

@@ -55,10 +55,16 @@ class KindError(InputError):
 
 def ending(path: Path) -> str:
     """The ending of the name that says what the file holds, without that of its packing."""
-    name = path.name.lower()
-    for packed in PACKED:
-        name = name.removesuffix(packed)
-    return Path(name).suffix
+    return _without_packing(path.name.lower()).suffix
+
+
+def stem(path: Path) -> str:
+    """The name without these endings, if it holds records."""
+    return _without_packing(path.name).stem if ending(path) in ENDINGS else path.name
+
+
+def _without_packing(name: str) -> Path:
+    return Path(name[: name.rindex(".")] if name.lower().endswith(PACKED) else name)
 
 
 def parts_of(path: Path) -> list[Path]:
@@ -128,7 +134,7 @@ def unpacked(path: Path) -> Iterator[Any]:
 def is_packed(path: Path) -> bool:
     """Whether the file is packed, by its first bytes."""
     with opened(path) as raw:
-        return raw.peek(len(ZSTD)).startswith((GZIP, ZSTD))
+        return bool(raw.peek(len(ZSTD)).startswith((GZIP, ZSTD)))
 
 
 def foreign(head: bytes, kind: str) -> str | None:

@@ -79,24 +79,6 @@ class Reading:
         return notes
 
 
-SAME_WORDS = 0.8  # share of the words of a query and a passage that both have
-
-
-def is_own_passage(query: Query, corpus: Mapping[str, Passage], right: Mapping[str, float]) -> bool:
-    """Whether the query is a passage of the corpus: the same id, and nearly the same words.
-
-    An equal id alone may be chance: many sets number both. A passage that is judged right counts.
-    """
-    passage = corpus.get(query.query_id)
-    if passage is None or query.query_id in right:
-        return False
-    asked = set(query.text.lower().split())
-    return any(
-        len(asked & there) >= SAME_WORDS * len(asked | there)
-        for there in (set(t.lower().split()) for t in (passage.text, passage.full_text))
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LabelledSet:
     """A corpus, its queries, and which passages are right for which query.
@@ -131,23 +113,22 @@ class LabelledSet:
         A file is read as lists with their scores and labels: see `rerank.data.lists`. With
         `on_bad_lines="skip"`, bad lines are left out; `reading` counts and lists them. A query that
         is itself a passage (same id, nearly the same words, as in ArguAna and Quora) does not find
-        that passage: its `without` names it.
+        that passage: its `without` names it, and a list of its own does not hold it.
 
         Raises:
             InputError: a file that is missing, or bad lines, which are listed.
         """
-        folder, problems = Path(folder), Problems.by(on_bad_lines)
+        folder, problems, kind = Path(folder), Problems.by(on_bad_lines), None
         if folder.is_file():
             files, kind = read_lists(folder, problems)
-            name = folder.name.partition(".")[0]
-            return cls(*files, name=name, lists=kind, reading=Reading.of(problems))
-        corpus, queries, qrels, splits = read_files(
-            folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere, problems=problems
-        )
-        own = [i for i in queries if is_own_passage(queries[i], corpus, qrels.get(i, {}))]
-        queries = {**queries, **{i: replace(queries[i], without=frozenset({i})) for i in own}}
-        reading = replace(Reading.of(problems), own_passages=len(own))
-        return cls(corpus, queries, qrels, splits, folder.resolve().name, reading=reading)
+        else:
+            files = read_files(
+                folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere, problems=problems
+            )
+        name = folder.name.partition(".")[0] if kind else folder.resolve().name
+        own = sum(bool(query.without) for query in files.queries.values())
+        reading = replace(Reading.of(problems), own_passages=own)
+        return cls(*files, name=name, lists=kind, reading=reading)
 
     @classmethod
     def of_corpus(cls, corpus: Mapping[str, Passage], name: str) -> LabelledSet:

@@ -10,10 +10,11 @@ whose `group` keeps queries together, and `split`: `test`, or without it `dev`, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.data.beir import LabelledFiles
+from rerank.data.beir import LabelledFiles, without_itself
 from rerank.data.checks import json_type
 from rerank.data.lines import Problems, records
 from rerank.data.records import (
@@ -54,21 +55,17 @@ def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFi
         stages = stages or list_stages
         if query.query_id in queries:
             problems.add(where, f"id {query.query_id!r} appears twice")
-            if problems.skip:
-                continue
+            continue
         if query.passages and set(list_stages) != set(stages):
-            problems.add(
-                where,
-                f"its passages have the scores of {list(list_stages)}, those of the first list "
-                f"have {list(stages)}; expected the same, null where a stage did not bring a "
-                "passage",
-            )
-            if problems.skip:
-                continue
+            came, first = list(list_stages), list(stages)
+            expected = "expected the same, null where a stage did not bring a passage"
+            why = f"its passages have the scores of {came}, those of the first list have {first}"
+            problems.add(where, f"{why}; {expected}")
+            continue
         for passage in query.passages or ():
             corpus.setdefault(passage.doc_id, passage)
         relevant |= dict.fromkeys(grades)
-        queries[query.query_id] = query
+        queries[query.query_id] = _without_own_passage(query, grades)
         splits.setdefault(split, []).append(query.query_id)
         if grades:
             qrels[query.query_id] = grades
@@ -80,6 +77,19 @@ def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFi
     texts = all(p.text.strip() for query in queries.values() for p in query.passages or ())
     split_ids = {name: tuple(ids) for name, ids in splits.items()}
     return LabelledFiles(corpus, queries, qrels, split_ids), ListKind(stages, texts)
+
+
+def _without_own_passage(query: Query, grades: Mapping[str, float]) -> Query:
+    """The query without the passage of its list that is the query itself: see `without_itself`."""
+    passages, scores = query.passages or (), query.scores or {}
+    own = next((p for p in passages if p.doc_id == query.query_id), None)
+    query = without_itself(query, own, grades)
+    rows = [i for i, p in enumerate(passages) if p.doc_id not in query.without]
+    return replace(
+        query,
+        passages=[passages[i] for i in rows],
+        scores={stage: values[rows] for stage, values in scores.items()} or None,
+    )
 
 
 def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:

@@ -7,6 +7,7 @@ values, as in Parquet, are read as UTF-8. It knows nothing of files.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ LONGEST_PASSAGES = 2**22  # characters of all passages of a query
 LONGEST_RECORD = 2**23  # bytes of a line
 MAX_PASSAGES = 1_000  # of one query
 MAX_STAGES = 8  # whose scores come with a passage
+OF_WHOLE = " (a column of whole numbers with a missing one, of pandas? Save it as text, or Int64)"
 SHOWN = 200  # characters of a value, in a message
 
 QUERY = ("query", "text", "question")  # a query's text field; the last only without the others
@@ -70,7 +72,12 @@ def read_query(
     if logits and len(logits) < len(candidates):
         raise InputError(f"{len(logits)} of {len(candidates)} passages have a logit; all, or none")
     scores = _scores_by_stage([by_stage for _, _, by_stage in read], name)
-    _check_once(candidates, name)
+    twice = [i for i, n in Counter(p.doc_id for p in candidates).items() if n > 1][:1]
+    if twice:
+        raise InputError(
+            f"{name!r} holds the id {quoted(twice[0])} twice (a passage without an id gets its "
+            "position)"
+        )
     return Query(
         text,
         query_id,
@@ -132,7 +139,8 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
         return str(value)
     if key in row and not isinstance(value, (str, bytes)):
         came = "a whole number of more than 64 bits" if type(value) is int else json_type(value)
-        came = repr(value) if isinstance(value, float) else came
+        if isinstance(value, float):
+            came = f"{value!r}{OF_WHOLE if value.is_integer() or math.isnan(value) else ''}"
         raise InputError(f"{key!r} should be text or a whole number, got {came}")
     text = read_text(row, key, max_length=LONGEST_ID)
     if text != text.strip() or any(c in text for c in "\t\n\r"):
@@ -206,14 +214,10 @@ def _passage(
         scores = _scores(value)
         row = value if scores is None or value.get("text") is not None else {**value, "text": ""}
         passage = read_passage(row, default_id=str(position), empty=True)
-        return passage, _logit(value), scores
+        key = _only_field(value, LOGIT)
+        return passage, None if key is None else read_number(value, key), scores
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-
-
-def _logit(value: Mapping[str, Any]) -> float | None:
-    key = _only_field(value, LOGIT)
-    return None if key is None else read_number(value, key)
 
 
 def read_number(row: Mapping[str, Any], key: str) -> float:
@@ -232,6 +236,15 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
     if not finite:
         raise InputError(f"{key!r} is not a finite number")
     return float(number)
+
+
+def finite_number(text: str) -> float | None:
+    """The number that a cell of text holds; None if it holds no finite one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def read_right(row: Mapping[str, Any]) -> bool | None:
@@ -280,17 +293,6 @@ def _scores_by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Flo
         stage: np.array([scores[stage] for scores in read if scores], dtype=np.float64)
         for stage in stages
     }
-
-
-def _check_once(passages: Sequence[Passage], where: str) -> None:
-    seen: set[str] = set()
-    for passage in passages:
-        if passage.doc_id in seen:
-            raise InputError(
-                f"{where!r} holds the id {quoted(passage.doc_id)} twice (a passage without an id "
-                "gets its position)"
-            )
-        seen.add(passage.doc_id)
 
 
 def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:

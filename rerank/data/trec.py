@@ -7,7 +7,6 @@ A run has six columns, `query Q0 passage rank score tag`; rank and tag are ignor
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus
 from rerank.data.lines import Problems, holds_records, lines, records
 from rerank.data.lists import labelled_list
-from rerank.data.records import MAX_PASSAGES, MAX_STAGES, read_query
+from rerank.data.records import MAX_PASSAGES, MAX_STAGES, finite_number, read_query
 from rerank.errors import InputError
 from rerank.types import Passage
 
@@ -53,7 +52,7 @@ def import_trec(
     read = {name: _run(path, problems) for name, path in runs.items()}
     grades = _qrels(qrels, problems)
     problems.raise_if_any("the runs and qrels")
-    query_text = _queries(queries)
+    query_text = None if queries is None else _queries(queries)
     texts = None if corpus is None else read_corpus(corpus)
     ids = list(dict.fromkeys([*grades, *(i for run in read.values() for i in run)]))
     unjudged_ids = [i for i in ids if i not in grades]
@@ -64,11 +63,10 @@ def import_trec(
         )
     for query_id in ids:
         if query_id in grades or unjudged != "leave-out":
+            named = query_text is not None
             row = {
                 "_id": query_id,
-                "query": query_id
-                if query_text is None
-                else _look_up(query_text, query_id, "queries"),
+                "query": _look_up(query_text or {}, query_id, "queries") if named else query_id,
                 "passages": _passages(query_id, read, texts, depth),
                 "relevant": {d: g for d, g in grades.get(query_id, {}).items() if g > 0},
             }
@@ -109,66 +107,60 @@ def _look_up(table: Mapping[str, Any], key: str, option: str) -> Any:
 
 def _run(path: Path, problems: Problems) -> Run:
     run: Run = {}
-    for where, line in lines(path):
-        parts = line.split()
-        if len(parts) != 6:
-            problems.add(
-                where, f"expected 'query Q0 passage rank score tag', got {len(parts)} columns"
-            )
-            continue
-        query_id, _, doc_id, _, score_text, _ = parts
-        score = _number(score_text)
-        if score is None:
-            problems.add(where, f"the score should be a finite number, got {score_text!r}")
-        elif doc_id in run.setdefault(query_id, {}):
+    columns = ("query Q0 passage rank score tag", {6: (0, 2, 4)})
+    for where, query_id, doc_id, score in _judged(path, problems, "score", *columns):
+        if doc_id in run.setdefault(query_id, {}):
             problems.add(where, f"query {query_id!r} has the passage {doc_id!r} twice")
-        else:
-            run[query_id][doc_id] = score
+        run[query_id][doc_id] = score
     return run
 
 
-def _qrels(path: Path, problems: Problems) -> dict[str, dict[str, float]]:
-    grades_of: dict[str, dict[str, float]] = {}
-    for where, line in lines(path):
-        parts = line.split()
-        if tuple(parts) == QRELS_HEADER:
-            continue
-        if len(parts) not in (3, 4):
-            problems.add(where, f"expected 'query 0 passage grade', got {len(parts)} columns")
-            continue
-        query_id, doc_id, grade_text = parts[0], parts[-2], parts[-1]
-        grade = _number(grade_text)
-        if grade is None:
-            problems.add(where, f"the grade should be a finite number, got {grade_text!r}")
-        elif grades_of.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
+def _qrels(path: Path, problems: Problems) -> Run:
+    grades: Run = {}
+    columns = ("query 0 passage grade", {3: (0, 1, 2), 4: (0, 2, 3)})
+    for where, query_id, doc_id, grade in _judged(path, problems, "grade", *columns):
+        if grades.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
             problems.add(where, f"{query_id!r} and {doc_id!r} have another grade above")
-    return grades_of
+    return grades
 
 
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+def _judged(
+    path: Path,
+    problems: Problems,
+    what: str,
+    columns: str,
+    places: Mapping[int, tuple[int, int, int]],
+) -> Iterator[tuple[str, str, str, float]]:
+    """(file and number, query id, passage id, number) of each line, by the count of its cells."""
+    for where, line in lines(path):
+        cells = line.split()
+        if tuple(cells) == QRELS_HEADER:
+            continue
+        if len(cells) not in places:
+            problems.add(where, f"expected '{columns}', got {len(cells)} columns")
+            continue
+        query_id, doc_id, text = (cells[i] for i in places[len(cells)])
+        number = finite_number(text)
+        if number is None:
+            problems.add(where, f"the {what} should be a finite number, got {text!r}")
+        else:
+            yield where, query_id, doc_id, number
 
 
-def _queries(path: Path | None) -> dict[str, str] | None:
-    if path is None:
-        return None
+def _queries(path: Path) -> dict[str, str]:
+    """The texts by id of a JSONL or TSV file of queries."""
     problems = Problems()
     texts: dict[str, str] = {}
     for where, query_id, text in _query_lines(path, problems):
         if query_id in texts:
             problems.add(where, f"id {query_id!r} appears twice")
-        else:
-            texts[query_id] = text
+        texts[query_id] = text
     problems.raise_if_any(str(path))
     return texts
 
 
 def _query_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
-    """(file and number, id, text) of each query in a JSONL or TSV file."""
+    """(file and number, id, text) of each query."""
     if holds_records(path):
         for where, query in records(path, partial(read_query, passages=False), problems):
             yield where, query.query_id, query.text

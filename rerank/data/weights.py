@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from rerank.errors import InputError
 from rerank.types import Query
@@ -30,13 +29,8 @@ def check_weight(query: Query) -> None:
     Raises:
         InputError: it is not a number in (0, `LARGEST`].
     """
-    weight = query.metadata.get(WEIGHT)
-    if weight is not None and not _is_weight(weight):
-        whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
-        raise InputError(
-            f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}, got "
-            f"{weight!r:.80}"
-        )
+    if query.metadata.get(WEIGHT) is not None:
+        _weight(query)
 
 
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
@@ -45,19 +39,18 @@ def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
     Raises:
         InputError: some have none, or one is not a number in (0, `LARGEST`].
     """
-    weights: list[tuple[str, Any]] = [(q.query_id, q.metadata.get(WEIGHT)) for q in queries]
-    if all(weight is None for _, weight in weights):
+    if all(query.metadata.get(WEIGHT) is None for query in queries):
         return {}
-    for query_id, weight in weights:
-        if not _is_weight(weight):
-            raise InputError(
-                f"query {query_id!r:.80}: metadata {WEIGHT!r} should be a number above 0 and up to "
-                f"{LARGEST:g}, as for the other queries, got {weight!r:.80}"
-            )
-    return {query_id: float(weight) for query_id, weight in weights}
+    return {query.query_id: _weight(query) for query in queries}
 
 
-def _is_weight(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return 0 < value <= LARGEST
+def _weight(query: Query) -> float:
+    weight = query.metadata.get(WEIGHT)
+    if isinstance(weight, (int, float)) and weight is not True and 0 < weight <= LARGEST:
+        return float(weight)
+    whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
+    other = ", as for the other queries" if weight is None else ""
+    raise InputError(
+        f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}{other}, got "
+        f"{weight!r:.80}"
+    )

@@ -16,8 +16,7 @@ import pytest
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import on_ray, rescore
-from rerank.batch.ray_guard import users
-from rerank.batch.ray_module import LISTENS_EVERYWHERE, ray_module
+from rerank.batch.ray_process import LISTENS_EVERYWHERE, ray_module, users
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, RerankError, RetrieverError
 from rerank.inference.score_cache import ScoreCache

@@ -151,3 +151,18 @@ def test_nothing_to_calibrate(tmp_path: Path) -> None:
     """Lists none of which has a passage name no stage."""
     with pytest.raises(InputError, match="no list with a passage"):
         read(tmp_path, ROWS[2:])
+
+
+def test_a_query_is_left_out_of_its_own_list(tmp_path: Path) -> None:
+    """The passage of its id and its words goes, with its scores, unless it is judged right."""
+    own = {"_id": "q", "text": "bake the bread", "scores": {"bm25": 9.0}}
+    other = {"_id": "d", "text": "Bread is baked.", "scores": {"bm25": 2.0}}
+    row = {"_id": "q", "query": "Bake the bread", "passages": [own, other], "relevant": ["d"]}
+    found = read(tmp_path, [row])
+    query = found.queries["q"]
+    assert [p.doc_id for p in query.passages or ()] == ["d"]
+    assert query.scores_of(0) == {"bm25": 2.0}
+    assert found.reading.own_passages == 1
+    for kept in ({"relevant": ["q"]}, {"query": "how is bread baked"}):
+        query = read(tmp_path, [row | kept]).queries["q"]
+        assert [p.doc_id for p in query.passages or ()] == ["q", "d"]

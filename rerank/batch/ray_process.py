@@ -1,13 +1,14 @@
-"""A guard for a Ray that we started: however this process ends, Ray's processes end too.
+"""The import of Ray, and a guard for one that we start: when this process ends, Ray's end too.
 
 Ray ends its main processes with the one that started it, but leaves workers and agents, some for
 minutes. The guard is a separate process that reads a pipe; when the other end is gone, it kills the
-processes that have files open in Ray's folder, and removes the folder. It finds them in /proc. It
-knows nothing of models, and imports only the standard library.
+processes that have files open in Ray's folder, and removes the folder. It finds them in /proc.
+This file knows nothing of models, and imports only the standard library, until Ray is asked for.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -17,8 +18,37 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
 
 PROC = Path("/proc")
+SENDS_STATISTICS = "RAY_USAGE_STATS_ENABLED"
+LISTENS_EVERYWHERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # despite its name it holds on Linux too
+
+
+def ray_module() -> Any:
+    """The module `ray` with `ray.data`: it sends no statistics, and listens on loopback only.
+
+    It may listen on other addresses if RAY_ADDRESS names a cluster, or if the user's environment
+    says so. If a program has imported Ray before, it is too late; the log says so.
+
+    Raises:
+        ImportError: Ray is not installed.
+    """
+    os.environ.setdefault(SENDS_STATISTICS, "0")
+    if not os.environ.get("RAY_ADDRESS") and LISTENS_EVERYWHERE not in os.environ:
+        os.environ[LISTENS_EVERYWHERE] = "0"
+        if "ray" in sys.modules:
+            logger.warning(
+                "a Ray that is started here listens on all network interfaces, as Ray was imported "
+                "before; to prevent it, set %s=0 before Ray's import",
+                LISTENS_EVERYWHERE,
+            )
+    import ray
+    import ray.data
+
+    return ray
 
 
 @contextmanager
