@@ -308,7 +308,7 @@ def test_qrels_of_trec_are_recognised(tmp_path: Path) -> None:
     """Four columns with spaces: the message names the command that reads them."""
     folder = folder_of(tmp_path)
     (folder / "qrels/test.tsv").write_text("q1 0 d1 1\n")
-    assert "got 1 (of TREC's qrels? `rerank dataset import-trec`" in refusal(folder)
+    assert "got 1 (of TREC's qrels? `rerank data import-trec`" in refusal(folder)
 
 
 @pytest.mark.parametrize(
