@@ -180,12 +180,18 @@ def by_labels(
 
     def figures_of(subset: int, size: int | None) -> tuple[float, ...]:
         """What the first `size` labels of a draw give; None: all of them."""
-        p = []
+        parts = []
         for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
             rows = np.sort(orders[subset][:size])
             fitted = _fit_subset(trial, rows, penalty, folds=folds, random_state=random_state)
-            p.append(_predict(fitted, trial.measured_on.features, None))
-        return _measured(y, np.concatenate(p), threshold)
+            parts.append(_predict(fitted, trial.measured_on.features))
+        p = np.concatenate(parts)
+        return (
+            metrics.log_loss(y, p),
+            metrics.smece(y, p),
+            metrics.coverage(p, threshold),
+            metrics.selective_accuracy(y, p, threshold),
+        )
 
     figures = [figures_of(subset, size) for size in labels for subset in range(SUBSETS)]
     figures += [figures_of(0, None)] * SUBSETS
@@ -201,14 +207,8 @@ def _keep_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap |
     def chosen(values: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(values[i] for i in used) if values else ()
 
-    return replace(
-        old,
-        coef=chosen(old.coef),
-        mean=chosen(old.mean),
-        scale=chosen(old.scale),
-        low=chosen(old.low),
-        high=chosen(old.high),
-    )
+    coef, mean, scale, low, high = map(chosen, (old.coef, old.mean, old.scale, old.low, old.high))
+    return replace(old, coef=coef, mean=mean, scale=scale, low=low, high=high)
 
 
 def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
@@ -218,10 +218,11 @@ def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
 
 
 def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
-    """`SUBSETS` orders of the rows; a subset is the first rows of one."""
+    """`SUBSETS` orders of the rows, group by group; a subset is the first rows of one."""
     rng = np.random.default_rng(random_state)
     number = group_codes(rows.groups, len(rows.right))
-    return [_by_group(number, rng) for _ in range(SUBSETS)]
+    places = (rng.permutation(int(number.max()) + 1) for _ in range(SUBSETS))
+    return [np.argsort(place[number], kind="stable") for place in places]
 
 
 def _fit_subset(
@@ -233,13 +234,12 @@ def _fit_subset(
     y = trial.fitted_on.right
     number = group_codes(trial.fitted_on.groups, len(y))
     n_effective = len(rows) / design_effect(y - y.mean(), number)
+    enough = enough_rows(trial.second_stage, n_effective)
     fitted, _, _ = fit_two_stage(
         trial.fitted_on.features[rows],
         y[rows],
         number[rows],
-        second_stage=trial.second_stage
-        if enough_rows(trial.second_stage, n_effective)
-        else "logistic",
+        second_stage=trial.second_stage if enough else "logistic",
         folds=folds,
         C=penalty,
         random_state=random_state,
@@ -248,22 +248,6 @@ def _fit_subset(
     return fitted
 
 
-def _predict(fitted: Any, features: Floats, columns: Sequence[int] | None) -> Floats:
-    """Confidences (n,) from these columns, or all; 0 for a row of zeros, which has no passages."""
-    p = fitted.predict(features if columns is None else features[:, columns])
-    return np.where(features.any(axis=1), p, 0.0)
-
-
-def _by_group(number: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows, group by group in a random order of the groups."""
-    place = rng.permutation(int(number.max()) + 1)
-    return np.argsort(place[number], kind="stable")
-
-
-def _measured(y: Labels, p: Floats, threshold: float) -> tuple[float, ...]:
-    return (
-        metrics.log_loss(y, p),
-        metrics.smece(y, p),
-        metrics.coverage(p, threshold),
-        metrics.selective_accuracy(y, p, threshold),
-    )
+def _predict(fitted: Any, features: Floats, used: Sequence[int] | slice = slice(None)) -> Floats:
+    """Confidences (n,) from these columns; 0 for a row of zeros, which has no passages."""
+    return np.where(features.any(axis=1), fitted.predict(features[:, used]), 0.0)

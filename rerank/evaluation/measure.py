@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from calibration.arrays import plain
 from calibration.curves import Curves, at_thresholds, reliability_bins
 from calibration.metrics.intervals import student_interval
 from calibration.reliability import Comparison, comparison
-from calibration.tables import aligned
 from rerank.assessment.decisions import certified
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
@@ -32,7 +31,8 @@ SUFFICIENCY = "sufficiency: one of the first {}"
 RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose relevance is measured
 RELEVANCE = "relevance: passage at rank {}"
 ORDERS = ("fused", "logit", "relevance")
-SHOWN_K = (3, 5, 10)  # the k that a text table shows; all are measured
+SHOWN_K = (3, 5, 10)  # the k that a report shows; all are measured
+ORDER_METRICS = ("hit1", "mrr10", "ndcg10", "gain", "gain_low", "gain_high")
 EVENT_METRICS = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
 
 
@@ -90,16 +90,15 @@ class Evaluation:
         )
 
     def events_cells(self) -> list[tuple[str, ...]]:
-        """The other probabilities, each compared with its base rate: a header, then rows."""
+        """The other probabilities, each compared with its base rate: a header, then rows.
+
+        Of the sufficiency only that at `SHOWN_K`; `events` has all.
+        """
         head = ("event", "base rate", "AUROC", "smECE", "log loss", "of base rate")
         keys = ("base_rate", "auroc", "smece", "log_loss", "log_loss_of_base_rate")
-        rows = [(name, *(_format(v[key]) for key in keys)) for name, v in self.events.items()]
-        return [head, *rows]
-
-    def events_table(self) -> str:
-        """`events_cells` in columns; the sufficiency only at `SHOWN_K`."""
         left_out = {SUFFICIENCY.format(k) for k in range(2, DEPTH + 1) if k not in SHOWN_K}
-        return aligned([row for row in self.events_cells() if row[0] not in left_out])
+        shown = {name: v for name, v in self.events.items() if name not in left_out}
+        return [head, *((name, *(_format(v[key]) for key in keys)) for name, v in shown.items())]
 
     def orders_cells(self) -> list[tuple[str, ...]]:
         """The orders, each against the fused first stage with its interval: a header, then rows.
@@ -122,22 +121,13 @@ class Evaluation:
             rows.append((name, *(_format(v[key]) for key in ("hit1", "mrr10", "ndcg10")), less))
         return rows
 
-    def orders_table(self) -> str:
-        """`orders_cells` in columns."""
-        return aligned(self.orders_cells())
-
-    def tables(self) -> tuple[str, str, str]:
-        """All tables as text: the orders, the confidences, the other events."""
-        return self.orders_table(), self.table.table(), self.events_table()
-
 
 def _format(value: float, sign: str = "") -> str:
     """Three digits, or a dash for an undefined value."""
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 
-@dataclass(frozen=True, slots=True)
-class _PredictedPart:
+class _PredictedPart(NamedTuple):
     """The predictions for one part, before it is measured together with the others."""
 
     predictions: Predictions
@@ -160,7 +150,6 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
         np.concatenate([part.scored.groups for part in parts]),
         [grades for part in parts for grades in part.scored.grades],
     )
-    orders = {name: [ids for part in predicted for ids in part.orders[name]] for name in ORDERS}
     confidences = {
         name: np.concatenate([part.confidences[name] for part in predicted])
         for name in predicted[0].confidences
@@ -169,7 +158,6 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     relevance = [row for part in predicted for row in part.predictions.relevance]
     counts = [count for part in predicted for count in part.passages_scored]
     hit = hits(labelled, depth=DEPTH)
-    fold_sizes = [len(part.scored) for part in parts]
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),
@@ -184,39 +172,34 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
         right=hit[:, 0],
         certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
-        orders=_orders(orders, labelled),
+        orders=_orders(
+            {name: [ids for part in predicted for ids in part.orders[name]] for name in ORDERS},
+            labelled,
+        ),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
         fold_maps=tuple(part.maps for part in parts),
-        fold_of=np.repeat(np.arange(len(parts)), fold_sizes),
+        fold_of=np.repeat(np.arange(len(parts)), [len(part.scored) for part in parts]),
     )
 
 
 def _predict_part(part: Part, config: Config) -> _PredictedPart:
-    scored, maps = part.scored, part.maps
-    limited = [limit_scored(s, maps.policy.cutoff) for s in scored.items]
+    maps = part.maps
+    limited = [limit_scored(s, maps.policy.cutoff) for s in part.scored.items]
     predictions = predict(limited, maps, config)
-    without_cutoff = [rank(s, maps.score) for s in scored.items]
-    orders = {
-        name: [
-            reorder(ranking, rank_by=name).doc_ids
-            for ranking in (predictions.rankings if name == "relevance" else without_cutoff)
-        ]
-        for name in ORDERS
-    }
-    all_scored = [
-        _in_order_of(ranking, full)
-        for ranking, full in zip(predictions.rankings, without_cutoff, strict=True)
-    ]
+    in_full = [rank(s, maps.score) for s in part.scored.items]  # without the cutoff
+    orders = {name: [reorder(r, rank_by=name).doc_ids for r in in_full] for name in ORDERS[:-1]}
+    orders["relevance"] = [reorder(r, rank_by="relevance").doc_ids for r in predictions.rankings]
+    all_scored = list(map(_in_order_of, predictions.rankings, in_full))
     confidences = {
         name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
     }
     confidences[OURS] = predictions.confidence
     return _PredictedPart(
-        predictions=predictions,
-        orders=orders,
-        confidences=confidences,
-        certified=certified(predictions.confidence, predictions.features, maps, config.thresholds),
-        passages_scored=[len(s.logits) for s in limited],
+        predictions,
+        orders,
+        confidences,
+        certified(predictions.confidence, predictions.features, maps, config.thresholds),
+        [len(s.logits) for s in limited],
     )
 
 
@@ -269,15 +252,9 @@ def _orders(
     figures = {}
     for name, quality in qualities.items():
         other = 0.0 if name == "fused" else 1.0  # nothing differs from itself
-        gain, low, high = student_interval(
-            quality.ndcg10 - qualities["fused"].ndcg10, groups, unseen=other
-        )
-        figures[name] = {
-            "hit1": float(quality.hit1.mean()),
-            "mrr10": float(quality.mrr10.mean()) if len(quality.mrr10) else math.nan,
-            "ndcg10": float(quality.ndcg10.mean()) if len(quality.ndcg10) else math.nan,
-            "gain": gain,
-            "gain_low": low,
-            "gain_high": high,
-        }
+        gains = quality.ndcg10 - qualities["fused"].ndcg10
+        values = (quality.hit1, quality.mrr10, quality.ndcg10)
+        means = [float(value.mean()) if len(value) else math.nan for value in values]
+        row = (*means, *student_interval(gains, groups, unseen=other))
+        figures[name] = dict(zip(ORDER_METRICS, row, strict=True))
     return figures

@@ -16,7 +16,7 @@ from rerank.data.beir import CORPUS, corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.jobs.pipelines import find_models, open_index
-from rerank.report.html import html_page
+from rerank.report.sections import as_page
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
@@ -71,7 +71,7 @@ def init(
             sketch={},
             measured={"leave_one_set_out": dict(pooled.measured)},
             report=f"{NOT_CALIBRATED}\n",
-            page=html_page("base", title="A model without labels", below=NOT_CALIBRATED),
+            page=as_page("A model without labels", NOT_CALIBRATED),
             pictures={},
             fitted_on=(),
             index=index.folder,

@@ -13,7 +13,7 @@ from rerank.data.feedback import question_key
 from rerank.data.records import query_row
 from rerank.data.weights import DRAWN_BY, WEIGHT
 from rerank.errors import FolderError, InputError
-from rerank.labelling.sampling import SampledQuery, fresh_queries, sample
+from rerank.labelling.drawing import SampledQuery, fresh_queries, sample
 from rerank.storage.files import write_file
 from rerank.types import Query
 

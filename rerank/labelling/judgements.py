@@ -32,7 +32,7 @@ class JudgementFile:
             InputError: a line is not a JSON object with `do`.
         """
         data = self.path.read_bytes() if self.path.exists() else b""
-        found: list[Event] = []
+        events: list[Event] = []
         for number, line in enumerate(data.split(b"\n")[:-1], start=1):
             try:
                 event = json.loads(line)
@@ -42,8 +42,8 @@ class JudgementFile:
                 raise InputError(
                     f'{self.path}:{number}: expected a JSON object with "do"; mend the line'
                 )
-            found.append(event)
-        return found
+            events.append(event)
+        return events
 
     def append(self, events: Sequence[Event]) -> None:
         """Append lines durably, after waiting for other writers.
@@ -71,13 +71,10 @@ class JudgementFile:
     @staticmethod
     def append_locked(handle: int, events: Sequence[Event]) -> None:
         """Append lines to the `locked` file, replacing an unfinished last line."""
-        size = os.fstat(handle).st_size
         with open(handle, "r+b", closefd=False) as file:
-            whole = size
-            while whole and os.pread(handle, 1, whole - 1) != b"\n":
-                whole -= 1
-            file.truncate(whole)
-            file.seek(whole)
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.seek(0, os.SEEK_END)
             file.write("".join(to_json(event) + "\n" for event in events).encode())
             file.flush()
             os.fsync(handle)

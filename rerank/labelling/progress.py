@@ -110,20 +110,18 @@ def agreements(
     With `of`, only the pairs with this person.
     """
     names = sorted({name for question in questions for name in question.people})
-    found = {}
-    for one, other in combinations(names, 2):
-        if of is not None and of not in (one, other):
-            continue
+    agreements = {}
+    for pair in combinations(names, 2):
+        judged = [[q.person(name).grades for name in pair] for q in questions]
         both = [
             (a[doc_id], b[doc_id], question.query_id)
-            for question in questions
-            for a, b in [(question.person(one).grades, question.person(other).grades)]
+            for question, (a, b) in zip(questions, judged, strict=True)
             for doc_id in a
             if doc_id in b
         ]
-        if both:
-            found[one, other] = cohens_kappa(*zip(*both, strict=True))
-    return found
+        if both and of in (None, *pair):
+            agreements[pair] = cohens_kappa(*zip(*both, strict=True))
+    return agreements
 
 
 def agreement_sentence(names: tuple[str, str], found: Agreement) -> str:

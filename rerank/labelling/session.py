@@ -6,29 +6,37 @@ at the same time. It knows nothing of a terminal.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
-from rerank.data.beir import CORPUS, write_corpus
+from rerank.data.beir import CORPUS, read_corpus, write_corpus
 from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
+from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
 from rerank.labelling.beir_export import SPLIT, groups_of, write_set
-from rerank.labelling.corpus_digests import digest_of_file, digest_of_index
+from rerank.labelling.drawing import (
+    PREFIX,
+    How,
+    SampledQuery,
+    fresh_queries,
+    propose,
+    sample,
+)
 from rerank.labelling.judgements import Event, JudgementFile
-from rerank.labelling.pooling import Pool, PooledPassage, pool
 from rerank.labelling.progress import progress_sentences
-from rerank.labelling.question_proposals import PREFIX, PROPOSED, propose
-from rerank.labelling.sampling import How, SampledQuery, fresh_queries, sample
 from rerank.labelling.state import (
+    PROPOSED,
     Grade,
     Question,
     drawn_evenly,
@@ -39,10 +47,47 @@ from rerank.labelling.state import (
     without_undone,
 )
 from rerank.retrieval.corpus import Corpus
-from rerank.retrieval.index import Index
-from rerank.types import LISTS, Passage, Query
+from rerank.storage.files import file_state
+from rerank.types import Passage, Query
 
 JUDGEMENTS = "judgements.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class PooledPassage:
+    """A passage to judge; `doc_ids` are its own id, and those of passages with the same text."""
+
+    passage: Passage
+    doc_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The passages shown for a question, and the model's own answer."""
+
+    shown: tuple[PooledPassage, ...]
+    confidence: float
+    top: str | None  # id of the passage that the confidence is about; it is in `shown`
+
+
+def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
+    """The `depth` best of each first stage, fused and by relevance, each passage once.
+
+    The first stages are BM25 and the bi-encoder, or the searches of another system. The passages
+    are ordered by a hash of question and passage, so their order is always the same, and is
+    unrelated to the stages that found them.
+    """
+    answer = model.search(text)
+    ranking = answer.ranking
+    fused = np.argsort(-ranking.first_stage.fused, kind="stable")
+    best = [*ranking.passages[:depth], *(ranking.passages[i] for i in fused[:depth])]
+    by_text: dict[str, dict[str, Passage]] = {}
+    for passage in (*best, *model.pipeline.best_of_stages(text, depth)):
+        same = by_text.setdefault(" ".join(passage.full_text.split()), {})
+        same.setdefault(passage.doc_id, passage)
+    order = sorted(by_text, key=lambda t: hashlib.sha256(f"{text}\n{t}".encode()).hexdigest())
+    shown = (PooledPassage(next(iter(by_text[t].values())), tuple(by_text[t])) for t in order)
+    return Pool(tuple(shown), answer.confidence, answer.top.doc_id if answer.top else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +139,7 @@ class Session:
 
         The source is `queries`, or proposals from the corpus if that is None. Duplicates, questions
         that the model was fitted on, and those drawn already are left out. The draw is that of
-        `rerank.labelling.sampling`.
+        `rerank.labelling.drawing.sample`.
 
         Raises:
             InputError: there is no question to draw from, or no corpus to propose them from.
@@ -160,9 +205,7 @@ class Session:
     def task(self) -> LabelTask | None:
         """What this person is asked now; None if nothing is left."""
         while True:
-            question = next_question(
-                self.questions(), self.annotator, self.config.shared, without=self._nothing_found
-            )
+            question = self._next()
             if question is None:
                 return None
             text, judged = question.text, question.person(self.annotator).grades
@@ -180,10 +223,11 @@ class Session:
 
     def nothing_left(self) -> bool:
         """Whether this person has been asked all questions that are drawn."""
-        found = next_question(
-            self.questions(), self.annotator, self.config.shared, without=self._nothing_found
-        )
-        return found is None
+        return self._next() is None
+
+    def _next(self) -> Question | None:
+        questions, shared = self.questions(), self.config.shared
+        return next_question(questions, self.annotator, shared, without=self._nothing_found)
 
     def accept(self, task: LabelTask, text: str | None = None) -> None:
         """Accept a proposed question, reworded if `text` is given.
@@ -198,12 +242,16 @@ class Session:
 
     def judge(self, task: LabelTask, grade: Grade) -> None:
         """Grade the passage that is asked about."""
-        done = len(task.left) <= 1
-        self._append(task, "judge", grade=grade, done=done, doc_ids=_ids(task.left[:1]))
+        self._grade(task, task.left[:1], grade)
 
     def nothing(self, task: LabelTask) -> None:
         """Grade all passages that are left as wrong: none answers the question."""
-        self._append(task, "judge", grade="wrong", done=True, doc_ids=_ids(task.left))
+        self._grade(task, task.left, "wrong")
+
+    def _grade(self, task: LabelTask, passages: Sequence[PooledPassage], grade: Grade) -> None:
+        ids = [doc_id for one in passages for doc_id in one.doc_ids]
+        done = len(passages) == len(task.left)
+        self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
 
     def skip(self, task: LabelTask) -> None:
         """Skip the question for this person."""
@@ -257,19 +305,16 @@ class Session:
 
     def _refuse_other_contents(self) -> None:
         """Refuse a folder whose labels would be overwritten, or whose corpus differs."""
-        ours = self.file.path.exists()
-        for name in ("queries.jsonl", "qrels", "splits"):
-            if not ours and (self.out / name).exists():
-                raise InputError(
-                    f"{self.out / name} exists and was not made by `rerank label`; give another "
-                    "--out"
-                )
-        for path in (*self.out.glob("qrels/*.tsv"), *self.out.glob("splits/*.txt")):
-            if path.stem != SPLIT:
-                raise InputError(
-                    f"{path} was not made by `rerank label`, whose split is {SPLIT!r}; give "
-                    "another --out"
-                )
+        others = [*self.out.glob("qrels/*.tsv"), *self.out.glob("splits/*.txt")]
+        others = [path for path in others if path.stem != SPLIT]
+        if not self.file.path.exists():
+            named = (self.out / name for name in ("queries.jsonl", "qrels", "splits"))
+            others += [path for path in named if path.exists()]
+        if others:
+            raise InputError(
+                f"{others[0]} exists and was not made by `rerank label`, whose split is {SPLIT!r}; "
+                "give another --out"
+            )
         corpus = self.out / CORPUS
         if self.corpus is None:
             if corpus.exists():
@@ -278,10 +323,10 @@ class Session:
                     "another system; give another --out"
                 )
             return
-        if corpus.exists() and digest_of_file(corpus) != digest_of_index(self.corpus):
+        if corpus.exists() and _digest_of_file(corpus) != _digest_of_index(self.corpus):
             raise InputError(
                 f"{corpus} holds other passages than the model searches; give another --out, or "
-                f"run `{command_line('update', self.model.folder, self.out)}`"
+                f"run `{command_line('model', 'update', self.model.folder, self.out)}`"
             )
 
 
@@ -291,15 +336,12 @@ def _searched_corpus(model: CalibratedReranker) -> Corpus | None:
     Raises:
         InputError: the model searches nothing.
     """
-    if model.searches_elsewhere:
-        return None
-    index = model.pipeline.index
-    if LISTS in model.maps or not isinstance(index, Index):
+    if not model.source.searches:
         raise InputError(
-            f"{model.folder} has no index to search; label with a model of `rerank init` or of "
-            "`rerank calibrate CORPUS`"
+            f"{model.folder} has no index to search; label with a model of `rerank model init` "
+            "or of `rerank calibrate CORPUS`"
         )
-    return index.corpus
+    return model.source.corpus
 
 
 def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
@@ -338,10 +380,27 @@ def _draw_event(one: SampledQuery, number: int, *, pool: int) -> dict[str, Any]:
     }
 
 
-def _ids(shown: Sequence[PooledPassage]) -> list[str]:
-    return [doc_id for one in shown for doc_id in one.doc_ids]
-
-
 def _answer_fields(confidence: float, top: str | None) -> dict[str, Any]:
     """The model's answer to a question."""
     return {"confidence": confidence, "top": top}
+
+
+_digests = WeakKeyDictionary[Corpus, str]()
+"""The digest of the passages that a model searches, which never change."""
+
+
+def _digest_of_index(corpus: Corpus) -> str:
+    """The digest of a model's passages, computed once for all annotators."""
+    if corpus not in _digests:
+        _digests[corpus] = corpus_digest(corpus)
+    return _digests[corpus]
+
+
+def _digest_of_file(path: Path) -> str:
+    """The digest of a file of passages, computed again if the file has changed."""
+    return _digest_of_state(path.resolve(), *file_state(path))
+
+
+@lru_cache(maxsize=4)
+def _digest_of_state(path: Path, *_state: int) -> str:
+    return corpus_digest(read_corpus(path).values())

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from rerank.errors import InputError
 from rerank.labelling.judgements import Event
-from rerank.labelling.question_proposals import PROPOSED
 
 Grade = Literal["right", "partly", "wrong"]
+PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
 
 DRAWN = ("query_id", "text", "metadata", "draw", "weight", "confidence", "top", "proposed")

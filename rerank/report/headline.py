@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from calibration.thresholds import Certificate, percent
+from calibration.thresholds import Certificate
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.types import Mode
 
-OF_FIT = "labelled queries of the fit, cross-fitted,"
-OF_RECALIBRATION = "labels of the recalibration"
 NEXT: dict[Mode, str] = {  # how to try a model
     "search": 'rerank search {model} "a query of yours"',
     "lists": "rerank rescore {model} {dataset} --out predictions.jsonl",
 }
 
 
-def headline(
-    evaluation: Evaluation, certificate: Certificate, *, recalibrated: bool = False
-) -> list[str]:
-    """Two sentences: the accepted queries, and the certified ones.
-
-    recalibrated: the certificate rests on the labels of a recalibration, not on those of the fit.
-    """
-    labels = OF_RECALIBRATION if recalibrated else OF_FIT
-    return [accepted_sentence(evaluation), certified_sentence(evaluation, certificate, labels)]
+def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
+    """Two sentences: the accepted queries, and the certificate with how it did on the measured."""
+    certified = certificate.sentence
+    if certificate.threshold is not None:
+        right = evaluation.right[evaluation.certified]
+        share = f" ({right.mean():.1%})" if len(right) else ""
+        folds = ", each by the threshold of its fold" if len(evaluation.fold_maps) > 1 else ""
+        certified += (
+            f" Of the measured queries, {right.sum()} of {len(right)} are right{share}{folds}."
+        )
+    return [accepted_sentence(evaluation), certified]
 
 
 def split_report(text: str) -> tuple[list[str], str]:
@@ -46,37 +46,6 @@ def accepted_sentence(evaluation: Evaluation) -> str:
     )
 
 
-def certified_sentence(
-    evaluation: Evaluation, certificate: Certificate, labels: str = OF_FIT
-) -> str:
-    """The certified threshold and how it did on the measured queries; or what it would take.
-
-    labels: what the certificate rests on, in words after their number.
-    """
-    if certificate.refused:
-        return f"Certified: nothing. {certificate.refused}"
-    if certificate.threshold is None:
-        more = certificate.labels_missing
-        count = f"about {more:,} more labelled queries" if more else "better scores"
-        missing = f"it takes {count}"
-        if certificate.too_few:
-            missing = "there are too few labels to estimate how many are needed"
-        labelled = certificate.queries - certificate.copies
-        return (
-            f"Certified: nothing yet. The {labelled:,} {labels} do not prove that "
-            f"{percent(certificate.target)} are right; {missing}."
-        )
-    right = evaluation.right[evaluation.certified]
-    measured = f"{right.sum()} of {len(right)}" + (f", {right.mean():.1%}" if len(right) else "")
-    measured += ", each by the threshold of its fold" if len(evaluation.fold_maps) > 1 else ""
-    target, level = percent(certificate.target), percent(certificate.level)
-    return (
-        f"Certified: at least {target} of the answers with a confidence of "
-        f"{certificate.threshold:.3f} or more are right, at {level} confidence "
-        f"(measured: {measured})."
-    )
-
-
 def after_calibration(
     certificate: Certificate, *, promotable: bool, mode: Mode = "search", unused: int = 0
 ) -> str:
@@ -96,7 +65,7 @@ def after_calibration(
             step = f"calibrate on more of the {unused:,} labelled queries that were not used"
         return f"{step}; to try the model: {search}"
     if promotable:
-        return "rerank promote {model} {dataset}"
+        return "rerank model promote {model} {dataset}"
     return "rerank serve {model}"
 
 

@@ -1,4 +1,4 @@
-"""The report of a recalibration: its text, its pictures, and a page of both."""
+"""The report of a recalibration: its sections, and its pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from calibration.curves import reliability_bins
 from calibration.monitoring.recalibration import Recalibration
 from rerank.errors import optional
-from rerank.report.html import html_page
+from rerank.report.sections import Section
 from rerank.types import Mode
 
 if TYPE_CHECKING:
@@ -28,15 +28,29 @@ NOTE = (
 )
 
 
-def recalibration_text(recalibrations: Mapping[Mode, Recalibration], notes: Sequence[str]) -> str:
-    """What a run prints: of each mode, its sentences and its table; then notes on both."""
-    parts = [
-        "\n".join(
-            [f"{MODE_HEADINGS[mode]}:", *of_mode.sentences(), "", f"{of_mode.table.table()}\n"]
+def recalibration_sections(
+    recalibrations: Mapping[Mode, Recalibration],
+    notes: Sequence[str],
+    pictures: Mapping[str, Picture],
+) -> list[Section]:
+    """What was learned of each mode, notes on the labels, and the drawn pictures."""
+    sections = [
+        Section(
+            MODE_HEADINGS[mode],
+            of_mode.sentences(),
+            table=of_mode.table.cells(),
+            ours="after",
+            note=NOTE,
         )
         for mode, of_mode in recalibrations.items()
     ]
-    return "\n".join([*parts, *_bounds(recalibrations), *(f"Note: {one}" for one in notes)])
+    in_groups = [len(set(one.groups)) < len(one.groups) for one in recalibrations.values()]
+    remarks = [*([BOUNDS] if any(in_groups) else []), *notes]
+    if remarks:
+        sections.append(Section("Notes on the labels", remarks))
+    titles = ["Is the confidence calibrated?", *[""] * len(pictures)]
+    shown = zip(titles, pictures.values(), strict=False)
+    return sections + [Section(title, picture=picture) for title, picture in shown]
 
 
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:
@@ -47,41 +61,14 @@ def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict
 
     pictures = {}
     for number, (mode, of_mode) in enumerate(recalibrations.items()):
-        threshold = of_mode.table["before"].threshold
         for name, p in (("before", of_mode.before), ("after", of_mode.after)):
-            file = f"reliability_{name}" if number == 0 else f"{mode}_reliability_{name}"
-            pictures[file] = draw(
-                reliability_diagram(
-                    of_mode.right,
-                    p,
-                    reliability_bins(of_mode.right, p, groups=of_mode.groups),
-                    title=f"{MODE_HEADINGS[mode]}: {name} the new labels",
-                    threshold=threshold,
-                )
+            figure = reliability_diagram(
+                of_mode.right,
+                p,
+                reliability_bins(of_mode.right, p, groups=of_mode.groups),
+                title=f"{MODE_HEADINGS[mode]}: {name} the new labels",
+                threshold=of_mode.table["before"].threshold,
             )
+            file = f"reliability_{name}" if number == 0 else f"{mode}_reliability_{name}"
+            pictures[file] = draw(figure)
     return pictures
-
-
-def recalibration_page(
-    recalibrations: Mapping[Mode, Recalibration],
-    pictures: Mapping[str, Picture],
-    notes: Sequence[str],
-) -> str:
-    """The page, as self-contained HTML."""
-    parts = {MODE_HEADINGS[mode]: of_mode for mode, of_mode in recalibrations.items()}
-    heading, first = next(iter(parts.items()))
-    return html_page(
-        "recalibration",
-        title="A recalibrated model",
-        below=f"{heading}: {first.sentences()[0]}",
-        parts=[(name, part.sentences(), part.table.cells()) for name, part in parts.items()],
-        note=" ".join([NOTE, *_bounds(recalibrations)]),
-        notes=notes,
-        pictures=pictures.values(),
-    )
-
-
-def _bounds(recalibrations: Mapping[Mode, Recalibration]) -> list[str]:
-    """The sentence on lower bounds, if labels of a mode share a group."""
-    in_groups = [len(set(one.groups)) < len(one.groups) for one in recalibrations.values()]
-    return [BOUNDS] if any(in_groups) else []

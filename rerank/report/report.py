@@ -1,6 +1,6 @@
-"""What a calibration run found, as one frozen result: measurements, ablations, queries explained.
+"""What a calibration run measured, as one frozen result; `calibration` shows it.
 
-Showing it computes nothing: `sentences` turns it into text, `page` into pictures and a page.
+Beside the evaluation: the confidence from fewer features and labels, and two queries explained.
 """
 
 from __future__ import annotations
@@ -71,8 +71,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """What `reliability.json` holds: plain JSON values; undefined values are None."""
-        tables = {"ablation": [asdict(step) for step in self.steps], "labels": asdict(self.budgets)}
-        measured = {
+        return {
             "report_split": self.planned.report_split,
             "reported": self.planned.reported,
             "copies": self.copies,
@@ -81,9 +80,10 @@ class Report:
             "effective_queries": self.fitted.effective,
             **self.evaluation.to_dict(),
             "curves": self.curves.to_dict(),
+            **({"rerank": self.rerank.to_dict()} if self.rerank else {}),
+            "ablation": [plain(asdict(step)) for step in self.steps],
+            "labels": plain(asdict(self.budgets)),
         }
-        also = {"rerank": self.rerank.to_dict()} if self.rerank else {}
-        return {**measured, **also, **plain(tables)}
 
 
 def make_report(
@@ -100,24 +100,9 @@ def make_report(
 
     `fits` measured one fold each; if there was one fold, the only one is `fitted`.
     """
-    trials = list(_trials(fits, evaluation))
-    ablation_steps = by_features(
-        trials,
-        columns=columns_by_step(fitted.maps.features),
-        folds=config.folds,
-        random_state=config.seed,
-    )
-    budgets = by_labels(
-        trials,
-        threshold=config.thresholds.advisory,
-        penalties=ablation_steps[-1].penalties,
-        folds=config.folds,
-        random_state=config.seed,
-    )
-    explained = tuple(
-        _explain(file, title, evaluation, config, row)
-        for file, title, row in _extreme_examples(evaluation)
-    )
+    trials, seed = list(_trials(fits, evaluation)), config.seed
+    columns = columns_by_step(fitted.maps.features)
+    steps = by_features(trials, columns=columns, folds=config.folds, random_state=seed)
     return Report(
         name=str(made_from["dataset"]["name"]),
         made_from=made_from,
@@ -126,21 +111,31 @@ def make_report(
         evaluation=evaluation,
         curves=evaluation.curves(),
         rerank=rerank,
-        steps=ablation_steps,
-        budgets=budgets,
-        explained=explained,
+        steps=steps,
+        budgets=by_labels(
+            trials,
+            threshold=config.thresholds.advisory,
+            penalties=steps[-1].penalties,
+            folds=config.folds,
+            random_state=seed,
+        ),
+        explained=tuple(
+            _explain(file, title, evaluation, config, row)
+            for file, title, row in _extreme_examples(evaluation)
+        ),
     )
 
 
 def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
     """What each fit was fitted on, and what it measured."""
     for k, fitted in enumerate(fits):
-        rows, fold = fitted.rows, evaluation.fold_of == k
-        fitted_on = Examples(fitted.features[rows], fitted.right[rows], fitted.groups[rows])
-        measured_on = Examples(
-            evaluation.features[fold], evaluation.right[fold], evaluation.labelled.groups[fold]
+        rows, fold, groups = fitted.rows, evaluation.fold_of == k, evaluation.labelled.groups
+        yield Trial(
+            Examples(fitted.features[rows], fitted.right[rows], fitted.groups[rows]),
+            Examples(evaluation.features[fold], evaluation.right[fold], groups[fold]),
+            fitted.calibrator,
+            fitted.reference,
         )
-        yield Trial(fitted_on, measured_on, fitted.calibrator, fitted.reference)
 
 
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -152,11 +147,8 @@ def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
     if len(wrong):
         yield "surest_wrong", "The surest answer that was wrong", int(wrong[ours[wrong].argmax()])
     if len(right):
-        yield (
-            "least_sure_right",
-            "The least sure answer that was right",
-            int(right[ours[right].argmin()]),
-        )
+        least = int(right[ours[right].argmin()])
+        yield "least_sure_right", "The least sure answer that was right", least
 
 
 def _explain(file: str, title: str, evaluation: Evaluation, config: Config, row: int) -> Explained:

@@ -11,7 +11,7 @@ from calibration import metrics
 from calibration.arrays import sigmoid
 from calibration.fitting import Penalty, fit_logistic, fit_two_stage
 from calibration.maps import LogisticMap
-from rerank.assessment.features import features_of
+from rerank.assessment.fitted_maps import features_of
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.evaluation.ablation import (
     BUDGETS,

@@ -20,8 +20,7 @@ from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
 from rerank.errors import InputError
-from rerank.labelling.pooling import Pool, pool
-from rerank.labelling.session import JUDGEMENTS, Session
+from rerank.labelling.session import JUDGEMENTS, Pool, Session, pool
 from rerank.labelling.state import gone, questions_of
 
 Run = Any  # the session's run, see conftest
@@ -365,7 +364,7 @@ def test_a_split_of_others_in_the_folder_is_refused(
     other = tmp_path / "set" / "splits" / "train.txt"
     other.write_text("")
     said = refused(capsys, "label", run.folder, "--out", tmp_path / "set")
-    assert "train.txt was not made by `rerank label`" in said
+    assert "train.txt exists and was not made by `rerank label`" in said
     assert other.exists()
 
 
@@ -380,7 +379,7 @@ def test_a_corpus_is_compared_once_for_all_annotators(
         read.append(path)
         return read_corpus(path)
 
-    monkeypatch.setattr("rerank.labelling.corpus_digests.read_corpus", counted)
+    monkeypatch.setattr("rerank.labelling.session.read_corpus", counted)
     model, out = CalibratedReranker.load(run.folder), tmp_path / "set"
     for annotator in ("ann", "ben"):
         Session(model, out, annotator=annotator)

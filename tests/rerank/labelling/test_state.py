@@ -13,8 +13,8 @@ from rerank.data.weights import CHOSEN, WEIGHT
 from rerank.errors import InputError
 from rerank.labelling.beir_export import groups_of, labels_of
 from rerank.labelling.progress import OF_ANOTHER, progress_sentences
-from rerank.labelling.question_proposals import PROPOSED
 from rerank.labelling.state import (
+    PROPOSED,
     Grade,
     Person,
     Question,

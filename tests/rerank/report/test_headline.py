@@ -22,7 +22,7 @@ TRY = f"queries, {EVENLY}, and calibrate again; to try the model: {SEARCH}"
         (NOTHING, True, f"label about 140 more {TRY}"),
         (replace(NOTHING, labels_needed=None, refused="No doubt."), True, SEARCH),
         (replace(NOTHING, labels_needed=None), True, SEARCH),
-        (CERTIFIED, True, "rerank promote {model} {dataset}"),
+        (CERTIFIED, True, "rerank model promote {model} {dataset}"),
         (CERTIFIED, False, "rerank serve {model}"),
     ],
 )

@@ -17,7 +17,7 @@ from calibration.arrays import sigmoid
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.plots.picture import Picture
 from calibration.score_maps import IsotonicMap
-from calibration.thresholds import FEW
+from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config
@@ -27,23 +27,20 @@ from rerank.evaluation.measure import OURS, Evaluation, Part, measure
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.fitting.refused_certificates import refuse_certificates
-from rerank.report.glossary import glossary
-from rerank.report.headline import (
-    accepted_sentence,
-    after_evaluation,
-    certified_sentence,
-    headline,
-)
-from rerank.report.page import report_figures, report_page, report_pictures
-from rerank.report.report import Report, make_report, usual_log_odds
-from rerank.report.sentences import (
+from rerank.report.calibration import (
     band_sentence,
-    certificate_sentences,
+    context_sentences,
     groups_sentence,
-    report_text,
+    measured_sections,
+    report_figures,
+    report_pictures,
+    report_sections,
     scored_sentence,
     split_sentences,
 )
+from rerank.report.headline import accepted_sentence, after_evaluation, headline
+from rerank.report.report import Report, make_report, usual_log_odds
+from rerank.report.sections import as_page, as_text
 from rerank.types import Scored
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=http://x.org/a.png>"
@@ -86,6 +83,16 @@ def pictures(report: Report) -> dict[str, Picture]:
 def page(report: Report, pictures: dict[str, Picture]) -> str:
     """Its page."""
     return report_page(report, pictures)
+
+
+def report_text(report: Report) -> str:
+    """Its text."""
+    return as_text(report_sections(report, {}))
+
+
+def report_page(report: Report, pictures: dict[str, Picture]) -> str:
+    """Its page."""
+    return as_page(report.name, report.planned.reported, report_sections(report, pictures))
 
 
 def certified(report: Report, **changes: Any) -> Report:
@@ -214,43 +221,35 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
 
 
 def test_what_is_certified(report: Report) -> None:
-    """From where on, and how that fares; else what it takes, or why it cannot be."""
+    """The certificate's own sentence, and how a threshold fares on the measured queries."""
 
-    def said(**changes: Any) -> str:
+    def said(**changes: Any) -> tuple[str, str]:
         changed = certified(report, **{"threshold": None, "refused": "", **changes})
-        return certified_sentence(changed.evaluation, changed.fitted.maps.certificate)
+        certificate = changed.fitted.maps.certificate
+        whole = headline(changed.evaluation, certificate)[1]
+        assert whole.startswith(certificate.sentence)
+        return certificate.sentence, whole.removeprefix(certificate.sentence)
 
     right = report.evaluation.right
-    assert said(threshold=0.0, labels_needed=None) == (
-        "Certified: at least 70% of the answers with a confidence of 0.000 or more are right, at "
-        f"95% confidence (measured: {right.sum()} of {len(right)}, {right.mean():.1%})."
-    )
-    assert said(threshold=1.0, labels_needed=None).endswith("confidence (measured: 0 of 0).")
+    _, measured = said(threshold=0.0, labels_needed=None)
+    share = f"{right.sum()} of {len(right)} are right ({right.mean():.1%})"
+    assert measured == f" Of the measured queries, {share}."
+    assert said(threshold=1.0, labels_needed=None)[1].endswith(" 0 of 0 are right.")
     few = said(queries=64, accepted=0, right=0, labels_needed=300)
-    assert few == (
-        "Certified: nothing yet. The 64 labelled queries of the fit, cross-fitted, do not prove "
-        "that 70% are right; it takes about 240 more labelled queries."
-    )
-    changed = certified(report, threshold=None, refused="", queries=64, accepted=0, right=0)
-    of_new = headline(changed.evaluation, changed.fitted.maps.certificate, recalibrated=True)[1]
-    assert "The 64 labels of the recalibration do not prove that 70% are right;" in of_new
-    poor = said(labels_needed=None, groups=FEW)
-    assert poor.endswith("do not prove that 70% are right; it takes better scores.")
-    few = said(labels_needed=None, groups=FEW - 1)
-    assert few.endswith("; there are too few labels to estimate how many are needed.")
-    assert said(refused="All labels are right.") == "Certified: nothing. All labels are right."
+    assert "240 more" in few[0]
+    assert few[1] == said(refused="All labels are right.")[1] == ""
 
 
 def test_what_a_confidence_near_the_threshold_is_worth(report: Report) -> None:
     """Promised and held, of the queries around the threshold; nothing where there are none."""
     near = with_ours(report, band_rows=20, band_confidence=0.71, band_accuracy=0.65)
-    assert band_sentence(near) == (
+    assert band_sentence(near) == [
         "20 queries have a confidence within 0.05 of 0.7: their mean confidence is 71.0%, and "
         "65.0% of them are right."
-    )
+    ]
     one = with_ours(report, band_rows=1, band_confidence=0.71, band_accuracy=1.0)
-    assert band_sentence(one).startswith("1 query has a confidence within")
-    assert band_sentence(with_ours(report, band_rows=0)) == ""
+    assert band_sentence(one)[0].startswith("1 query has a confidence within")
+    assert band_sentence(with_ours(report, band_rows=0)) == []
 
 
 def test_certificates_and_refusals_are_told_once(
@@ -264,16 +263,14 @@ def test_certificates_and_refusals_are_told_once(
         maps, certificate=promised, context_certificate=promised, stopping_threshold=0.9
     )
     changed = replace(report, fitted=replace(report.fitted, maps=with_context))
-    first, second, third = certificate_sentences(changed)
-    assert (first, second) == (promised.sentence, f"The context: {promised.sentence}")
+    second, third = context_sentences(changed)
+    assert second == f"The context: {promised.sentence}"
     assert third.startswith("If passages are handed on until the sufficiency reaches 0.9 (at most")
     page = report_page(changed, pictures)
-    assert all(html.escape(sentence) in page for sentence in (first, second, third))
-    only, *_ = certificate_sentences(certified(report, threshold=None, labels_needed=None))
-    assert only.startswith("No threshold is certified")
+    assert all(html.escape(said) in page for said in (promised.sentence, second, third))
     refused = refuse_certificates(maps, "It is a test.")
     changed = replace(report, fitted=replace(report.fitted, maps=refused))
-    assert certificate_sentences(changed) == []
+    assert context_sentences(changed) == []
     assert report_text(changed).count("It is a test.") == 1
     assert report_page(changed, pictures).count("It is a test.") == 1
 
@@ -306,7 +303,7 @@ def test_a_report_in_folds_says_so(
     assert evaluation.certified.any()
     assert not (evaluation.certified & ~(first & accepted)).any()
     changed = certified(report, threshold=0.5, refused="")
-    assert ", each by the threshold of its fold)." in report_text(
+    assert ", each by the threshold of its fold." in report_text(
         replace(changed, evaluation=evaluation)
     )
 
@@ -382,14 +379,10 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
     certificate = report.fitted.maps.certificate
     assert head.splitlines() == headline(report.evaluation, certificate)
     unwrapped = " ".join(text.split())
-    for sentence in (*split_sentences(report), *certificate_sentences(report)):
+    for sentence in (*split_sentences(report), *context_sentences(report)):
         assert " ".join(sentence.split()) in unwrapped
-    for table in (
-        report.evaluation.table.table(),
-        report.evaluation.orders_table(),
-        report.evaluation.events_table(),
-    ):
-        assert table in text
+    for section in measured_sections(report.evaluation):
+        assert aligned(section.table) in text
     assert max(map(len, rest.splitlines())) <= 104
 
 
@@ -433,7 +426,8 @@ def test_the_page_holds_all_of_it_in_order(
     expected = [
         f"Measured on {len(evaluation.right)} queries",
         "At 0.7:",
-        "Certified:",
+        f"fitted on {len(report.planned.fit)} queries",
+        f"{report.fitted.calibrator}.",
         *(name for name, _ in evaluation.table.rows),
         pictures["reliability"].caption.split(".")[0],
         pictures["histogram"].caption.split(".")[0],
@@ -442,12 +436,8 @@ def test_the_page_holds_all_of_it_in_order(
         pictures["features"].caption.split(".")[0],
         pictures["labels"].caption.split(".")[0],
         *evaluation.orders,
-        *evaluation.events,
-        f"fitted on {len(report.planned.fit)} queries",
-        f"{report.fitted.calibrator}.",
+        *(name for name, *_ in evaluation.events_cells()[1:]),
         "config.rerank_depth",
-        "Act on",
-        *glossary()["Act on"],
     ]
     place = 0
     for each in expected:

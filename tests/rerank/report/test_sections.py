@@ -1,37 +1,33 @@
-"""The pages: every value is escaped, nothing is fetched, and a missing value is an error."""
+"""A list of sections as text and as a page, where every value is escaped and nothing is fetched."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
 from html.parser import HTMLParser
-from typing import Any
-
-import jinja2
-import pytest
 
 from calibration.plots.picture import Picture
-from rerank.report.html import html_page
+from rerank.report.sections import Section, as_page, as_text
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" </td></table> <img src=http://x.org/a.png>"
 PNG = b"\x89PNG not really"
 VOID = {"meta", "img"}
 
 
-def values(text: str) -> dict[str, Any]:
-    """What the page of a recalibration shows, each of its strings being `text`."""
-    return {
-        "title": text,
-        "below": text,
-        "parts": [(text, [text, text], [(text, text), (text, text), ("after", text)])],
-        "note": text,
-        "notes": [text],
-        "pictures": [Picture(b"whole", PNG, text, text)],
-    }
+def sections(text: str) -> list[Section]:
+    """A headline, a section with all that one can hold, and a folded one."""
+    rows = [(text, text), (text, text), ("after", text)]
+    picture = Picture(b"whole", PNG, text, text)
+    return [
+        Section("", [text, text]),
+        Section(text, [text], table=rows, ours="after", note=text),
+        Section(text, words={text: text}, picture=picture),
+        Section(text, words={text: text}, folded=True),
+    ]
 
 
 def page(text: str) -> str:
-    return html_page("recalibration", **values(text))
+    return as_page(text, text, sections(text))
 
 
 class Reader(HTMLParser):
@@ -71,7 +67,7 @@ def test_every_text_is_escaped() -> None:
     """Whatever the texts hold, they are shown as they are and no tag comes of them."""
     plain, hostile = read(page("plain")), read(page(HOSTILE))
     assert hostile.texts == [HOSTILE if text == "plain" else text for text in plain.texts]
-    assert hostile.texts.count(HOSTILE) == 14
+    assert hostile.texts.count(HOSTILE) == 19
     assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in plain.tags]
     assert next(attrs["alt"] for tag, attrs in hostile.tags if tag == "img") == HOSTILE
 
@@ -102,10 +98,12 @@ def test_our_own_row_stands_out() -> None:
     assert re.findall(r'class="ours"><td>(\w+)<', page("plain")) == ["after"]
 
 
-@pytest.mark.parametrize("name", values("plain"))
-def test_a_missing_value_is_an_error(name: str) -> None:
-    """No page is made with a hole in it."""
-    given = values("plain")
-    del given[name]
-    with pytest.raises(jinja2.UndefinedError, match=name):
-        html_page("recalibration", **given)
+def test_the_text_is_of_the_same_sections() -> None:
+    """A line a sentence of the headline; pictures and what is folded are on the page alone."""
+    assert as_text(sections("word " * 30 + "end").copy()[:1]).count("\n") == 2
+    assert as_text(sections("plain")) == (
+        "plain\nplain\n\nplain:\nplain\n\nplain  plain\nplain  plain\nafter  plain\nplain\n"
+    )
+    text = as_text([Section("How?", ["word " * 30], words={"a": "b"})])
+    assert text.startswith("How?\n")
+    assert text.endswith("\na: b\n")

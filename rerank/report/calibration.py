@@ -1,0 +1,288 @@
+"""The report of a calibration: its sections, and its pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rerank.errors import optional
+from rerank.evaluation.baselines import sources
+from rerank.evaluation.measure import OURS, Evaluation
+from rerank.fitting.context_certificates import LOST
+from rerank.fitting.refused_certificates import CUT_FROM_SEARCH
+from rerank.fitting.scored_plan import LENGTHS
+from rerank.fitting.unanswerable import copies_in
+from rerank.report.headline import headline
+from rerank.report.report import Explained, Report, flatten
+from rerank.report.sections import Section
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from calibration.plots.picture import Picture
+
+ORDERS_NOTE = (
+    "fused: the first stage alone; logit: the cross-encoder's own order; relevance: by the "
+    "calibrated probability of each passage. hit@1: the share of all queries whose top passage is "
+    "right; MRR@10 and nDCG@10 count the queries that something answers. Intervals are by query "
+    "group."
+)
+EVENTS_NOTE = (
+    "Sufficiency is the probability that one of the first k passages is right, relevance that the "
+    "passage at a rank is; at rank 1 it is the confidence. Log loss should be below that of the "
+    "base rate, which knows only how often the event happens."
+)
+
+
+def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Section]:
+    """All sections, the headline first. `pictures` are `report_figures`, drawn."""
+    fitted, evaluation = report.fitted, report.evaluation
+    comparison, orders, events = measured_sections(evaluation)
+    further = [*context_sentences(report), *band_sentence(report)]
+    queries = [*split_sentences(report), groups_sentence(report), scored_sentence(report)]
+    kept = {
+        k: ", ".join(map(str, v)) if isinstance(v, list) else str(v)
+        for k, v in flatten(report.made_from).items()
+    }
+    return [
+        Section("", headline(evaluation, fitted.maps.certificate)),
+        *([Section("More on the result", further)] if further else []),
+        Section("The queries", queries),
+        Section("The calibrator", [f"{fitted.calibrator}. {fitted.reason}"]),
+        comparison,
+        Section("The methods compared", words=confidence_sources(evaluation), folded=True),
+        *_pictured("Is the confidence calibrated?", pictures, "reliability", "histogram"),
+        *_pictured("Accuracy and coverage", pictures, "risk_coverage"),
+        *_explained_sections(report.explained, pictures),
+        *_pictured("What the confidence is based on", pictures, "features", "labels"),
+        orders,
+        events,
+        *(
+            [Section("Passages that callers bring", [rerank_sentence(report.rerank)])]
+            if report.rerank
+            else []
+        ),
+        Section("Data, configuration and fingerprints", words=kept, folded=True),
+    ]
+
+
+def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section]:
+    """The tables of an evaluation: the confidences, the orders, the other probabilities."""
+    compared, orders, events = (
+        evaluation.table.cells(),
+        evaluation.orders_cells(),
+        evaluation.events_cells(),
+    )
+    return (
+        Section(
+            "Confidence methods compared, on the same queries",
+            table=compared,
+            ours=OURS,
+            note=table_note(evaluation),
+        ),
+        Section("The order of the passages", table=orders, ours="relevance", note=ORDERS_NOTE),
+        Section("Probabilities beside the confidence", table=events, note=EVENTS_NOTE),
+    )
+
+
+def confidence_sources(evaluation: Evaluation) -> dict[str, str]:
+    """What each confidence of the table is, and where it comes from."""
+    temperature = "The best logit divided by one number, which was fitted."
+    texts = {**sources(), "temperature": temperature, OURS: "This model."}
+    return {way: text for way, text in texts.items() if way in evaluation.confidences}
+
+
+def _pictured(title: str, pictures: Mapping[str, Picture], *names: str) -> Iterator[Section]:
+    """A section for each of the pictures that there are; the first one has the title."""
+    for i, name in enumerate(name for name in names if name in pictures):
+        yield Section("" if i else title, picture=pictures[name])
+
+
+def _explained_sections(
+    explained: Sequence[Explained], pictures: Mapping[str, Picture]
+) -> Iterator[Section]:
+    for i, one in enumerate(one for one in explained if one.file in pictures):
+        words = {"query": one.query, "put first": one.top, "would be right": one.answer}
+        title, shown = "" if i else "Two answers explained", {k: v for k, v in words.items() if v}
+        yield Section(title, words=shown, picture=pictures[one.file])
+
+
+def split_sentences(report: Report) -> list[str]:
+    """Which queries were fitted on, which were measured on, and which were left out and why."""
+    planned = report.planned
+    said = {
+        f"{report.name}: fitted on {len(planned.fit)} queries. {planned.reported}": True,
+        _copies_sentence(report): report.copies,
+        f"Left out: {planned.seen_by_reranker} queries, because a model was trained on them or on "
+        "their split.": planned.seen_by_reranker,
+        f"Left out: {planned.asked_twice} queries that have the words or the group "
+        "(`metadata.group`) of a measured query.": planned.asked_twice,
+        f"Warning: {planned.warning}.": planned.warning,
+    }
+    return [sentence for sentence, holds in said.items() if holds]
+
+
+def _copies_sentence(report: Report) -> str:
+    """How many unanswerable copies were made, and which queries the figures are about."""
+    measured = report.evaluation.labelled
+    sentence = (
+        f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
+        f"queries fitted on, so {report.copies} unanswerable copies of others, with their "
+        "answers taken out of the index, were added (--expected-unanswerable). Of the measured "
+        f"queries {sum(not g for g in measured.grades)} of {len(measured)} have no answer, "
+        f"{int(copies_in(measured).sum())} of them such copies."
+    )
+    if report.planned.cross_fitted:  # the measured queries are those fitted on
+        return sentence
+    return (
+        f"{sentence} The certificate is about the queries fitted on, copies included; the figures "
+        "are about the measured queries."
+    )
+
+
+def groups_sentence(report: Report) -> str:
+    """What keeps queries together, the number of groups, and the effective number of labels."""
+    fitted, planned = report.fitted, report.planned
+    shared = planned.reported_of_fitted_groups
+    return (
+        f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the errors of the "
+        f"confidence on the {len(fitted.right)} queries fitted on"
+        f"{', copies included,' if report.copies else ''} are worth those of "
+        f"{fitted.effective:.0f} independent queries."
+    ) + (
+        f" {shared} of the measured queries are of groups that were fitted on: the figures are of "
+        "new questions about the same, and flatter the model on others."
+        if shared
+        else ""
+    )
+
+
+def scored_sentence(report: Report) -> str:
+    """How many passages the cross-encoder scores; or which stages scored the lists.
+
+    The number is that of the measured folds, whose cutoffs may differ from the model's.
+    """
+    kind = report.fitted.maps.kind
+    if kind.stages and not report.made_from["fingerprints"]:  # no network of ours has read them
+        *first, last = kind.stages
+        others = f", and `fused` is the fusion of the ranks of {', '.join(first)}" if first else ""
+        unread = "" if kind.texts else " Not all passages have a text: none was read."
+        return f"The lists came with their scores: `logit` is the score of {last}{others}.{unread}"
+    cutoff = report.fitted.maps.policy.cutoff
+    those = f"those at least {cutoff:g} times as likely as the likeliest" if cutoff else ""
+    how = f", {those}" if cutoff else ""
+    if any(maps.policy.cutoff != cutoff for maps in report.evaluation.fold_maps):
+        how = f", by a cutoff of its own in each fold; the model scores {those or 'all'}"
+    return f"Passages scored per query: {report.evaluation.passages_scored:.1f}{how}."
+
+
+def band_sentence(report: Report) -> list[str]:
+    """The mean confidence and the accuracy near the threshold; empty without queries there."""
+    ours = report.evaluation.table[OURS]
+    have = "query has" if ours.band_rows == 1 else "queries have"
+    return [
+        f"{ours.band_rows} {have} a confidence within 0.05 of {ours.threshold:g}: their mean "
+        f"confidence is {ours.band_confidence:.1%}, and {ours.band_accuracy:.1%} of them are right."
+    ] * bool(ours.band_rows)
+
+
+def context_sentences(report: Report) -> list[str]:
+    """What is certified of the first passages together, and of handing on ever more of them."""
+    maps, context = report.fitted.maps, report.fitted.maps.context_certificate
+    sentences = [f"The context: {context.sentence}"] if context and not context.refused else []
+    if maps.stopping_threshold is not None:
+        sentences.append(
+            "If passages are handed on until the sufficiency reaches "
+            f"{maps.stopping_threshold:g} (at most ten), at most {LOST:.0%} of all questions lose "
+            "an answer that was among the ten, at 95% confidence."
+        )
+    return sentences
+
+
+def rerank_sentence(evaluation: Evaluation) -> str:
+    """How the confidence does on passages that callers bring."""
+    ours = evaluation.table[OURS]
+    right = ""
+    if ours.accuracy_accepted is not None:
+        right = f", {ours.right_accepted} ({ours.accuracy_accepted:.1%}) of these right"
+    auroc = "-" if math.isnan(ours.auroc) else f"{ours.auroc:.3f}"
+    return (
+        f"Where callers bring {LENGTHS[0]} to {LENGTHS[-1]} passages: AUROC {auroc}, smECE "
+        f"{ours.smece:.3f} (exactly calibrated: up to {ours.smece_floor95:.3f}); {ours.accepted} "
+        f"of {ours.n} are at >= {ours.threshold:g}{right}. Nothing is certified there. "
+        f"{CUT_FROM_SEARCH}"
+    )
+
+
+def table_note(evaluation: Evaluation) -> str:
+    """How to read the comparison."""
+    ours = evaluation.table[OURS]
+    return (
+        "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
+        "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "
+        f"to {ours.smece_floor95:.3f} here. Of the queries at >= {ours.threshold:g}, that share or "
+        f"more should be right; our {ours.accepted} are worth {ours.effective_accepted:.0f} "
+        "independent ones by group, and the lower bound is no higher than theirs."
+    )
+
+
+def report_figures(report: Report) -> dict[str, Figure]:
+    """The pictures of a run by file name, in the order of the page."""
+    with optional():
+        from calibration.plots import ablation
+        from calibration.plots import confidence as plots
+
+    evaluation, name = report.evaluation, report.name
+    ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
+    others = {way: p for way, p in evaluation.confidences.items() if way != OURS}
+    certified = None if len(evaluation.fold_maps) > 1 else report.fitted.maps.certificate.threshold
+    figures = {
+        "reliability": plots.reliability_diagram(
+            evaluation.right,
+            ours,
+            report.curves.bins,
+            title=f"{name}, {report.planned.report_split}: {report.fitted.calibrator}",
+            threshold=threshold,
+        ),
+        "risk_coverage": plots.risk_coverage_curve(
+            evaluation.right,
+            {OURS: ours, **others},
+            threshold=threshold,
+            certified={} if certified is None else {OURS: certified},
+        ),
+        "histogram": plots.confidence_histogram(evaluation.right, ours, threshold=threshold),
+    }
+    for explained in report.explained:
+        figures[explained.file] = ablation.feature_effects(
+            explained.names,
+            explained.contributions,
+            base=explained.base,
+            confidence=explained.confidence,
+            title=explained.title,
+            below=f"confidence {explained.confidence:.2f}",
+        )
+    figures["features"] = ablation.feature_groups(
+        [step.name for step in report.steps],
+        [step.saved for step in report.steps],
+        [step.saved_interval for step in report.steps],
+        notes=[f"{step.features} features, AUROC {step.auroc:.3f}" for step in report.steps],
+        below=f"{len(report.planned.fit):,} queries fitted on, {len(ours):,} measured",
+    )
+    budgets = report.budgets
+    if len(budgets.labels) > 1:
+        figures["labels"] = ablation.label_budget(
+            budgets.labels,
+            {"log loss": budgets.log_loss, "smECE": budgets.smece},
+            {"accepted": budgets.accepted, "right, of the accepted": budgets.accepted_right},
+            threshold=budgets.threshold,
+            below=f"{len(ours):,} queries measured, {len(budgets.smece[0])} subsets of each size",
+        )
+    return figures
+
+
+def report_pictures(figures: Mapping[str, Figure]) -> dict[str, Picture]:
+    """The figures, drawn."""
+    from calibration.plots.style import draw
+
+    return {name: draw(figure) for name, figure in figures.items()}
