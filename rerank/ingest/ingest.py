@@ -76,21 +76,33 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         if before.source not in ("", source):
             _refuse_another_source(before, files, folder, out)
         entries = _read(files, replace(before, source=source), config, out)
-        links = {name: why for name, why in found.skipped.items() if _is_document_or_folder(name)}
+        suffixes = {
+            name: PurePosixPath(name).suffix.lower() for name in {**found.files, **found.skipped}
+        }
+        links = {n: why for n, why in found.skipped.items() if format_of(n) or not suffixes[n]}
         told = {name: entry for name, entry in entries.items() if entry.skipped}
         skipped = links | {name: e.skipped for name, e in told.items() if not e.passages}
         left_out = {name: entry.skipped for name, entry in told.items() if entry.passages}
         kept, copies = _without_copies(entries.values())
         if not kept:
-            raise InputError(f"{folder}: no text could be read: {_first(skipped)}")
+            name, why = min(skipped.items())
+            raise InputError(
+                f"{folder}: no text could be read: {len(skipped)} files are skipped, such as "
+                f"{name}: {why}"
+            )
         out.mkdir(exist_ok=True)
         parts = {name: f"left out: {what}" for name, what in left_out.items()}
         _write_table(out / SKIPPED, sorted((skipped | parts).items()))
         state = before
         changed = source != before.source or entries != before.entries
-        if changed or not _is_unchanged(out / CORPUS, before.corpus):
-            _keep(out, IngestState(asdict(config), source, entries=entries))  # it took the longest
-            near = _near(kept)
+        corpus = out / CORPUS
+        if changed or not corpus.is_file() or sha256_file(corpus) != before.corpus:
+            write_state(out / STATE, IngestState(asdict(config), source, entries=entries))
+            texts = [passage.full_text for passage in kept]
+            near = [
+                ("nearly the same", kept[a].doc_id, kept[b].doc_id)
+                for a, b in near_duplicates(texts, label="comparing passages")
+            ]
             write_corpus(kept, out)
             _write_table(out / DUPLICATES, [*copies, *near])
             state = IngestState(
@@ -104,7 +116,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         gone=len(before.entries.keys() - entries.keys()),
         skipped=skipped,
         left_out=left_out,
-        other=dict(Counter(PurePosixPath(n).suffix.lower() for n in found.files if n not in files)),
+        other=dict(Counter(suffixes[name] for name in found.files if name not in files)),
         exact=len(copies),
         near=state.near,
     )
@@ -133,16 +145,6 @@ def _refuse_another_source(
         )
 
 
-def _keep(out: Path, state: IngestState) -> None:
-    out.mkdir(exist_ok=True)
-    write_state(out / STATE, state)
-
-
-def _is_document_or_folder(name: str) -> bool:
-    """Whether a name is that of a document or of a folder."""
-    return format_of(name) is not None or not PurePosixPath(name).suffix
-
-
 def _read(
     files: Mapping[str, Path], before: IngestState, config: IngestConfig, out: Path
 ) -> dict[str, IngestedFile]:
@@ -164,7 +166,8 @@ def _read(
                 bar.update()
         except BaseException:
             kept = {**before.entries, **entries}
-            _keep(out, IngestState(before.options, before.source, entries=kept))
+            out.mkdir(exist_ok=True)
+            write_state(out / STATE, IngestState(before.options, before.source, entries=kept))
             raise
     return entries
 
@@ -176,34 +179,27 @@ def _entry(
     isolated: IsolatedReader,
     config: IngestConfig,
 ) -> IngestedFile:
-    max_bytes = config.largest * MEBIBYTE
     try:
-        data = read_bytes(path, max_bytes, follow=False)
+        data = read_bytes(path, config.largest * MEBIBYTE, follow=False)
     except FolderError:
-        return _unchanged_entry(
-            IngestedFile("", skipped=f"it has more than {config.largest} MiB (--largest)"), before
-        )
+        why = f"it has more than {config.largest} MiB (--largest)"
     except OSError as error:
-        return _unchanged_entry(
-            IngestedFile("", skipped=f"it cannot be read: {error.strerror or error}"), before
-        )
-    digest = hashlib.sha256(data).hexdigest()
-    if before is not None and before.sha256 == digest:
-        return before
-    try:
-        document = isolated.read(format_of(name) or "", data)
-    except ReaderEndedError as error:  # another time it may not: the file is read again
-        return _unchanged_entry(IngestedFile("", skipped=str(error)), before)
-    except UnreadableError as error:
-        return IngestedFile(digest, skipped=str(error))
-    passages = split_document(document, name, max_pieces=config.passage_tokens)
-    empty = "" if passages else "there is no text in it"
-    return IngestedFile(digest, tuple(passages), clauses(empty, document.skipped))
-
-
-def _unchanged_entry(entry: IngestedFile, before: IngestedFile | None) -> IngestedFile:
-    """The entry of the last run if it is equal, so that the file does not count as read."""
-    return before if before == entry else entry
+        why = f"it cannot be read: {error.strerror or error}"
+    else:
+        digest = hashlib.sha256(data).hexdigest()
+        if before is not None and before.sha256 == digest:
+            return before
+        try:
+            document = isolated.read(format_of(name) or "", data)
+            passages = split_document(document, name, max_pieces=config.passage_tokens)
+            empty = "" if passages else "there is no text in it"
+            return IngestedFile(digest, tuple(passages), clauses(empty, document.skipped))
+        except ReaderEndedError as error:  # another time it may not: the file is read again
+            why = str(error)
+        except UnreadableError as error:
+            return IngestedFile(digest, skipped=str(error))
+    entry = IngestedFile("", skipped=why)
+    return before if before == entry else entry  # an equal one does not count as read
 
 
 def _without_copies(entries: Iterable[IngestedFile]) -> tuple[list[Passage], list[tuple[str, ...]]]:
@@ -216,22 +212,6 @@ def _without_copies(entries: Iterable[IngestedFile]) -> tuple[list[Passage], lis
         if first is not passage:
             copies.append(("copy, left out", first.doc_id, passage.doc_id))
     return list(kept.values()), copies
-
-
-def _near(passages: Sequence[Passage]) -> list[tuple[str, ...]]:
-    texts = [passage.full_text for passage in passages]
-    pairs = near_duplicates(texts, label="comparing passages")
-    return [("nearly the same", passages[a].doc_id, passages[b].doc_id) for a, b in pairs]
-
-
-def _is_unchanged(path: Path, sha256: str) -> bool:
-    """Whether the file exists, unchanged since it was written."""
-    return path.is_file() and sha256_file(path) == sha256
-
-
-def _first(skipped: Mapping[str, str]) -> str:
-    name, why = next(iter(sorted(skipped.items())))
-    return f"{len(skipped)} files are skipped, such as {name}: {why}"
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:

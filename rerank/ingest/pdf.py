@@ -50,25 +50,23 @@ def read(data: bytes) -> Document:
             raise UnreadableError(f"it has {len(pdf)} pages; at most {MAX_PAGES} are read")
         with suppress(PdfiumError):
             pdf.init_forms()
-        pages = [_page(pdf, i) for i in range(len(pdf))]
+        pages: list[Page | None] = []
+        for number in range(len(pdf)):
+            pages.append(None)  # of one that is broken
+            with suppress(PdfiumError):
+                pages[number] = read_page(pdf, number)
         skipped = _skipped(pdf, pages)
         if not any(page and page.lines for page in pages):
             if not any(pages):
                 raise UnreadableError("it is broken (no page of it can be opened)")
             raise UnreadableError(clauses(f"no text in its {counted(len(pdf), 'page')}", skipped))
-        facts = _facts(pdf)
+        facts = dict[str, str]()
+        with suppress(UnicodeDecodeError):
+            facts |= pdf.get_metadata_dict()
         outline = _outline(pdf)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
     blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
     return Document(tuple(blocks), one_line(facts.get("Title", "")), dated, skipped)
-
-
-def _page(pdf: PdfDocument, number: int) -> Page | None:
-    """A page; None if it is broken."""
-    try:
-        return read_page(pdf, number)
-    except PdfiumError:
-        return None
 
 
 def _skipped(pdf: PdfDocument, pages: Sequence[Page | None]) -> str:
@@ -106,14 +104,6 @@ def _numbered(kind: str, pages: Sequence[int]) -> str:
     *first, last = ("-".join(map(str, run)) for run in runs)
     listed = " and ".join(filter(None, [", ".join(first), last]))
     return f"page {listed} is {one}" if len(pages) == 1 else f"pages {listed} are {many or one}"
-
-
-def _facts(pdf: PdfDocument) -> dict[str, str]:
-    """Title, date and so on; none if they are not Unicode."""
-    try:
-        return dict(pdf.get_metadata_dict())
-    except UnicodeDecodeError:
-        return {}
 
 
 def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
