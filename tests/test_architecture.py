@@ -17,6 +17,7 @@ STATISTICS |= {"threadpoolctl"}  # scikit-learn's own
 
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
+    {"protocols"},
     {"config", "json_keys", "progress", "normal_form", "storage"},
     {"types"},
     {"data", "inference", "workspace"},
