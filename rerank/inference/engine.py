@@ -12,26 +12,25 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from math import ceil
 from pathlib import Path, PurePosixPath
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import FolderError, InputError, optional
-from rerank.inference.model_files import OTHER_CACHE, ModelFiles, cache_folder
+from rerank.inference.model_cache import cache_folder, made_once
+from rerank.inference.model_files import ModelFiles
 from rerank.inference.onnx_safety import check_graph_is_safe
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.progress import progress
-from rerank.storage.files import clear_away, sync
-from rerank.storage.folder import read_manifest, read_verified, write_folder
+from rerank.storage.folder import read_manifest, read_verified
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +51,7 @@ Row = NDArray[np.float32]
 Run = Callable[[Tokens], Row]
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 Kind = Literal["cross_encoder", "bi_encoder"]
+Result = TypeVar("Result")
 
 _running: WeakValueDictionary[str, Run] = WeakValueDictionary()  # by the SHA-256 of the graph
 _starting = Lock()
@@ -145,15 +145,20 @@ def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") ->
     if files.entries is not None:
         graph = files.read(GRAPH)
     else:
-        _open(files, kind, precision)
-        home, _ = _place(files, kind, precision)
         try:
-            manifest = read_manifest(home)
-            graph = read_verified(home, GRAPH, manifest, max_bytes=manifest["files"][GRAPH]["size"])
-        except (FolderError, OSError) as error:
+            graph = _kept(files, kind, precision, lambda graph, _: graph)
+        except NoExportError as error:
             raise InputError(f"{files.name} does not export to ONNX ({error})") from None
     check_graph_is_safe(graph, f"{files.folder / GRAPH}")
     return graph
+
+
+class NoExportError(Exception):
+    """A network that does not export; `module` runs in torch."""
+
+    def __init__(self, module: Any, error: Exception) -> None:
+        super().__init__(str(error))
+        self.module = module
 
 
 def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
@@ -163,110 +168,65 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
             return Engine(_shared_runner(graph, files.entries[GRAPH]["sha256"]))
         except Exception as error:  # of the runtime, which has many
             raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
-    home, bound = _place(files, kind, precision)
-    run = _cached_graph(home, bound)
-    if run is not None:
-        return Engine(run)
-    if precision == "fp32":
-        return _exported_now(files, kind, or_torch=True)
-    fp32_home, fp32_bound = _place(files, kind, "fp32")
-    if _cached_graph(fp32_home, fp32_bound) is None:
-        _exported_now(files, kind, or_torch=False)
-    return Engine(_keep(home, bound, lambda path: _quantize(fp32_home / GRAPH, path)))
+    try:
+        return Engine(_kept(files, kind, precision, _shared_runner))
+    except NoExportError as error:
+        if precision == "int8":
+            raise InputError(
+                f"{files.name} does not export, so it has no int8 form; set `precision` "
+                f"(--precision) to fp32 ({error})"
+            ) from error
+        logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
+        return Engine(_torch_runner(error.module), workers=1)
 
 
-def _exported_now(files: ModelFiles, kind: Kind, *, or_torch: bool) -> Engine:
-    """The fp32 network, exported into the cache; one that does not export runs in torch.
+def _kept(
+    files: ModelFiles, kind: Kind, precision: Graphs, use: Callable[[bytes, str], Result]
+) -> Result:
+    """What `use` gives of the graph in the cache and its hash; it is exported if it is not there.
 
     Raises:
-        InputError: it does not export, and `or_torch` is False.
+        NoExportError: it does not export.
+        OSError: it cannot be kept.
     """
-    home, bound = _place(files, kind, "fp32")
-    with progress(2, f"exporting {files.name}, once", unit="step") as bar:
-        with optional():
-            from rerank.inference import onnx_export
-
-        samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
-        module = onnx_export.load(files, kind)
-        bar.update()
-        try:
-            run = _keep(home, bound, lambda path: _export(module, samples, path))
-        except OSError:
-            raise
-        except Exception as error:  # exporters fail in many ways; torch is slower but right
-            if not or_torch:
-                raise InputError(
-                    f"{files.name} does not export, so it has no int8 form; set `precision` "
-                    f"(--precision) to fp32 ({error})"
-                ) from error
-            logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
-            return Engine(_torch_runner(module), workers=1)
-        bar.update()
-    return Engine(run)
-
-
-def _place(files: ModelFiles, kind: Kind, precision: Graphs) -> tuple[Path, Mapping[str, Any]]:
-    """The cache folder of an exported network, and what its manifest binds it to."""
     ending = "" if precision == "fp32" else f"-{precision}"
     home = cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
-    return home, {**bound, "precision": precision}
+    bound |= {"precision": precision}
 
-
-def _cached_graph(home: Path, bound: Mapping[str, Any]) -> Run | None:
-    """The graph of an earlier export, hashed as it is read.
-
-    None if there is none, or if it is changed, broken, or not `bound` to these values.
-    """
-    if not os.path.lexists(home):
-        return None
-    try:
-        manifest = read_manifest(home)
+    def opened(folder: Path) -> Result:
+        manifest = read_manifest(folder)
         wrong = [key for key, value in bound.items() if manifest.get(key) != value]
         if wrong:
-            other = "other" if wrong[0] == "weights" else "another"
-            raise FolderError(f"it was made for {other} {wrong[0]}")
+            raise FolderError(f"it was made for another value of {wrong[0]}")
         entry = manifest["files"][GRAPH]
-        graph = read_verified(home, GRAPH, manifest, max_bytes=entry["size"])
-        return _shared_runner(graph, entry["sha256"])
-    except Exception as error:  # of the runtime, which has many
-        logger.warning("%s is made again: %s", home, error)
-        return None
-
-
-def _keep(home: Path, bound: Mapping[str, Any], write: Callable[[Path], None]) -> Run:
-    """Write a graph into the folder `home`, replacing what cannot be used there; and open it.
-
-    A usable graph is not replaced: another process has made it meanwhile, and may be reading it.
-
-    Raises:
-        OSError: the folder cannot be written, or what is there cannot be removed.
-    """
+        graph = read_verified(folder, GRAPH, manifest, max_bytes=entry["size"])
+        return use(graph, entry["sha256"])
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        write(folder / GRAPH)
+        if precision == "int8":
+            _quantize(_kept(files, kind, "fp32", lambda graph, _: graph), folder / GRAPH)
+            return bound
+        with progress(2, f"exporting {files.name}, once", unit="step") as bar:
+            with optional():
+                from rerank.inference import onnx_export
+
+            samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
+            module = onnx_export.load(files, kind)
+            bar.update()
+            try:
+                _export(module, samples, folder / GRAPH)
+            except OSError:
+                raise
+            except Exception as error:  # exporters fail in many ways; torch is slower but right
+                raise NoExportError(module, error) from error
+            bar.update()
         return bound
 
-    run = _cached_graph(home, bound)
-    if run is not None:
-        return run
-    clear_away(home)
-    try:
-        with suppress(FolderError):  # another process was faster
-            write_folder(home, fill)
-    except OSError as error:
-        raise OSError(
-            f"{home.parent}: no exported network can be kept there: {error}; {OTHER_CACHE}"
-        ) from error
-    run = _cached_graph(home, bound)
-    if run is None:
-        raise OSError(
-            f"{home} was changed by another process while it was being written; try again"
-        )
-    return run
+    return made_once(home, fill, opened)
 
 
-def _quantize(graph: Path, path: Path) -> None:
+def _quantize(graph: bytes, path: Path) -> None:
     """Write the `graph` to `path` with its matrices in int8, scaled by output channel.
 
     Activations are scaled at run time (dynamic quantization, Jacob et al. 2018). The reduced range
@@ -277,31 +237,16 @@ def _quantize(graph: Path, path: Path) -> None:
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from onnxruntime.quantization.preprocess import quant_pre_process
 
-    with _written(path) as new:
-        quant_pre_process(str(graph), str(new), skip_symbolic_shape=True)
-        quantize_dynamic(
-            str(new),
-            str(new),
-            op_types_to_quantize=["MatMul"],
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-        )
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`; it is renamed to `path`, or removed if an error is raised."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".export-", suffix=".onnx", dir=path.parent)
-    os.close(handle)
-    new = Path(name)
-    try:
-        yield new
-        sync(new)
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    path.write_bytes(graph)
+    quant_pre_process(str(path), str(path), skip_symbolic_shape=True)
+    quantize_dynamic(
+        str(path),
+        str(path),
+        op_types_to_quantize=["MatMul"],
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        reduce_range=True,
+    )
 
 
 def onnx_runtime() -> Any:
@@ -378,25 +323,17 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """
     from rerank.inference import onnx_export
 
-    *cheaper, plain = onnx_export.forms(module)
-    for form in cheaper:
+    forms, reference = onnx_export.forms(module), _torch_runner(module)
+    for form in forms:
         try:
-            _export_checked(form, module, samples, path)
+            onnx_export.to_onnx(form, samples[0].ids, samples[0].types, path)
+            exported = _onnx_runner(path)
+            gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
+            if not gap <= TOLERANCE:
+                raise ValueError(f"the exported model differs from torch by {gap:.2g}")
             return
-        except OSError:
-            raise
         except Exception as error:
+            path.unlink(missing_ok=True)
+            if form is forms[-1] or isinstance(error, OSError):
+                raise
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
-    _export_checked(plain, module, samples, path)
-
-
-def _export_checked(form: Any, module: Any, samples: Sequence[Tokens], path: Path) -> None:
-    """Write `form` as ONNX under `path`, once the graph has given the numbers of `module`."""
-    from rerank.inference import onnx_export
-
-    with _written(path) as new:
-        onnx_export.to_onnx(form, samples[0].ids, samples[0].types, new)
-        exported, reference = _onnx_runner(new), _torch_runner(module)
-        gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
-        if not gap <= TOLERANCE:
-            raise ValueError(f"the exported model differs from torch by {gap:.2g}")

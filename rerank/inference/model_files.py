@@ -6,12 +6,9 @@ This file knows nothing of what a model computes.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib.util
 import json
-import logging
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,22 +18,16 @@ from typing import Any
 from rerank.errors import InputError, optional
 from rerank.inference.given import Given
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
+from rerank.inference.model_cache import cache_folder
 from rerank.protocols import EmbedderChoice, ScorerChoice
-from rerank.storage.files import clear_away, file_state, sha256_file
+from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
-
-logger = logging.getLogger(__name__)
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
-READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # numbers of an OSError
-OTHER_CACHE = (
-    "name a folder that can be written to in RERANK_CACHE, or make a model that needs none with "
-    "`rerank model export`"
-)
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder
 
@@ -116,50 +107,6 @@ def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
         InputError: there is no such model, or the object is none.
     """
     return resolve(choice) if isinstance(choice, str) else Given.of(choice, role)
-
-
-def cache_folder() -> Path:
-    """The folder of unpacked weights and exported graphs; it is created, for its user only.
-
-    It is in `$RERANK_CACHE`, or in the user's cache. A link to nothing in its place is removed.
-
-    Raises:
-        InputError: it belongs to another user, or others can write to it; a file is in its place;
-            there is no home folder, or it is read-only.
-        OSError: it cannot be created.
-    """
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        base_folder = os.environ.get("RERANK_CACHE") or (
-            Path(base or Path.home() / ".cache") / "calibrated-rerank"
-        )
-    except RuntimeError:
-        raise InputError(f"this user has no home folder to keep models in; {OTHER_CACHE}") from None
-    folder = Path(base_folder) / "models"
-    try:
-        if folder.is_symlink() and not folder.exists():
-            logger.warning("%s is made again: it is a link to nothing", folder)
-            clear_away(folder)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        obstacle = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-        raise InputError(
-            f"{folder} cannot be made: {obstacle} is not a folder. Move it away, or name another "
-            "folder in RERANK_CACHE"
-        ) from None
-    except OSError as error:
-        if error.errno not in READ_ONLY:
-            raise
-        raise InputError(f"{folder} cannot be made: {error.strerror}; {OTHER_CACHE}") from None
-    if hasattr(os, "geteuid"):
-        state = folder.stat()
-        if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:
-            raise InputError(
-                f"{folder} could hold what others put there: it belongs to user {state.st_uid} "
-                f"with mode {state.st_mode & 0o777:o}; expected yours, and 700. Remove it, or name "
-                "another folder in RERANK_CACHE"
-            )
-    return folder
 
 
 def resolve(name: str, *, download: bool = True) -> ModelFiles:

@@ -32,7 +32,7 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.errors import InputError
-from rerank.inference.model_files import cache_folder
+from rerank.inference.model_cache import cache_folder
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.folder import FORMAT_VERSION, with_digest
 from rerank.types import Passage

@@ -32,7 +32,8 @@ from rerank.inference.engine import (
     open_bi_encoder,
     open_cross_encoder,
 )
-from rerank.inference.model_files import ModelFiles, cache_folder, resolve
+from rerank.inference.model_cache import cache_folder
+from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.storage.folder import with_digest

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from rerank.errors import InputError
-from rerank.inference.int8_weights import CLASSIFIER, EMBEDDINGS, SCALE, pack, quantise, unpack
+from rerank.inference.int8_weights import CLASSIFIER, EMBEDDINGS, SCALE, unpack
 from rerank.inference.model_files import BUNDLED, resolve
+from rerank.training.packing import pack, quantise
 
 BUNDLED_RERANKER = BUNDLED / "minilm-reranker"
 MATRICES = arrays(
@@ -147,7 +148,7 @@ def test_an_unpacked_file_that_is_changed_is_made_again(
     with (folder / name).open("ab") as file:
         file.write(b" ")
     assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == folder
-    assert f"is unpacked again: model/{name} is changed" in caplog.text
+    assert f"is made again: model/{name} is changed" in caplog.text
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
 
 
@@ -169,7 +170,7 @@ def test_what_is_no_folder_gives_way_to_the_unpacked(
         home.symlink_to(target)
     assert unpack(BUNDLED_RERANKER, base=base, cache=cache) == home / "model"
     assert not home.is_symlink()
-    assert caplog.messages == [f"{home} is unpacked again: {home} has no manifest.json"]
+    assert caplog.messages == [f"{home} is made again: {home} has no manifest.json"]
     assert kept.exists() is (what in ("link", "link to a file"))
     assert list(cache.iterdir()) == [home]
 

@@ -12,10 +12,10 @@ import pytest
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference import model_files as models
+from rerank.inference.model_cache import cache_folder
 from rerank.inference.model_files import (
     MINILM_SHA256,
     TRAINED_ON,
-    cache_folder,
     lasting_name,
     resolve,
     trained_on,

@@ -11,7 +11,7 @@ CODE = """
 import os
 from pathlib import Path
 from rerank.errors import InputError
-from rerank.inference.model_files import cache_folder
+from rerank.inference.model_cache import cache_folder
 
 os.environ.pop("RERANK_CACHE", None)
 os.environ.pop("XDG_CACHE_HOME", None)

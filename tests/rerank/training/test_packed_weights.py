@@ -13,8 +13,8 @@ from finetuning import Trained
 from rerank.cli import main
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference.int8_weights import pack_finetuned
 from rerank.inference.model_files import resolve, trained_on, training
+from rerank.training.packing import pack_finetuned
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
 

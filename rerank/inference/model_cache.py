@@ -1,0 +1,101 @@
+"""The cache of models on this machine: unpacked weights and exported networks.
+
+Each folder in it is made once, checked whenever it is opened, and made again if it changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rerank.errors import FolderError, InputError
+from rerank.storage.files import clear_away
+from rerank.storage.folder import write_folder
+
+logger = logging.getLogger(__name__)
+
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)  # numbers of an OSError
+OTHER_CACHE = (
+    "name a folder that can be written to in RERANK_CACHE, or make a model that needs none with "
+    "`rerank model export`"
+)
+
+Opened = TypeVar("Opened")
+
+
+def cache_folder() -> Path:
+    """The folder of unpacked weights and exported graphs; it is created, for its user only.
+
+    It is in `$RERANK_CACHE`, or in the user's cache. A link to nothing in its place is removed.
+
+    Raises:
+        InputError: it belongs to another user, or others can write to it; a file is in its place;
+            there is no home folder, or it is read-only.
+        OSError: it cannot be created.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        base_folder = os.environ.get("RERANK_CACHE") or (
+            Path(base or Path.home() / ".cache") / "calibrated-rerank"
+        )
+    except RuntimeError:
+        raise InputError(f"this user has no home folder to keep models in; {OTHER_CACHE}") from None
+    folder = Path(base_folder) / "models"
+    try:
+        if folder.is_symlink() and not folder.exists():
+            logger.warning("%s is made again: it is a link to nothing", folder)
+            clear_away(folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        obstacle = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        raise InputError(
+            f"{folder} cannot be made: {obstacle} is not a folder. Move it away, or name another "
+            "folder in RERANK_CACHE"
+        ) from None
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
+        raise InputError(f"{folder} cannot be made: {error.strerror}; {OTHER_CACHE}") from None
+    if hasattr(os, "geteuid"):
+        state = folder.stat()
+        if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:
+            raise InputError(
+                f"{folder} could hold what others put there: it belongs to user {state.st_uid} "
+                f"with mode {state.st_mode & 0o777:o}; expected yours, and 700. Remove it, or name "
+                "another folder in RERANK_CACHE"
+            )
+    return folder
+
+
+def made_once(
+    home: Path, fill: Callable[[Path], Mapping[str, Any]], opened: Callable[[Path], Opened]
+) -> Opened:
+    """What `opened` gives of the folder `home`; made by `fill` where that raises an error.
+
+    A usable folder is not replaced: another process may have made it meanwhile, and be reading it.
+
+    Raises:
+        OSError: the folder cannot be written, or what is there cannot be removed or opened.
+    """
+    if os.path.lexists(home):
+        try:
+            return opened(home)
+        except Exception as error:  # of a runtime, which has many
+            logger.warning("%s is made again: %s", home, error)
+        clear_away(home)
+    try:
+        with suppress(FolderError):  # another process was faster
+            write_folder(home, fill)
+    except OSError as error:
+        raise OSError(
+            f"{home.parent}: no model can be kept there: {error}; {OTHER_CACHE}"
+        ) from error
+    try:
+        return opened(home)
+    except Exception as error:
+        raise OSError(f"{home} cannot be opened, although it was just made: {error}") from error
