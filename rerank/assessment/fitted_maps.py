@@ -13,10 +13,12 @@ from calibration.group_tests import LEVEL
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
 from calibration.segments import Segments
 from calibration.thresholds import Certificate
-from rerank.assessment.features import Features, features_of
-from rerank.assessment.metadata_features import MetadataFeature, metadata_from_dict
+from rerank.assessment.list_features import list_passage_features, list_ranking_features
+from rerank.assessment.metadata_features import Metadata, metadata_from_dict
 from rerank.assessment.model_folder import CALIBRATORS, ModelFolder
+from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, Feature
 from rerank.assessment.relevance import INPUTS
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.assessment.sources.other_system import OtherSystem
@@ -28,6 +30,34 @@ from rerank.types import MODES, OWN_STAGES, Floats, ListKind, Mode, main_mode
 FeatureRange = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest values, (d,) each
 # keys of a mode's maps on disk; `another` is the hazard after a hit
 MAPS = ("prior", "score", "confidence", "hazard", "another")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The names of a passage's features, the functions of a ranking's by name, and their groups."""
+
+    passage: Sequence[str]
+    ranking: Mapping[str, Feature]
+    groups: Mapping[str, Sequence[str]]  # of the ranking's features: each is in one
+
+    def names(self) -> dict[str, list[str]]:
+        """The inputs of every map, as a manifest keeps them."""
+        return {
+            "passage_features": list(self.passage),
+            "ranking_features": list(self.ranking),
+            "hazard": list(INPUTS),
+        }
+
+
+def features_of(kind: ListKind = OWN_STAGES, metadata: Metadata = ()) -> Features:
+    """The features of lists of this kind, or those of our own stages.
+
+    The features of the passages' `metadata` come last.
+    """
+    last = [feature.name for feature in metadata]
+    if kind == OWN_STAGES:
+        return Features([*PASSAGE_FEATURES, *last], RANKING_FEATURES, GROUPS)
+    return Features([*list_passage_features(kind), *last], *list_ranking_features(kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +81,7 @@ class FittedMaps:
     stopping_threshold: float | None = None
     calibrated: bool = True  # False: no label of this corpus was fitted on, so they only order
     kind: ListKind = OWN_STAGES  # the stages that score
-    metadata: tuple[MetadataFeature, ...] = ()  # features of the passages' metadata
+    metadata: Metadata = ()  # features of the passages' metadata
     feature_range: FeatureRange | None = None  # of the labelled rankings; None: not kept
 
     @property

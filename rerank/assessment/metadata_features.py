@@ -45,6 +45,9 @@ class MetadataFeature:
         return float(word == self.word) if word else self.usual
 
 
+Metadata = tuple[MetadataFeature, ...]  # of a model: the last features of its passages
+
+
 def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[Passage]) -> Floats:
     """The value of each feature, (n, d), of n passages; finite."""
     rows = [[column.of(passage) for column in columns] for passage in passages]
@@ -53,7 +56,7 @@ def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[P
 
 def choose_metadata_features(
     keys: Sequence[str], passages: Collection[Passage]
-) -> tuple[MetadataFeature, ...]:
+) -> Metadata:
     """The features under these keys: one for a key with numbers, else one for each of its words.
 
     Raises:
@@ -100,7 +103,7 @@ def _years(text: str) -> float | None:
         return None
 
 
-def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> tuple[MetadataFeature, ...]:
+def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> Metadata:
     """Read features that `dataclasses.asdict` made plain.
 
     Raises:

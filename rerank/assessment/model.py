@@ -217,11 +217,6 @@ class CalibratedReranker:
         return self.pipeline.source
 
     @property
-    def searches(self) -> bool:
-        """Whether it finds passages for a query: in its index, or in another search system."""
-        return self.source.searches
-
-    @property
     def segment_by(self) -> str:
         """The metadata by which queries are divided into segments; "" for none."""
         return self.pipeline.config.segment_by

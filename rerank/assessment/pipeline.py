@@ -244,7 +244,7 @@ class Pipeline:
             return self.encoder.encode(texts)
 
     def score_pairs(self, pairs: Sequence[Pair], lists: Sequence[int] = ()) -> tuple[Floats, Bools]:
-        """Logits of pairs, shape (n,), and whether each pair was truncated; `lists` as `Reranker`."""
+        """Logits of pairs, shape (n,), and whether each was truncated; `lists` as `Reranker`."""
         if not pairs:
             return np.zeros(0), np.zeros(0, dtype=np.bool_)
         with self._timed("score"):

@@ -20,7 +20,7 @@ from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
 from calibration.metrics.scores import row_losses
 from calibration.selection import enough_rows
-from rerank.assessment.features import Features
+from rerank.assessment.fitted_maps import Features
 from rerank.data.labels import Labels
 from rerank.types import Floats
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.maps import LogisticMap
-from calibration.risk_control import fixed_sequence
-from calibration.thresholds import Certificate, certify
+from calibration.thresholds import Certificate, certify, fixed_sequence
 from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
@@ -70,7 +69,7 @@ def choose_stopping_threshold(
     on are the first k, for the lowest k at which the sufficiency reaches the threshold, else all d.
     A question is lost if the d passages hold an answer and those handed on do not. At most a share
     of `LOST` of new questions is lost, with 95% confidence: see
-    `calibration.risk_control.fixed_sequence`.
+    `calibration.thresholds.fixed_sequence`.
     """
     losses = [
         right_within[:, -1] - _answer_in_context(right_within, sufficiency, t) for t in THRESHOLDS

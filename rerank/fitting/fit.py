@@ -4,39 +4,50 @@ Everything is cross-fitted by query group (Stone 1974): a query's features and i
 confidence come from maps that were not fitted on its group. As in stacking (Wolpert 1992), not
 every step is blind: the confidence of one fold is fitted on features of the other folds, whose
 relevance maps have seen this fold's labels. No effect of this was measured; it is not ruled out.
+
+`fit_folds` is nested cross-fitting (Stone 1974; Varma and Simon 2006): the whole fit is made again
+for each fold, so a report needs no labels of its own. Only the choice of passages to score is not
+repeated: each query's was made by a prior that had not seen its group. The folds share most of
+their queries, so intervals are a little too narrow (Bates, Hastie and Tibshirani 2024, "Cross-
+validation: what does it estimate and how well does it do it?"): `make promise` measures it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.metrics.scores import row_losses
 from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
-from calibration.selection import MINIMUM_ROWS, choose, enough_rows
+from calibration.selection import MINIMUM_ROWS, choose, enough_rows, grouped_folds, held_out
 from calibration.thresholds import Certificate, certify
-from rerank.assessment.features import features_of
-from rerank.assessment.fitted_maps import FittedMaps, range_of
+from rerank.assessment.fitted_maps import FittedMaps, features_of, range_of
 from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
-from rerank.errors import optional
+from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
-from rerank.fitting.passage_maps import cross_fit_rankings, fit_score, limit_labelled
+from rerank.fitting.passage_maps import (
+    choose_cutoff,
+    cross_fit_rankings,
+    fit_score,
+    limit_labelled,
+)
 from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in
-from rerank.types import Bools, Floats, Ranking
+from rerank.types import Bools, Floats, Mode, Ranking, Scored, main_mode
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 SHRUNK = "The maps are shrunk towards those of other labelled sets."
@@ -112,14 +123,16 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     with optional():
         from calibration.score_fitting import fit_temperature
 
-    scored, about = scored_plan.to_fit, scored_plan.about
-    reference = _reference_maps(scored_plan.pooled)
+    scored, about, pooled = scored_plan.to_fit, scored_plan.about, scored_plan.pooled
+    score = pooled.score if pooled else None
+    reference = pooled.confidence.as_logistic() if pooled else None
+    hazards: Hazards = (pooled.hazard, pooled.hazard_after_hit) if pooled else (None, None)
     limited = limit_labelled(scored, scored_plan.policy.cutoff)
-    ordered = cross_fit_rankings(limited, config, reference.score)
+    ordered = cross_fit_rankings(limited, config, score)
     features = ranking_features(ordered.items, features_of(scored_plan.kind).ranking)
     right, has_passages = hits(ordered)[:, 0], have_passages(ordered.items)
     rows = rows_to_fit(right, has_passages, scored.groups)
-    confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference.confidence)
+    confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference)
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(has_passages[rows], confidence.out_of_fold, 0.0)
     target = config.thresholds.advisory
@@ -132,17 +145,17 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             ordered,
             out_of_fold,
             config,
-            reference.hazards,
+            hazards,
             max_probability=confidence.fitted.max_probability,
             about=about,
         )
         context_certificate = _with_kinds_checked(context_certificate, ordered)
-    hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, reference.hazards)
+    hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, hazards)
     best_logits = np.array([highest(s.logits) for s in scored.items])
     return Fitted(
         maps=FittedMaps(
             policy=scored_plan.policy,
-            score=fit_score(limited, reference.score),
+            score=fit_score(limited, score),
             confidence=confidence.fitted,
             hazard=hazard,
             hazard_after_hit=hazard_after_hit,
@@ -155,10 +168,12 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             feature_range=range_of(features[rows]),
         ),
         calibrator=confidence.calibrator,
-        reason=f"{confidence.reason} {SHRUNK if scored_plan.pooled else NOT_SHRUNK}",
+        reason=f"{confidence.reason} {SHRUNK if pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
-        effective=effective_n((right - out_of_fold)[rows], scored.groups[rows]),
-        reference=reference.confidence,
+        effective=effective_n(
+            (right - out_of_fold)[rows], group_codes(scored.groups[rows], int(rows.sum()))
+        ),
+        reference=reference,
         features=features,
         right=right,
         groups=scored.groups,
@@ -178,21 +193,6 @@ def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) ->
         len(set(right[has_passages].tolist())) == 2 and len(set(groups[has_passages].tolist())) > 1
     )
     return has_passages if several else np.ones(len(has_passages), dtype=np.bool_)
-
-
-class _ReferenceMaps(NamedTuple):
-    """The pooled maps that the fitted ones are shrunk towards; None where there are none."""
-
-    score: LogisticMap | None
-    confidence: LogisticMap | None
-    hazards: Hazards
-
-
-def _reference_maps(pooled: FittedMaps | None) -> _ReferenceMaps:
-    if pooled is None:
-        return _ReferenceMaps(None, None, (None, None))
-    hazards = pooled.hazard, pooled.hazard_after_hit
-    return _ReferenceMaps(pooled.score, pooled.confidence.as_logistic(), hazards)
 
 
 def _with_kinds_checked(certificate: Certificate, ordered: Labelled[Ranking]) -> Certificate:
@@ -223,7 +223,7 @@ def _fit_confidence(
     right, groups = hits(ordered)[:, 0], ordered.groups
     automatic = config.calibrator == "auto"
     considered = AUTO if automatic else (config.calibrator,)
-    n_effective = effective_n(right - right.mean(), groups)
+    n_effective = effective_n(right - right.mean(), group_codes(groups, len(right)))
     names = [name for name in considered if not automatic or enough_rows(name, n_effective)]
     out_of_fold = cross_fit_two_stage(
         names,
@@ -261,18 +261,57 @@ def _fit_confidence(
             f"{of_base_rate:.4f}: these labels do not show yet that the features tell right from "
             "wrong."
         )
-    segments, corrected = _fit_segments(out_of_fold[choice.name], ordered, right, config)
+    corrected, segments = out_of_fold[choice.name], Segments()
+    if config.segment_by:
+        named = segments_of(ordered.items, config.segment_by)
+        segments = fit_segments(corrected, right, named, groups)
+        corrected = cross_fit_segments(
+            corrected, right, named, groups, folds=config.folds, random_state=config.seed
+        )
     return _Confidence(fitted, segments, corrected, choice.name, reason)
 
 
-def _fit_segments(
-    out_of_fold: Floats, ordered: Labelled[Ranking], right: Labels, config: Config
-) -> tuple[Segments, Floats]:
-    """What each segment adds to the confidence, and the out-of-fold confidences (n,) with it."""
-    if not config.segment_by:
-        return Segments(), out_of_fold
-    names, groups = segments_of(ordered.items, config.segment_by), ordered.groups
-    segments = fit_segments(out_of_fold, right, names, groups)
-    return segments, cross_fit_segments(
-        out_of_fold, right, names, groups, folds=config.folds, random_state=config.seed
+class FittedFold(NamedTuple):
+    """Queries to measure on, scored without a cutoff, and a fit that has not seen their groups."""
+
+    scored: Labelled[Scored]
+    fitted: Fitted
+
+
+def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, list[FittedFold]]:
+    """For each mode and fold: the queries that the fold measures, and the fit on all others.
+
+    Folds are whole groups, and each query is measured once. The cutoff of a fold is chosen by the
+    queries outside of it, in the main mode. Lists with scores have no cutoff.
+    """
+    main = scored[main_mode(scored)]
+    fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
+    folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in scored}
+    for held in held_out(fold_of):
+        cutoff = main.policy.cutoff
+        if not main.kind.stages:
+            cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
+        for mode, scored_plan in scored.items():
+            policy = replace(scored_plan.policy, cutoff=cutoff)
+            fitted = fit(replace(scored_plan.where(~held), policy=policy), config)
+            folds[mode].append(FittedFold(scored_plan.to_fit.where(held), fitted))
+    return folds
+
+
+def check_both_outcomes(right: Labels, name: str) -> None:
+    """Refuse to learn a confidence if every answer, or none, is right.
+
+    Raises:
+        InputError: right (n,) is 0 everywhere, or 1.
+    """
+    if right.any() and not right.all():
+        return
+    outcome, remedy = (
+        ("right for all", "queries that are harder, or that nothing answers")
+        if right.all()
+        else ("wrong for all", "queries that the passages answer, and check the ids in qrels/")
+    )
+    raise InputError(
+        f"{name}: the top passage is {outcome} of the {len(right)} queries to fit on. A confidence "
+        f"is learned from both outcomes, and a constant tells nothing: add {remedy}"
     )

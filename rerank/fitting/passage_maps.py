@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
 from calibration.metrics import MIN_GROUPS
@@ -120,7 +121,7 @@ def choose_cutoff(
         for cutoff in CUTOFFS:
             lost = without_cutoff - quality(cutoff)
             bar.update()
-            error = grouped_standard_error(lost, groups)
+            error = grouped_standard_error(lost, group_codes(groups, len(lost)))
             if lost.mean() + error > CUTOFF_LOSS * without_cutoff.mean():
                 break
             chosen = cutoff

@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def cross_fitted(self) -> bool:
-        """Whether the queries fitted on are reported on too: see `nested_cross_fitting`."""
+        """Whether the queries fitted on are reported on too: see `rerank.fitting.fit`."""
         return self.report_split == CROSS_FITTED
 
     @property
@@ -141,9 +141,15 @@ def plan(
         if 2 * division.seen_by_reranker > len(all_ids):
             remedy = "use queries that no model was trained on, or another --reranker"
         reported = "the same ones, cross-fitted," if cross_fitted else f"{len(report)}"
+        reasons = {
+            "a model was trained on them": division.seen_by_reranker,
+            "a reported query has the same words or group": division.asked_twice,
+        }
+        parts = [f"{count} because {why}" for why, count in reasons.items() if count]
+        left_out = f" (left out: {', '.join(parts)})" if parts else ""
         raise InputError(
             f"{labelled.name}: {len(fit)} queries to fit on and {reported} to report on, of "
-            f"{len(all_ids)}{division.left_out()}; expected at least {CALIBRATED_FROM} to fit on; "
+            f"{len(all_ids)}{left_out}; expected at least {CALIBRATED_FROM} to fit on; "
             f"{remedy}"
         )
     possible = list(groupings(labelled, all_ids))
@@ -185,15 +191,6 @@ class _Division:
     seen_by_reranker: int
     asked_twice: int
     beside_training: bool  # other queries of these splits were trained on
-
-    def left_out(self) -> str:
-        """How many queries were left out and why, in brackets; "" if none was."""
-        reasons = {
-            "a model was trained on them": self.seen_by_reranker,
-            "a reported query has the same words or group": self.asked_twice,
-        }
-        parts = [f"{count} because {why}" for why, count in reasons.items() if count]
-        return f" (left out: {', '.join(parts)})" if parts else ""
 
 
 def _divide(labelled: LabelledSet, untrained_ids: frozenset[str]) -> _Division:
@@ -255,3 +252,16 @@ def _limit_by_group(
     random.Random(seed).shuffle(groups)
     drawn = set([i for g in groups for i in by_group[g]][:limit])
     return [i for i in ids if i in drawn]
+
+
+def check_corpus(labelled: LabelledSet) -> None:
+    """Refuse a corpus with nothing to choose between.
+
+    Raises:
+        InputError: fewer than two passages.
+    """
+    if len(labelled.corpus) < 2:
+        raise InputError(
+            f"{labelled.name}: its corpus has {len(labelled.corpus)} passage; every query would "
+            "get the same one. Expected two at least"
+        )

@@ -5,7 +5,7 @@ The log odds of the confidence get a slope and an intercept, shrunk towards the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,7 +37,7 @@ from rerank.fitting.refused_certificates import (
     require_both_kinds,
 )
 from rerank.fitting.scored_plan import as_from_caller
-from rerank.types import Bools, Floats, Mode, Query, Scored
+from rerank.types import Bools, Floats, Mode, Query
 
 MIN_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
@@ -144,7 +144,11 @@ def _recalibrated_mode(
         return None
     queries = [f.query for f in labels]
     if from_search:
-        scored = _search_as_from_callers(queries, maps, pipeline)
+        prior = maps["search"].policy.prior
+        retrieved = pipeline.retrieve(queries, label="finding candidates")
+        likeliest_first = [by_prior(c, prior_score(c, prior))[0] for c in retrieved]
+        candidates = as_from_caller(pipeline, likeliest_first)
+        scored = pipeline.score_by(candidates, old.policy, label="scoring callers' passages")
     else:
         scored = pipeline.run(queries, old.policy, label="scoring candidates")
     with_passages = [i for i, s in enumerate(scored) if len(s.candidates)]  # else: confidence 0
@@ -167,10 +171,10 @@ def _recalibrated_mode(
     certifying = new_groups if enough else np.ones(len(labels), dtype=np.bool_)
     recalibration, new = _update(old, predicted, labels, groups, about, certifying, pipeline.config)
     left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
-    found = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
+    made = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
-        found = found.without_certificates(KNOWN_GROUPS.format(least=MIN_QUESTIONS, **counts))
-    return found.without_certificates(CUT_FROM_SEARCH) if from_search else found
+        made = made.without_certificates(KNOWN_GROUPS.format(least=MIN_QUESTIONS, **counts))
+    return made.without_certificates(CUT_FROM_SEARCH) if from_search else made
 
 
 def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools:
@@ -194,17 +198,6 @@ def _one_outcome(mode: Mode, right: Floats) -> list[str]:
     words = ("right", "wrong", "a low") if right.all() else ("wrong", "right", "a high")
     outcome, other, which = words
     return [ONE_OUTCOME.format(n=len(right), mode=mode, outcome=outcome, other=other, which=which)]
-
-
-def _search_as_from_callers(
-    queries: Sequence[Query], maps: Mapping[Mode, FittedMaps], pipeline: Pipeline
-) -> list[Scored]:
-    """The queries as if their callers had provided the likeliest passages of a search."""
-    candidates = pipeline.retrieve(queries, label="finding candidates")
-    prior_scores = [prior_score(c, maps["search"].policy.prior) for c in candidates]
-    likeliest_first = [by_prior(c, p)[0] for c, p in zip(candidates, prior_scores, strict=True)]
-    from_callers = as_from_caller(pipeline, likeliest_first)
-    return pipeline.score_by(from_callers, maps["rerank"].policy, label="scoring callers' passages")
 
 
 def _those_of(labels: Sequence[Feedback], rows: Bools) -> list[Feedback]:
@@ -261,9 +254,6 @@ def _update(
 
 def _widened(old: FittedMaps, features: Floats) -> FeatureRange | None:
     """The range of the labelled rankings, with the new ones, whose features are (n, d)."""
-    if not len(features):
-        return old.feature_range
-    low, high = range_of(features)
-    if old.feature_range is None:
-        return low, high
-    return tuple(map(min, low, old.feature_range[0])), tuple(map(max, high, old.feature_range[1]))
+    ends = np.array(old.feature_range or ()).reshape(-1, features.shape[1])
+    rows = np.concatenate([ends, features])
+    return range_of(rows) if len(rows) else None

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from calibration.maps import LogisticMap
 from calibration.thresholds import ABOUT
-from rerank.assessment.features import features_of
-from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.fitted_maps import FittedMaps, features_of
+from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.ranking import prior_score
 from rerank.data.canonical import query_hash
@@ -42,7 +41,7 @@ class ScoredPlan:
     about: str = ABOUT
     pooled: FittedMaps | None = None
     kind: ListKind = OWN_STAGES
-    metadata: tuple[MetadataFeature, ...] = ()
+    metadata: Metadata = ()
 
     def where(self, chosen: Bools) -> ScoredPlan:
         """The same to fit on those queries only at which `chosen` (n,) is True."""

@@ -80,11 +80,13 @@ def add_copies(pipeline: Pipeline, candidates: Labelled[Candidates]) -> Labelled
     """
     answered = [bool(grades) for grades in candidates.grades]
     wanted = copies_wanted(answered, pipeline.config.expected_unanswerable)
-    seed = pipeline.config.seed
-    answerable = sorted(
-        np.flatnonzero(answered).tolist(), key=lambda i: _draw_key(candidates, i, seed)
-    )
-    rows = sorted(answerable[:wanted])
+
+    def drawn(row: int) -> tuple[str, str]:
+        query = candidates.items[row].query
+        key = f"{pipeline.config.seed} {query.text}"
+        return hashlib.sha256(key.encode()).hexdigest(), query.query_id
+
+    rows = sorted(sorted(np.flatnonzero(answered).tolist(), key=drawn)[:wanted])
     if not rows:
         return candidates
     copies = pipeline.retrieve_without(
@@ -112,8 +114,3 @@ def answers(passages: Sequence[Passage], grades: Grades) -> frozenset[str]:
 def _copy(query: Query) -> Query:
     metadata = {**query.metadata, ANSWERS_TAKEN_OUT: True}
     return replace(query, query_id=f"{query.query_id} (answers taken out)", metadata=metadata)
-
-
-def _draw_key(candidates: Labelled[Candidates], row: int, seed: int) -> tuple[str, str]:
-    query = candidates.items[row].query
-    return hashlib.sha256(f"{seed} {query.text}".encode()).hexdigest(), query.query_id

@@ -6,7 +6,7 @@ Queries that a model was trained on are left out: its scores on them are too goo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
 from rerank.assessment.sources.source import Source
-from rerank.config import Config, Thresholds
+from rerank.config import Config
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
 from rerank.errors import InputError, nearest
 from rerank.evaluation.baselines import Heuristic, baselines_of
-from rerank.evaluation.measure import Evaluation, Part, measure
-from rerank.fitting.fit import Fitted, fit
-from rerank.fitting.label_checks import check_both_outcomes, check_corpus
-from rerank.fitting.nested_cross_fitting import FittedFold, fit_folds
-from rerank.fitting.plan import Plan, plan
+from rerank.evaluation.measure import Part, measure
+from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
+from rerank.fitting.plan import Plan, check_corpus, plan
 from rerank.fitting.refused_certificates import (
     CUT_FROM_SEARCH,
     NOT_AT_RANDOM,
@@ -88,10 +86,10 @@ def calibrate(
 ) -> CalibrationRun:
     """Run the whole job and write the model folder `out`, whole or not at all.
 
-    Indexes and cross-encoder scores are kept under `work`; after an interruption, the same call
-    resumes from them. If `out` already holds the model of the same data, configuration and weights,
-    it is not rebuilt; it is sent to MLflow if it has no run yet. `index` is a folder that
-    `rerank index` wrote for this corpus. With `self_contained` the folder includes its networks,
+    Indexes and scores are kept under `work`; after an interruption, the same call resumes. If `out`
+    holds the model of the same data, configuration and weights, it is not made again, but sent to
+    MLflow if it has no run yet. `index` is a folder that
+    `rerank data index` wrote for this corpus. With `self_contained` the folder has its networks,
     exported: it then runs without the weights.
 
     `retriever` is the TOML file of another search system (`rerank.retrieval.systems`) that holds
@@ -125,8 +123,7 @@ def calibrate(
         reranker=config.reranker if reranker is None else reranker,
         encoder=config.encoder if encoder is None else encoder,
     )
-    _check_calibrator(config.calibrator)
-    _check_targets(config.thresholds)
+    _check_config(config)
     models = None
     if not labelled.lists:  # their scores came with them
         models, config = find_models(config)
@@ -157,7 +154,11 @@ def calibrate(
         planned = plan(
             labelled, trained_hashes=source.trained_on, max_queries=max_queries, seed=config.seed
         )
-        _check_segments(planned, config.segment_by)
+        key = config.segment_by
+        if key and not any(metadata_name(q.metadata, key) for q in planned.fit.items):
+            raise InputError(
+                f"none of the queries has the metadata {key!r} of `segment_by` (--segment-by)"
+            )
         pipeline = source.open()
         scored = score_modes(pipeline, planned, source.pooled.maps if source.pooled else {})
         contents = _fit_and_measure(planned, scored, pipeline.source, made_from, config)
@@ -168,32 +169,25 @@ def calibrate(
     return CalibrationRun(out, contents.report, run, made=True, notes=notes)
 
 
-def _check_calibrator(name: str) -> None:
+def _check_config(config: Config) -> None:
+    """Refuse an unknown calibrator; and targets 0 and 1, which always hold, or can never be shown.
+
+    Raises:
+        InputError: naming the option.
+    """
     from calibration.score_fitting import SCORE_FITS
 
     names = ("auto", *SCORE_FITS)
-    if name not in names:
+    if config.calibrator not in names:
         raise InputError(
-            f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got {name!r}"
-            f"{nearest(name, names)}"
+            f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got "
+            f"{config.calibrator!r}{nearest(config.calibrator, names)}"
         )
-
-
-def _check_segments(planned: Plan, segment_by: str) -> None:
-    """Refuse metadata that no query to fit on has."""
-    if segment_by and not any(metadata_name(q.metadata, segment_by) for q in planned.fit.items):
-        raise InputError(
-            f"none of the queries has the metadata {segment_by!r} of `segment_by` (--segment-by)"
-        )
-
-
-def _check_targets(thresholds: Thresholds) -> None:
-    """Refuse targets 0 and 1: a share of 0 always holds, and no sample shows 1."""
     for name in ("medium", "sufficient"):
-        if not 0 < getattr(thresholds, name) < 1:
+        if not 0 < getattr(config.thresholds, name) < 1:
             raise InputError(
                 f"`{name}` (--{name}) should be above 0 and below 1 to calibrate, got "
-                f"{getattr(thresholds, name):g}"
+                f"{getattr(config.thresholds, name):g}"
             )
 
 
@@ -211,14 +205,20 @@ def _fit_and_measure(
     """
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-        fits = _fit_modes(planned, scored, config)
+        fits = {
+            mode: _fit_mode(planned, scored[mode], config, main=mode == main) for mode in scored
+        }
         check_both_outcomes(fits[main].right[~fits[main].copies], made_from["dataset"]["name"])
         bar.update()
         folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}
         if planned.cross_fitted:
             folds = fit_folds(scored, config)
         bar.update()
-        evaluations = _measure_modes(folds, baselines_of(source.kind), config)
+        baselines = {mode: baselines_of(source.kind) if mode == main else None for mode in scored}
+        evaluations = {
+            mode: measure([_part(fold, baselines[mode]) for fold in folds[mode]], config)
+            for mode in scored
+        }
         bar.update()
         report = make_report(
             planned,
@@ -251,45 +251,21 @@ def _fit_and_measure(
     return contents
 
 
-def _fit_modes(
-    planned: Plan, scored: Mapping[Mode, ScoredPlan], config: Config
-) -> dict[Mode, Fitted]:
-    """The fit of each mode; only the main mode can certify something."""
-    main = main_mode(scored)
+def _fit_mode(planned: Plan, scored: ScoredPlan, config: Config, *, main: bool) -> Fitted:
+    """The fit of a mode; only the main mode can certify something."""
+    fitted = fit(scored, config, to_keep=main)
     reasons = {
-        TRAINED_ON_DOCUMENTS: planned.beside_training,
-        NOT_AT_RANDOM: not drawn_at_random(planned.fit.items),
+        TRAINED_ON_DOCUMENTS: main and planned.beside_training,
+        NOT_AT_RANDOM: main and not drawn_at_random(planned.fit.items),
+        CUT_FROM_SEARCH: not main,
     }
-    of_main = " ".join(reason for reason, holds in reasons.items() if holds)
-    fits: dict[Mode, Fitted] = {}
-    for mode, scored_plan in scored.items():
-        fits[mode] = fit(scored_plan, config, to_keep=mode == main)
-        if refusal := of_main if mode == main else CUT_FROM_SEARCH:
-            fits[mode] = replace(fits[mode], maps=refuse_certificates(fits[mode].maps, refusal))
-    return fits
+    refusal = " ".join(reason for reason, holds in reasons.items() if holds)
+    return replace(fitted, maps=refuse_certificates(fitted.maps, refusal)) if refusal else fitted
 
 
-def _measure_modes(
-    folds: Mapping[Mode, Sequence[FittedFold]],
-    baselines: Mapping[str, Heuristic],
-    config: Config,
-) -> dict[Mode, Evaluation]:
-    """The measurements of each mode, of every fold by the fit that has not seen it.
-
-    The main mode is compared with the baselines.
-    """
-    main = main_mode(folds)
-    return {
-        mode: measure(
-            [
-                Part(
-                    scored,
-                    fitted.maps,
-                    {**baselines, "temperature": fitted.scaled_logit} if mode == main else {},
-                )
-                for scored, fitted in folds_of_mode
-            ],
-            config,
-        )
-        for mode, folds_of_mode in folds.items()
-    }
+def _part(fold: FittedFold, baselines: Mapping[str, Heuristic] | None) -> Part:
+    """What a fold measures, by the fit that has not seen it, beside the baselines, if any."""
+    if baselines is None:
+        return Part(fold.scored, fold.fitted.maps, {})
+    compared = {**baselines, "temperature": fold.fitted.scaled_logit}
+    return Part(fold.scored, fold.fitted.maps, compared)

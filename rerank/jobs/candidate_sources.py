@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rerank.assessment.features import features_of
+from rerank.assessment.fitted_maps import features_of
 from rerank.assessment.metadata_features import choose_metadata_features
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
 from rerank.assessment.pipeline import Models, Pipeline
@@ -25,9 +25,8 @@ from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
 from rerank.retrieval.index import LAYOUT
-from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import read_settings
-from rerank.retrieval.systems.system import SearchSystem
+from rerank.retrieval.systems.system import SearchSystem, connect
 from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (

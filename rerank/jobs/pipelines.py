@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.sources.own_index import OwnIndex
@@ -43,7 +43,7 @@ def open_pipeline(
     *,
     index: Path | None = None,
     models: ModelPair | None = None,
-    metadata: tuple[MetadataFeature, ...] = (),
+    metadata: Metadata = (),
 ) -> Pipeline:
     """A pipeline over a set's corpus whose index and scores are kept in `work`.
 

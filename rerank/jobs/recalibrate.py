@@ -6,8 +6,9 @@ folder names its parent, and is measured on the new labels, cross-fitted.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,25 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import have_passages
-from rerank.data.feedback import Feedback
+from rerank.data.canonical import query_hash
+from rerank.data.feedback import (
+    LATER,
+    Feedback,
+    check_known_passages,
+    feedback_of,
+    newest_of_each,
+    read_feedback,
+    without_moved,
+)
 from rerank.data.grouping import marks_of
-from rerank.data.labelled_set import LabelledSet
+from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
+from rerank.data.weights import WEIGHT
 from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.inference.exported_models import NETWORKS, write_exported
-from rerank.jobs.new_labels import labels_and_pipeline, usable_labels
+from rerank.inference.model_files import trained_on
+from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import recalibration_pictures, recalibration_sections
 from rerank.report.sections import as_page, as_text
@@ -39,6 +51,12 @@ from rerank.workspace import Workspace
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
+WEIGHTED = (
+    "labels with a weight, which is not used: {count}. A correction of the confidence takes none, "
+    "which is right for labels that were drawn by the confidence of this model. The figures are of "
+    "the labelled answers, not of all that they were drawn from; `rerank evaluate` of a labelled "
+    "set weighs them."
+)
 WORSE_IN = (
     "the new confidence of the mode {mode} is worse than the old one, by more than chance "
     "explains: keep the old model."
@@ -135,6 +153,88 @@ def recalibrate(
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
+
+
+def labels_and_pipeline(
+    model: CalibratedReranker,
+    feedback: Sequence[Feedback] | LabelledSet | str | Path,
+    split: str,
+    work: Workspace,
+) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
+    """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus.
+
+    A model of lists, or over another search system, has no corpus that labels could change. If the
+    model was calibrated with groups by other metadata (`LabelledSet.group_by`), so are the labels.
+    """
+    if isinstance(feedback, (str, Path)):
+        path = Path(feedback)
+        feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
+    group_by = model.group_by
+    own = model.source.folder is not None  # an index of its own
+    if isinstance(feedback, LabelledSet):
+        feedback = feedback.grouped_by(group_by) if group_by else feedback
+        labels = feedback_of(feedback, split)
+        if not own:
+            return labels, model.pipeline, {}
+        grouped = {"group_by": group_by} if group_by else {}  # also if none of these has the key
+        corpus = {
+            "dataset": feedback.described() | grouped,
+            "corpus_digest": feedback.corpus_digest(),
+        }
+        return labels, pipeline_over(feedback, model, work), corpus
+    if group_by:
+        feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]
+    if own:
+        check_known_passages(feedback, model.source.passages())
+    return feedback, model.pipeline, {}
+
+
+def usable_labels(
+    model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
+) -> tuple[list[Feedback], list[str]]:
+    """The labels to use, one per question, and notes on those left out, and on their weights."""
+    usable, notes = fresh(model, feedback), []
+    if len(usable) < len(feedback):
+        notes.append(
+            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
+            "or recalibrated on, or its networks trained on."
+        )
+    usable, moved = without_moved(usable, model.assess)
+    newest = newest_of_each(usable)
+    again = len(usable) - len(newest)
+    repeated = [f"left out: {again} labels, because {LATER}."] if again else []
+    labels = list(subsample(newest, max_labels))
+    weighted = sum(WEIGHT in f.query.metadata for f in labels)
+    weights = [WEIGHTED.format(count=weighted)] if weighted else []
+    return labels, [*notes, *moved, *repeated, *weights]
+
+
+def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
+    """The labels of queries that neither the maps were fitted on nor the models trained on.
+
+    If one query of a group is known, the whole group is left out, also of one that `metadata.group`
+    names: the confidence looks too good there.
+    """
+    seen = model.fitted_on
+    if model.source.scores_passages:
+        seen |= trained_on(*model.pipeline.model_files)
+    groups = [{f.group, given_group(f.query)} - {""} for f in feedback]
+    rows = list(zip(feedback, groups, strict=True))
+    known = {g for f, of_label in rows if query_hash(f.query.text) in seen for g in of_label}
+    return [f for f, of_label in rows if known.isdisjoint(of_label)]
+
+
+def subsample(
+    feedback: Sequence[Feedback], max_labels: int | None, *, seed: int = 0
+) -> Sequence[Feedback]:
+    """At most `max_labels` of the labels, drawn at random, in their old order.
+
+    The first labels of a file are often about one subject, and represent only that.
+    """
+    if max_labels is None or max_labels >= len(feedback):
+        return feedback
+    rows = random.Random(seed).sample(range(len(feedback)), max_labels)
+    return [feedback[i] for i in sorted(rows)]
 
 
 def _model_contents(

@@ -142,19 +142,14 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             "corpus_digest": digest,
             "updated": {
                 "parent": old.sha256(),
-                "fitted_on_corpus": _fitted_on(old),
+                "fitted_on_corpus": old.manifest.get("updated", {}).get("fitted_on_corpus")
+                or old.manifest["corpus_digest"],
                 "passages": len(passages),
             },
         }
 
     write_changed(old, old.path, change, without=INDEX, overwrite=True)
     return updated
-
-
-def _fitted_on(old: ModelFolder) -> str:
-    """The digest of the corpus that the labels were about."""
-    fitted_on = old.manifest.get("updated", {}).get("fitted_on_corpus")
-    return str(fitted_on or old.manifest["corpus_digest"])
 
 
 def _difference(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rerank.config import Config
 from rerank.data.words import Lexicon, words
@@ -19,17 +20,18 @@ from rerank.errors import InputError
 from rerank.progress import progress
 from rerank.retrieval.approximate import library, write_graph
 from rerank.retrieval.bm25 import BM25
-from rerank.retrieval.checks import check_index
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.retrieval.known_vectors import KnownVectors
 from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors
 from rerank.storage.folder import read_manifest, write_folder
-from rerank.types import FirstStage, Passage
+from rerank.types import FirstStage, Ints, Passage
 
 INDEX_KIND = "an index"
 LAYOUT = 4  # of the files in the folder, and of what a word is
+PART = 2**22  # numbers checked at a time: about as long as hashing them takes
+LARGEST = 1e6  # limit for cosines, idf and BM25 weights, which are all below a hundred
 USUAL_IDF = 4.0  # of a word where no corpus says how rare it is
 
 
@@ -258,3 +260,58 @@ def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
 def _write_header(out: BinaryIO, shape: tuple[int, int]) -> None:
     header = np.lib.format.header_data_from_array_1_0(np.empty((0, 0), dtype=np.float32))
     np.lib.format.write_array_header_1_0(out, {**header, "shape": shape})
+
+
+def check_index(bm25: BM25, vectors: PassageVectors, offsets: Ints, *, text_bytes: int) -> None:
+    """Refuse arrays of another type, shape or range than `build_index` writes.
+
+    `offsets` say where each passage begins in a text of `text_bytes`.
+
+    Raises:
+        InputError: naming the array.
+    """
+    passages = len(offsets) - 1
+    _check_array("offsets", offsets, np.int64, (passages + 1,))
+    _check_ends("offsets", offsets, text_bytes)
+    if passages < 1:
+        raise InputError("its offsets hold no passage")
+    _check_array("vector starts", vectors.starts, np.int64, (passages + 1,))
+    _check_ends("vector starts", vectors.starts, len(vectors.array), step=1)
+    width = vectors.array.shape[-1:]
+    _check_array("vectors", vectors.array, np.float32, (int(vectors.starts[-1]), *width))
+    if bm25.size != passages:
+        raise InputError(f"its postings are of {bm25.size} passages, its text of {passages}")
+    terms = len(bm25.terms)
+    _check_array("idf", bm25.term_idf, np.float64, (terms,))
+    _check_array("starts", bm25.starts, np.int64, (terms + 1,))
+    _check_array("rows", bm25.rows, np.int32, (len(bm25.rows),))
+    _check_array("weights", bm25.weights, np.float64, (len(bm25.rows),))
+    _check_ends("starts", bm25.starts, len(bm25.rows))
+    numbers: list[tuple[str, NDArray[Any]]] = [
+        ("vectors", vectors.array),
+        ("idf", bm25.term_idf),
+        ("weights", bm25.weights),
+    ]
+    for name, array in numbers:
+        if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
+            raise InputError(f"its {name} hold a number that is not finite, or far too large")
+    if not all(block.min() >= 0 and block.max() < passages for block in _parts(bm25.rows)):
+        raise InputError("its rows point to a passage that does not exist")
+
+
+def _check_array(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:
+    if array.dtype != kind or array.shape != shape or array.ndim != len(shape):
+        raise InputError(
+            f"its {name} are {array.dtype} of shape {array.shape}, expected {np.dtype(kind)} of "
+            f"shape {shape}"
+        )
+
+
+def _check_ends(name: str, ends: Ints, last: int, *, step: int = 0) -> None:
+    if len(ends) < 1 or ends[0] != 0 or ends[-1] != last or (np.diff(ends) < step).any():
+        raise InputError(f"its {name} do not rise from 0 to {last}")
+
+
+def _parts(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    flat = array.reshape(-1)
+    return (flat[i : i + PART] for i in range(0, len(flat), PART))

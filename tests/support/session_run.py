@@ -15,6 +15,7 @@ from rerank.fitting.plan import Plan, plan
 from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.calibrate import CalibrationRun, calibrate
+from rerank.protocols import Request
 
 
 @dataclass(frozen=True)
@@ -44,25 +45,25 @@ class Run:
 def interrupted_run(small: LabelledSet, config: Config, work: Path) -> Run:
     """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again."""
     counted: list[int] = []
-    original = CrossEncoder.read
+    original = CrossEncoder.score
 
-    def counting(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
-        counted.append(len(pairs))
-        return original(self, pairs)
+    def counting(self: CrossEncoder, requests: Sequence[Request]) -> Any:
+        counted.append(sum(len(texts) for _, texts in requests))
+        return original(self, requests)
 
-    def stopping(self: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> Any:
+    def stopping(self: CrossEncoder, requests: Sequence[Request]) -> Any:
         if counted:
             raise KeyboardInterrupt
-        return counting(self, pairs)
+        return counting(self, requests)
 
     out = work / "models" / "small"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CrossEncoder, "read", stopping)
+        patch.setattr(CrossEncoder, "score", stopping)
         with pytest.raises(KeyboardInterrupt):
             calibrate(small, out, config, work=work)
         left = tuple(p.name for p in out.parent.iterdir()) if out.parent.exists() else ()
         first = sum(counted)
-        patch.setattr(CrossEncoder, "read", counting)
+        patch.setattr(CrossEncoder, "score", counting)
         outcome = calibrate(small, out, config, work=work)
     reranker = resolve(config.reranker)
     planned = plan(small, trained_hashes=trained_on(reranker), max_queries=None, seed=config.seed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rerank.assessment.list_features import list_features, list_passage_features, stage_ranks
-from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.model_folder import ModelFolder
 from rerank.assessment.passage_features import CROSS_ENCODER
 from rerank.assessment.sources.source import PROBE, PROBE_PASSAGES, Selection, Source
@@ -32,19 +32,13 @@ class ScoredLists(Source):
     scores_passages = False
     cutoff = 0.0
 
-    def __init__(
-        self, kind: ListKind, config: Config, metadata: tuple[MetadataFeature, ...] = ()
-    ) -> None:
+    def __init__(self, kind: ListKind, config: Config, metadata: Metadata = ()) -> None:
         super().__init__(NoIndex(config.language), config, metadata)
         self.kind = kind
 
     @classmethod
     def open(
-        cls,
-        files: ModelFolder,
-        config: Config,
-        kind: ListKind,
-        metadata: tuple[MetadataFeature, ...],
+        cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
     ) -> ScoredLists:
         """The lists of a model folder: nothing is to be opened."""
         return cls(kind, config, metadata)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.model_folder import RETRIEVER, ModelFolder
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.assessment.sources.source import PROBE, Selection, Source
@@ -22,8 +22,12 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.index import NoIndex
-from rerank.retrieval.systems.connect import connect_of_model
-from rerank.retrieval.systems.system import SearchSystem, passages_by_id, query_with_results
+from rerank.retrieval.systems.system import (
+    SearchSystem,
+    connect_of_model,
+    passages_by_id,
+    query_with_results,
+)
 from rerank.types import Bools, Candidates, Floats, ListKind, Mode, Passage, Query, Scored
 
 RERANKER = "reranker"  # the last stage
@@ -42,9 +46,7 @@ class OtherSystem(Source):
     cutoff = 0.0
     searches = True
 
-    def __init__(
-        self, system: SearchSystem, config: Config, metadata: tuple[MetadataFeature, ...] = ()
-    ) -> None:
+    def __init__(self, system: SearchSystem, config: Config, metadata: Metadata = ()) -> None:
         super().__init__(NoIndex(config.language), config, metadata)
         self.system = system
         self.kind = ListKind((*system.settings.stages, RERANKER), texts=True)
@@ -52,11 +54,7 @@ class OtherSystem(Source):
 
     @classmethod
     def open(
-        cls,
-        files: ModelFolder,
-        config: Config,
-        kind: ListKind,
-        metadata: tuple[MetadataFeature, ...],
+        cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
     ) -> OtherSystem:
         """The search system that a model folder names; its stages must match the maps.
 
@@ -117,16 +115,21 @@ class OtherSystem(Source):
 
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the system returns, none of which the cross-encoder has scored."""
-        pool, count = self.config.pool, self.config.candidates
-        with_results = self._with_results(query, vector, pool, count, without)
+        c = self.config
+        sizes = {"pool": c.pool, "count": c.candidates, "rrf_k": c.rrf_k}
+        with_results = query_with_results(self.system, query, vector, **sizes, without=without)
         unscored = np.full(len(with_results.passages or ()), np.nan)
         scores = {**(with_results.scores or {}), RERANKER: unscored}
         return self._lists.candidates(replace(with_results, scores=scores))
 
     def best_of_stages(self, text: str, vector: Vectors, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
-        stages = len(self.system.settings.stages)
-        return self._with_results(Query(text), vector, count, stages * count).passages or ()
+        most, rrf_k = count * len(self.system.settings.stages), self.config.rrf_k
+        asked = Query(text)
+        with_results = query_with_results(
+            self.system, asked, vector, pool=count, count=most, rrf_k=rrf_k
+        )
+        return with_results.passages or ()
 
     def scores_are_known(self, query: Query) -> bool:
         """Whether a passage came with a score of our reranker."""
@@ -152,25 +155,6 @@ class OtherSystem(Source):
         place = {row: i for i, row in enumerate(ranked.first_stage.rows.tolist())}
         order = np.array([place[row] for row in rows.tolist()], dtype=np.int64)
         return Scored(ranked.take(order), selection.prior_scores, logits, truncated)
-
-    def _with_results(
-        self,
-        query: Query,
-        vector: Vectors,
-        pool: int,
-        count: int,
-        without: Set[str] = frozenset(),
-    ) -> Query:
-        """The query with the passages that the system returns, and their scores."""
-        return query_with_results(
-            self.system,
-            query,
-            vector,
-            pool=pool,
-            count=count,
-            rrf_k=self.config.rrf_k,
-            without=without,
-        )
 
 
 def with_held_passages(

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 import numpy as np
 
-from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.model_folder import INDEX, ModelFolder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
@@ -31,23 +31,14 @@ class OwnIndex(Source):
 
     searches = True
 
-    def __init__(
-        self,
-        index: SearchableIndex,
-        config: Config,
-        metadata: tuple[MetadataFeature, ...] = (),
-    ) -> None:
+    def __init__(self, index: SearchableIndex, config: Config, metadata: Metadata = ()) -> None:
         super().__init__(index, config, metadata)
         self.folder = index.folder
         self.corpus = getattr(index, "corpus", None)
 
     @classmethod
     def open(
-        cls,
-        files: ModelFolder,
-        config: Config,
-        kind: ListKind,
-        metadata: tuple[MetadataFeature, ...],
+        cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
     ) -> OwnIndex:
         """The index of a model folder, checked.
 

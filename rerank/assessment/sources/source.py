@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rerank.assessment.metadata_features import MetadataFeature, metadata_features
+from rerank.assessment.metadata_features import Metadata, metadata_features
 from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.ranking import by_prior, count_to_score
 from rerank.config import Config
@@ -82,12 +82,7 @@ class Source(ABC):
     folder: Path | None = None  # of its index
     corpus: Corpus | None = None  # of its index
 
-    def __init__(
-        self,
-        index: SearchableIndex,
-        config: Config,
-        metadata: tuple[MetadataFeature, ...] = (),
-    ) -> None:
+    def __init__(self, index: SearchableIndex, config: Config, metadata: Metadata = ()) -> None:
         self.index = index
         self.config = config
         self.metadata = metadata

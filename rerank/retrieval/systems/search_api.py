@@ -1,4 +1,4 @@
-"""What OpenSearch and Elasticsearch have in common: `_search` and `_mapping` of an index.
+"""OpenSearch and Elasticsearch: `_search` and `_mapping` of an index, through their own clients.
 
 Keyword search is `multi_match`, by BM25. The scores of vector search are not cosines, but rise with
 them, which is enough for a calibration. `id = "_id"` uses the document's own id.
@@ -12,21 +12,18 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from rerank.errors import InputError, RetrieverError, one_line
+from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.systems.settings import KEY, RetrieverSettings
-from rerank.retrieval.systems.system import (
-    Hit,
-    check_dimension,
-    check_known_fields,
-    hits_of,
-)
+from rerank.retrieval.systems.system import Hit, check_dimension, check_known_fields, hits_of
 from rerank.types import Passage
 
 OWN_ID = "_id"
 WHOLE = "_search?allow_partial_search_results=false"  # no answer of only some shards
 NOT_FOUND = 404
 REFUSED = (401, 403)
+CONSIDERED = 100  # minimum of nearest passages that each shard of Elasticsearch considers
+JSON = {"accept": "application/json", "content-type": "application/json"}
 
 
 class SearchIndex(ABC):
@@ -40,7 +37,10 @@ class SearchIndex(ABC):
 
     @abstractmethod
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """The JSON of the answer; a client's error has a `status_code` if the server sent one."""
+        """The JSON of the answer; a client's error has a `status_code` if the server sent one.
+
+        The clients retry once if they get no connection.
+        """
 
     @abstractmethod
     def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
@@ -112,6 +112,74 @@ class SearchIndex(ABC):
             if status in REFUSED:
                 why = f"status {status}; expected a valid key in the environment, as {KEY}"
             raise RetrieverError(f"{s}: no answer: {why}") from None
+
+
+class ElasticsearchIndex(SearchIndex):
+    """An index with text fields and a `dense_vector`; the key is an API key or USER:PASSWORD."""
+
+    dimension = "dims"
+
+    def __init__(self, settings: RetrieverSettings, key: str) -> None:
+        super().__init__(settings, key)
+        with optional():
+            from elasticsearch import Elasticsearch
+
+        user, colon, password = key.partition(":")
+        self._client = Elasticsearch(
+            settings.url,
+            basic_auth=(user, password) if colon else None,
+            api_key=None if colon else key or None,
+            request_timeout=settings.timeout,
+            max_retries=1,
+        )
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """By the client."""
+        answer: Mapping[str, Any] = self._client.perform_request(
+            method, path, headers=JSON, body=body
+        ).body
+        return answer
+
+    def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
+        """A `knn` search."""
+        return {
+            "knn": {
+                "field": self.settings.vector,
+                "query_vector": vector,
+                "k": count,
+                "num_candidates": max(CONSIDERED, 2 * count),
+            }
+        }
+
+
+class OpenSearchIndex(SearchIndex):
+    """An index with text fields and a `knn_vector`; the key is USER:PASSWORD."""
+
+    dimension = "dimension"
+
+    def __init__(self, settings: RetrieverSettings, key: str) -> None:
+        super().__init__(settings, key)
+        with optional():
+            from opensearchpy import OpenSearch
+
+        user, colon, password = key.partition(":")
+        if key and not colon:
+            raise InputError(f"{KEY} should be USER:PASSWORD for OpenSearch")
+        self._client = OpenSearch(
+            settings.url,
+            http_auth=(user, password) if key else None,
+            timeout=settings.timeout,
+            max_retries=1,
+        )
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """By the client's transport."""
+        answer: Mapping[str, Any] = self._client.transport.perform_request(method, path, body=body)
+        return answer
+
+    def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
+        """A `knn` query."""
+        return {"query": {"knn": {self.settings.vector: {"vector": vector, "k": count}}}}
 
 
 def _flatten_fields(

@@ -7,8 +7,10 @@ cross-encoder adds its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +18,15 @@ import numpy as np
 from rerank.errors import InputError, nearest
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.fusion import reciprocal_rank_fusion, top
-from rerank.retrieval.systems.settings import VECTOR, RetrieverSettings
+from rerank.retrieval.systems.settings import KEY, URL, VECTOR, RetrieverSettings
 from rerank.types import LARGEST_SCORE, Passage, Query
 
+ADAPTERS = {  # a system -> the module and the class of its adapter
+    "elasticsearch": ("search_api", "ElasticsearchIndex"),
+    "lancedb": ("lance", "LanceTable"),
+    "opensearch": ("search_api", "OpenSearchIndex"),
+    "qdrant": ("qdrant", "QdrantCollection"),
+}
 SHOWN = 20  # fields of a collection, in a message
 
 
@@ -47,6 +55,38 @@ class SearchSystem(Protocol):
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """At most as many passages as ids, of these ids; see `passages_by_id`."""
+
+
+def connect(settings: RetrieverSettings) -> SearchSystem:
+    """The system; RERANK_RETRIEVER_URL, if set, replaces its address.
+
+    Raises:
+        MissingExtraError: its client is not installed.
+    """
+    settings = replace(settings, url=os.environ.get(URL) or settings.url)
+    module, name = ADAPTERS[settings.system]
+    adapter = getattr(import_module(f"rerank.retrieval.systems.{module}"), name)
+    system: SearchSystem = adapter(settings, os.environ.get(KEY, ""))
+    return system
+
+
+def connect_of_model(kept: Any) -> SearchSystem:
+    """The system that a model folder names.
+
+    Whoever wrote the folder chose that address. So a key is sent only if the environment names the
+    address too.
+
+    Raises:
+        InputError: the settings cannot be used, or a key would go to an address from the folder.
+        MissingExtraError: its client is not installed.
+    """
+    settings = RetrieverSettings.from_dict(kept)
+    if settings.remote and os.environ.get(KEY) and not os.environ.get(URL):
+        raise InputError(
+            f"{KEY} is set, and {settings.url} comes from the model folder: set {URL} to the "
+            "server that the key is for"
+        )
+    return connect(settings)
 
 
 def query_with_results(

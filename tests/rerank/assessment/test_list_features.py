@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from calibration.maps import LogisticMap
-from rerank.assessment.features import features_of
+from rerank.assessment.fitted_maps import features_of
 from rerank.assessment.list_features import (
     LAST,
     STAGE,

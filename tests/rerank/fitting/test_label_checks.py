@@ -12,7 +12,8 @@ import pytest
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.fitting.label_checks import check_both_outcomes, check_corpus
+from rerank.fitting.fit import check_both_outcomes
+from rerank.fitting.plan import check_corpus
 from rerank.jobs.calibrate import calibrate
 
 

@@ -10,8 +10,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.fitting.fit import fit
-from rerank.fitting.nested_cross_fitting import fit_folds
+from rerank.fitting.fit import fit, fit_folds
 from rerank.fitting.plan import plan
 from rerank.fitting.scored_plan import ScoredPlan, score_lists
 from rerank.types import ListKind

@@ -16,13 +16,14 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.leave_one_set_out import (
+from rerank.fitting.pooling import (
     FIGURES,
+    balance_sets,
+    fit_pooled_maps,
     leave_one_set_out,
     markdown_table,
     summary,
 )
-from rerank.fitting.pooled_fit import balance_sets, fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Mode
 

@@ -36,22 +36,23 @@ from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
 from rerank.fitting.refused_certificates import (
+    CUT_FROM_SEARCH,
     KNOWN_GROUPS,
     KNOWN_GROUPS_LEFT_OUT,
-    NO_LISTS,
     NOT_AT_RANDOM,
 )
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.init import init
-from rerank.jobs.new_labels import (
+from rerank.jobs.recalibrate import (
     WEIGHTED,
+    WORSE_IN,
     fresh,
     labels_and_pipeline,
+    recalibrate,
     subsample,
     usable_labels,
 )
-from rerank.jobs.recalibrate import WORSE_IN, recalibrate
 from rerank.jobs.track import record_of
 from rerank.report.recalibration import BOUNDS
 from rerank.storage.files import sha256_file
@@ -331,7 +332,7 @@ def test_the_maps_of_the_other_mode_follow(run: Run, moved: Path) -> None:
     before, after = old.maps["rerank"], new.maps["rerank"]
     assert after.confidence.update is not None
     assert after.confidence.first == before.confidence.first
-    assert (after.certificate.threshold, after.certificate.refused) == (None, NO_LISTS)
+    assert (after.certificate.threshold, after.certificate.refused) == (None, CUT_FROM_SEARCH)
 
 
 def test_right_and_wrong_say_nothing_of_other_lists(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import InputError, RetrieverError
-from rerank.retrieval.systems.connect import connect
 from rerank.retrieval.systems.settings import RetrieverSettings
+from rerank.retrieval.systems.system import connect
 
 pytest.importorskip("mmh3")
 pytest.importorskip("qdrant_client")

@@ -17,9 +17,8 @@ from collections_of import SERVERS
 from search_server import INDEX, SearchServer, searching
 
 from rerank.errors import InputError, RetrieverError
-from rerank.retrieval.systems.connect import connect, connect_of_model
 from rerank.retrieval.systems.settings import KEY, URL, RetrieverSettings, read_settings
-from rerank.retrieval.systems.system import SearchSystem
+from rerank.retrieval.systems.system import SearchSystem, connect, connect_of_model
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 ROWS = [

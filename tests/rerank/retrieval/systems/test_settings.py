@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import InputError
-from rerank.retrieval.systems.connect import connect_of_model
 from rerank.retrieval.systems.settings import KEY, RetrieverSettings, read_settings
+from rerank.retrieval.systems.system import connect_of_model
 
 MINIMAL = {"system": "lancedb", "url": "here", "collection": "c", "keyword": "text"}
 

@@ -1,8 +1,9 @@
-"""How good pooled maps are on a set that they were not fitted on, for few labels and for many.
+"""Maps pooled over many labelled sets, and how good they are on a set that they have not seen.
 
-Takes scored plans of many sets and gives plain figures; for comparison, also of a fit without
-pooled maps. Which passages are scored is decided anew for each number of labels, as it would be for
-a user who has only these: by the first-stage map of the other sets, or one shrunk towards it.
+The usual fit, with each set as a group: cross-fitting leaves out whole sets, and the maps learn
+what holds on a set without labels. They are measured for few labels and for many, beside a fit
+without pooled maps. Which passages are scored is decided anew for each number of labels, as it
+would be for a user who has only these.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, cycle, islice
 from typing import Any
 
 import numpy as np
@@ -18,22 +21,70 @@ from calibration import metrics
 from calibration.metrics.intervals import student_interval
 from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.passage_maps import limit_labelled
+from rerank.fitting.passage_maps import fit_prior_map, limit_labelled
+from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.fitting.scored_plan import ScoredPlan, score_planned
 from rerank.types import Candidates, Scored
 
+MIN_SETS = 4
+LOW = 0.25  # quantile of the sets' cutoffs
+NO_LABELS = (
+    "No label is of this corpus: the confidence is not calibrated here. Label queries and run "
+    "`rerank calibrate`."
+)
+FitPooled = Callable[[Mapping[str, ScoredPlan], Config], FittedMaps]
 LABELS = (0, 25, 50, 100)
 MIN_MEASURED = 50  # queries of a set, to be measured on
 FIGURES = ("log_loss", "auroc", "smece", "hit1", "accepted", "accepted_right")
 
-FitPooled = Callable[[Mapping[str, ScoredPlan], Config], FittedMaps]
 Figures = dict[str, float]
+
+
+def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMaps:
+    """Maps of one mode, fitted on the scored candidates of many sets, which have equal weight.
+
+    Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
+    quartile of these cutoffs, for use without labels. The maps certify nothing: a certificate would
+    be about the sets fitted on, not about the next one.
+
+    Raises:
+        InputError: fewer than `MIN_SETS` sets.
+    """
+    if len(sets) < MIN_SETS:
+        raise InputError(f"expected at least {MIN_SETS} labelled sets to pool, got {len(sets)}")
+    cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
+    scored = balance_sets(
+        {name: limit_labelled(planned.to_fit, cutoffs[name]) for name, planned in sets.items()}
+    )
+    prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
+    folds = min(config.folds, len(sets))
+    pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
+    maps = fit(ScoredPlan(scored, scored, ReadPolicy(prior)), pooled_config).maps
+    policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
+    return replace(refuse_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
+
+
+def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
+    """All queries of the sets, equally many per set: queries of a smaller set are repeated.
+
+    The queries of a set are one group.
+    """
+    largest = max(map(len, sets.values()))
+
+    def repeated(parts: Sequence[Sequence[Any]]) -> list[Any]:
+        return list(chain.from_iterable(islice(cycle(values), largest) for values in parts))
+
+    return Labelled(
+        repeated([scored.items for scored in sets.values()]),
+        np.repeat(np.array(list(sets)), largest),
+        repeated([scored.grades for scored in sets.values()]),
+    )
 
 
 def leave_one_set_out(
@@ -41,8 +92,8 @@ def leave_one_set_out(
     pipelines: Mapping[str, Pipeline],
     config: Config,
     *,
-    fit_pooled: FitPooled,
     labels: Sequence[int] = LABELS,
+    fit_pooled: FitPooled = fit_pooled_maps,
     done: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Figures by set and number of labels: `pooled`, shrunk to the maps of the others, and `alone`.
@@ -80,7 +131,7 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
         rows_of_sets = [rows[count] for rows in figures.values() if count in rows]
         means[count] = {
             arm: {
-                **{f: _mean(r[arm][f] for r in rows_of_sets if arm in r) for f in FIGURES},
+                **{f: _mean([r[arm][f] for r in rows_of_sets if arm in r]) for f in FIGURES},
                 "accepted_right": _ratio([r[arm] for r in rows_of_sets if arm in r]),
                 "sets": sum(arm in r for r in rows_of_sets),
             }
@@ -184,9 +235,8 @@ def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Fi
     }
 
 
-def _mean(values: Iterable[float]) -> float:
-    defined = [v for v in values if not math.isnan(v)]
-    return float(np.mean(defined)) if defined else math.nan
+def _mean(values: Sequence[float]) -> float:
+    return math.nan if np.isnan(values).all() else float(np.nanmean(values))
 
 
 def _ratio(rows: Sequence[Figures]) -> float:
