@@ -9,8 +9,9 @@ files, models or statistics.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,39 +117,21 @@ class Query:
                     raise InputError(f"expected a Passage, got {passage!r:.100}")
         n = len(self.passages or ())
         if self.scores is not None:
-            object.__setattr__(self, "scores", self._arrays(self.scores, n))
-        if self.logits is None:
-            return
-        if self.passages is None:
-            raise InputError("expected logits only of passages that come with them")
-        object.__setattr__(self, "logits", _numbers(self.logits))
-        if self.logits.shape != (n,) or not (np.abs(self.logits) <= LARGEST_SCORE).all():
-            raise InputError(
-                f"expected one finite logit per passage, {n} in all, up to {LARGEST_SCORE:g}, got "
-                f"{np.array2string(self.logits, threshold=5)}"
-            )
-
-    def _arrays(self, scores: Mapping[str, Any], n: int) -> dict[str, Floats]:
-        """The scores as arrays."""
-        if not isinstance(scores, Mapping) or not scores:
-            raise InputError(
-                "expected scores by stage, such as {'bm25': [2.1, 0.3]}, one of each passage, got "
-                f"{scores!r:.100}"
-            )
-        if self.passages is None or self.logits is not None:
-            raise InputError(
-                "expected scores of passages that come with them, and no logits besides"
-            )
-        arrays = {}
-        for stage, values in scores.items():
-            array = _numbers(values)
-            if array.shape != (n,) or (np.abs(array) > LARGEST_SCORE).any():
+            if not isinstance(self.scores, Mapping) or not self.scores:
                 raise InputError(
-                    f"expected one score of {stage!r} per passage, {n} in all, up to "
-                    f"{LARGEST_SCORE:g} or NaN, got {values!r:.200}"
+                    "expected scores by stage, such as {'bm25': [2.1, 0.3]}, one of each passage, "
+                    f"got {self.scores!r:.100}"
                 )
-            arrays[stage] = array
-        return arrays
+            if self.passages is None or self.logits is not None:
+                raise InputError(
+                    "expected scores of passages that come with them, and no logits besides"
+                )
+            scores = {s: _numbers(f"score of {s!r}", v, n) for s, v in self.scores.items()}
+            object.__setattr__(self, "scores", scores)
+        if self.logits is not None:
+            if self.passages is None:
+                raise InputError("expected logits only of passages that come with them")
+            object.__setattr__(self, "logits", _numbers("finite logit", self.logits, n))
 
     @property
     def mode(self) -> Mode:
@@ -166,12 +149,18 @@ class Query:
         return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
 
 
-def _numbers(values: Any) -> Floats:
-    """The values as an array, None as NaN; an infinity if one of them is not a number."""
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.full(1, np.inf)
+def _numbers(what: str, values: Any, n: int) -> Floats:
+    """The values (n,) as an array, None as NaN, which only a score may be."""
+    may_be_nan = what.startswith("score")
+    with suppress(TypeError, ValueError):
+        array = np.array(values, dtype=np.float64)
+        fits = (np.abs(array) <= LARGEST_SCORE) | (np.isnan(array) & may_be_nan)
+        if array.shape == (n,) and fits.all():
+            return array
+    raise InputError(
+        f"expected one {what} per passage, {n} in all, up to {LARGEST_SCORE:g}"
+        f"{' or NaN' if may_be_nan else ''}, got {values!r:.200}"
+    )
 
 
 def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
@@ -184,6 +173,22 @@ def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
         value = int(value)
     name = "" if value is None else str(value).strip()
     return "" if name.lower() == "nan" else name
+
+
+Stage = TypeVar("Stage", "FirstStage", "Candidates", "Ranking")
+
+
+def _take(stage: Stage, order: Ints) -> Stage:
+    """The stage's values at the positions `order`, of all that it has one of per passage."""
+    return type(stage)(*(_rows(getattr(stage, f.name), order) for f in fields(stage)))
+
+
+def _rows(value: Any, order: Ints) -> Any:
+    if isinstance(value, Query):
+        return value
+    if isinstance(value, tuple):
+        return tuple(value[i] for i in order)
+    return value[order] if isinstance(value, np.ndarray) else value.take(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,7 @@ class FirstStage:
 
     def take(self, order: Ints) -> FirstStage:
         """The candidates at the positions `order`."""
-        return FirstStage(*(getattr(self, f.name)[order] for f in fields(self)))
+        return _take(self, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +225,7 @@ class Candidates:
     query: Query
     passages: tuple[Passage, ...]
     first_stage: FirstStage
-    features: Floats  # (n, d): of `rerank.assessment.features`, without the cross-encoder's
+    features: Floats  # (n, d): of `rerank.assessment.fitted_maps`, without the cross-encoder's
 
     def __len__(self) -> int:
         """Count of candidates."""
@@ -228,8 +233,7 @@ class Candidates:
 
     def take(self, order: Ints) -> Candidates:
         """The candidates at the positions `order`, each at most once."""
-        passages = tuple(self.passages[i] for i in order)
-        return Candidates(self.query, passages, self.first_stage.take(order), self.features[order])
+        return _take(self, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +270,7 @@ class Ranking:
     logits: Floats
     scored: Bools
     truncated: Bools
-    features: Floats  # (n, d): see `rerank.assessment.features`
+    features: Floats  # (n, d): see `rerank.assessment.fitted_maps`
     score: Floats  # of the passage alone, in [0, 1]; the probability shown is the answer's
 
     def __len__(self) -> int:
@@ -295,14 +299,7 @@ class Ranking:
 
     def take(self, order: Ints) -> Ranking:
         """The passages at the positions `order`, each at most once."""
-        return Ranking(
-            self.candidates.take(order),
-            self.logits[order],
-            self.scored[order],
-            self.truncated[order],
-            self.features[order],
-            self.score[order],
-        )
+        return _take(self, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,13 +322,12 @@ class RankedPassage:
         if self.scores:
             scores = dict(self.scores)
             return {"doc_id": self.doc_id, "relevance": self.relevance, "scores": scores}
-        return {
-            "doc_id": self.doc_id,
-            "logit": self.logit,
-            "relevance": self.relevance,
-            "bm25": self.bm25,
-            "dense": self.dense,
-        }
+        numbers = ("doc_id", "logit", "relevance", "bm25", "dense")
+        return {name: getattr(self, name) for name in numbers}
+
+
+PREDICTED = ["confidence", "sufficiency", "sufficiency_at", "level", "verdict", "accepted"]
+PREDICTED += ["certified", "context_certified", "calibrated", "reasons"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,17 +410,9 @@ class Assessment:
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
         """The prediction as one JSON object; `top` keeps only the first passages."""
         count = len(self.ranking) if top is None else top
+        values = {name: getattr(self, name) for name in PREDICTED}
         return {
             "query_id": self.ranking.query.query_id,
-            "confidence": self.confidence,
-            "sufficiency": self.sufficiency,
-            "sufficiency_at": list(self.sufficiency_at),
-            "level": self.level,
-            "verdict": self.verdict,
-            "accepted": self.accepted,
-            "certified": self.certified,
-            "context_certified": self.context_certified,
-            "calibrated": self.calibrated,
-            "reasons": list(self.reasons),
+            **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()},
             "ranking": [passage.to_dict() for passage in self.first(count)],
         }

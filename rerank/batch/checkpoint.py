@@ -19,20 +19,12 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from rerank.batch.recovery import (
-    CONVERTED,
-    PREDICTIONS,
-    PROGRESS,
-    REJECTED,
-    CheckpointProgress,
-    recover,
-)
 from rerank.batch.rows import Position
 from rerank.errors import InputError
 from rerank.storage.file_lock import open_locked
@@ -41,9 +33,34 @@ from rerank.storage.files import sync, write_file
 FORMAT = 3  # of the unfinished work; 1, 2: other names in `CheckpointProgress`
 SYNC_EVERY = 5.0  # seconds of work that a power cut may lose
 LOCK, HEADER = "lock", "header.json"
+PREDICTIONS, REJECTED, PROGRESS, CONVERTED = "predictions", "rejected", "progress", "converted"
+LONGEST_LINE = 4_000  # bytes of a line of `progress`
 FILES = (HEADER, PROGRESS, REJECTED, PREDICTIONS, CONVERTED)
 
 Convert = Callable[[Path, Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointProgress:
+    """The progress: input lines and bytes processed, rows answered and rejected.
+
+    `stage` is `scoring`, then `scored` when the whole input is, then `installed` when the output
+    has its name; its size is then `installed` bytes.
+
+    The last two are of the next chunk: what is being scored of it, all rows (0) or one (from 1);
+    and at what of it processes have ended.
+    """
+
+    line: int = 0
+    byte: int = 0
+    answered: int = 0
+    rejected: int = 0
+    predictions_bytes: int = 0  # size of the file of answers
+    rejections_bytes: int = 0  # size of the file of rejected rows
+    stage: str = "scoring"
+    installed: int = 0
+    scoring: int | None = None
+    ended_at: Sequence[int] = ()
 
 
 class Checkpoint:
@@ -244,3 +261,71 @@ def _write(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
+
+
+def recover(folder: Path, out: Path, rejected_file: Path | None) -> CheckpointProgress:
+    """The state of the files, after incomplete parts of them are cut off."""
+    (folder / PROGRESS).touch()
+    last, complete = CheckpointProgress(), 0
+    for length, state, _ in _records(folder / PROGRESS):
+        last, complete = state, complete + length
+    os.truncate(folder / PROGRESS, complete)
+    answers, rejections = _size(folder / PREDICTIONS), _size(folder / REJECTED)
+    if last.stage == "installed" and _size(out) == last.installed:
+        return last
+    if last.stage == "scored":  # either file may already have been moved to its place
+        if answers is None:
+            answers = _size(out)
+        if rejections is None and rejected_file is not None:
+            rejections = _size(rejected_file)
+        if (answers, rejections or 0) == (last.predictions_bytes, last.rejections_bytes):
+            return last
+    return _truncate_to_last_chunk(folder)
+
+
+def _truncate_to_last_chunk(folder: Path) -> CheckpointProgress:
+    """The state after the last complete chunk; the rest of the files is cut off."""
+    state, complete = CheckpointProgress(), 0
+    with (
+        _open_or_create(folder / PREDICTIONS) as predictions,
+        _open_or_create(folder / REJECTED) as rejected,
+    ):
+        for length, after, sums in _records(folder / PROGRESS):
+            parts = (
+                predictions.read(after.predictions_bytes - state.predictions_bytes),
+                rejected.read(after.rejections_bytes - state.rejections_bytes),
+            )
+            if after.stage != "scoring" or [zlib.crc32(part) for part in parts] != sums:
+                break
+            state, complete = after, complete + length
+        predictions.truncate(state.predictions_bytes)
+        rejected.truncate(state.rejections_bytes)
+    os.truncate(folder / PROGRESS, complete)
+    return state
+
+
+def _records(path: Path) -> Iterator[tuple[int, CheckpointProgress, list[int]]]:
+    """Length, state and checksums of each line of `progress`, up to the first broken one."""
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            try:
+                if int(line[:8], 16) != zlib.crc32(line[9:-1]) or line[-1:] != b"\n":
+                    return
+                record = json.loads(line[9:])
+                sums = record.pop("crc")
+                state = CheckpointProgress(**record)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                return
+            yield len(line), state, sums
+
+
+def _open_or_create(path: Path) -> IO[bytes]:
+    path.touch()
+    return path.open("r+b")
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None

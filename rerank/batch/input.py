@@ -1,4 +1,4 @@
-"""The input of a rescoring: opens a file by its ending, and refuses a file that changes."""
+"""The files of a rescoring: opens the input by its ending, and checks the places of outputs."""
 
 from __future__ import annotations
 
@@ -120,3 +120,22 @@ def _identify(parts: list[Path]) -> FileIdentity:
                 blank = blank and block.isspace()
         lines.append(0 if blank else count + (last != b"\n"))
     return FileIdentity(content.hexdigest(), size, tuple(lines), states)
+
+
+def check_places(model: Path, queries: Path, *outputs: Path) -> None:
+    """Refuse outputs that would replace the queries, or lie in no folder or in the model's.
+
+    Raises:
+        InputError: naming the output.
+    """
+    for path in outputs:
+        if path.resolve() == queries.resolve() or (path.exists() and path.samefile(queries)):
+            raise InputError(f"{path}: this would replace the queries; give another --out")
+        if queries.is_dir() and path.resolve().is_relative_to(queries.resolve()):
+            raise InputError(f"{path}: lies in the folder of the queries; give another --out")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}; make it, or give another")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is a folder, or no ordinary file; expected a file's name")
+        if path.resolve().is_relative_to(model.resolve()):
+            raise InputError(f"{path}: lies in the model's folder, which no file is added to")

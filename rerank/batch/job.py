@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.checkpoint import Checkpoint, Convert, open_checkpoint
-from rerank.batch.input import Input, is_parquet, open_input
-from rerank.batch.output_paths import check_places
+from rerank.batch.checkpoint import (
+    REJECTED,
+    Checkpoint,
+    CheckpointProgress,
+    Convert,
+    open_checkpoint,
+)
+from rerank.batch.input import Input, check_places, is_parquet, open_input
 from rerank.batch.ray_process import ray_module
-from rerank.batch.recovery import REJECTED, CheckpointProgress
 from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD

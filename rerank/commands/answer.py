@@ -100,7 +100,7 @@ def answer(
 
 def _read(queries: Path, model: Path, out: Path) -> Any:
     """The rows of a file of queries, whose answers may be written to `out`."""
-    from rerank.batch.output_paths import check_places
+    from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
     from rerank.data.containers import JSONL, ending
 

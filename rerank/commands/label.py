@@ -108,7 +108,7 @@ def _choose(
     json: bool,
 ) -> None:
     """Write the queries to label next, with their top passages."""
-    from rerank.batch.output_paths import check_places
+    from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
     from rerank.jobs.label_next import label_next
 

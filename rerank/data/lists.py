@@ -87,7 +87,7 @@ def _without_own_passage(query: Query, grades: Mapping[str, float]) -> Query:
     rows = [i for i, p in enumerate(passages) if p.doc_id not in query.without]
     return replace(
         query,
-        passages=[passages[i] for i in rows],
+        passages=tuple(passages[i] for i in rows),
         scores={stage: values[rows] for stage, values in scores.items()} or None,
     )
 

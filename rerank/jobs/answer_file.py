@@ -9,8 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.checkpoint import Checkpoint, open_checkpoint
-from rerank.batch.recovery import PREDICTIONS, CheckpointProgress
+from rerank.batch.checkpoint import (
+    PREDICTIONS,
+    Checkpoint,
+    CheckpointProgress,
+    open_checkpoint,
+)
 from rerank.config import Thresholds
 from rerank.data.canonical import to_json
 from rerank.data.lines import Problems

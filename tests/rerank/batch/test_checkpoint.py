@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from rerank.batch.checkpoint import Checkpoint, open_checkpoint
-from rerank.batch.recovery import CheckpointProgress
+from rerank.batch.checkpoint import Checkpoint, CheckpointProgress, open_checkpoint
 from rerank.errors import InputError
 
 HEADER = {"model": "m", "input": "i"}
