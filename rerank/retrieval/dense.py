@@ -31,6 +31,9 @@ class PassageText(str):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PassageText) and str.__eq__(self, other)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((PassageText, str.__hash__(self)))
 
