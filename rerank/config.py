@@ -7,8 +7,8 @@ nothing of what a run does with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import Stemmer
@@ -78,15 +78,6 @@ NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 def option(default: Any, text: str, **values: Any) -> Any:
     """A field of a configuration with its default, its help, and the bounds of an `Option`."""
     return field(default=default, metadata={"option": Option(text, **values)})
-
-
-def options_of(kind: type) -> Iterator[tuple[Field[Any], Option]]:
-    """Every option of a configuration, those of a configuration within it included."""
-    for config_field in fields(kind):
-        if config_field.default is MISSING:
-            yield from options_of(config_field.default_factory)  # type: ignore[arg-type]
-        else:
-            yield config_field, config_field.metadata["option"]
 
 
 def check_options(values: Any) -> None:

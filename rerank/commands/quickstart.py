@@ -54,7 +54,7 @@ def quickstart(
         typed.refuse("not with --no-serve, which starts no server", "port", "journal")
     corpus, model = out / "corpus", out / "model"
     if settings.journal and folder.is_dir():  # `ingest` refuses another one
-        from rerank.serving.server_journal import check_journal
+        from rerank.serving.journaling import check_journal
 
         out.mkdir(parents=True, exist_ok=True)  # the journal may lie in it
         check_journal(settings)  # fail before reading and encoding the documents
