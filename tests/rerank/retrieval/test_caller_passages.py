@@ -174,7 +174,7 @@ def test_the_index_and_the_caller_bring_the_same_passage_alike(
 ) -> None:
     """What a stored vector says of a passage, encoding its text again says too."""
     (found,) = pipeline.retrieve(run.plan.report.items[:1])
-    stored = pipeline.as_from_caller(found, 5)
+    stored = pipeline.source.as_from_caller(found, 5)
     (encoded,) = pipeline.retrieve([replace(found.query, passages=found.passages[:5])])
     assert stored.passages == encoded.passages
     np.testing.assert_allclose(stored.features, encoded.features, atol=1e-5)
