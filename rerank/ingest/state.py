@@ -19,7 +19,7 @@ from rerank.storage.files import write_file
 from rerank.types import Passage
 
 STATE = "ingested.jsonl"
-VERSION = 7  # of the readers' output: if it changes, all files are read again
+VERSION = 8  # of the readers' output: if it changes, all files are read again
 
 
 @dataclass(frozen=True, slots=True)
