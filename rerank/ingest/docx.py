@@ -47,8 +47,13 @@ HEADING = re.compile(
 CONTENTS = re.compile(r"toc \d|table of figures", re.IGNORECASE)
 TITLES = ("title", "titel", "titre", "título", "titolo")
 MAX_REPEATED = 200  # characters of a cell that are repeated in the rows which it spans
-GONE = {"del", "moveFrom", "delText", "instrText", "delInstrText", "rPr", "pPr"}
-BLOCKS = {"body", "ins", "moveTo", "customXml", "smartTag", "sdtContent", "txbxContent"}
+GONE = {"delText", "instrText", "delInstrText", "rPr", "pPr", "sdtPr", "rt"}
+UNSHOWN = ("{*}AlternateContent", *(W + kind for kind in ("sdt", "del", "moveFrom")))
+WRAPPERS = (  # what is in them stands in their place
+    *("{*}AlternateContent", "{*}Choice", "{*}Fallback"),
+    *(W + kind for kind in ("ins", "moveTo", "customXml", "smartTag", "sdt", "sdtContent")),
+    *(W + kind for kind in ("ruby", "rubyBase")),
+)
 OBJECTS = {"drawing", "pict", "object"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
 UNREAD = {
@@ -137,7 +142,18 @@ class _Package:
         if data is None:
             return None
         parser = etree.XMLParser(resolve_entities=False, no_network=True)
-        return etree.fromstring(STRICT.sub(TRANSITIONAL, data), parser)
+        root = etree.fromstring(STRICT.sub(TRANSITIONAL, data), parser)
+        for node in list(root.iter(*UNSHOWN)):
+            kind, parent = kind_of(node), node.getparent()
+            if parent is None or (kind == "sdt" and not _is_contents(node)):
+                continue
+            if kind == "AlternateContent":  # forms of one content: the first is read
+                forms = [form for form in node if len(form)]
+                node[:] = forms[:1]
+            elif kind == "sdt" or len(node):  # an empty one is a mark in properties
+                parent.remove(node)
+        etree.strip_tags(root, *WRAPPERS)
+        return root
 
     def related(self, path: str) -> dict[str, _Related]:
         """The parts that a part refers to, by their ids in it."""
@@ -222,14 +238,8 @@ class _Body:
                 self._paragraph(node)
             elif kind == "tbl":
                 self._table(node)
-            elif kind == "sdt" and not _is_contents(node):
-                self.blocks(node.find(f"{W}sdtContent"))
-            elif kind == "AlternateContent":
-                self.blocks(_alternative(node))
             elif kind == "altChunk":
                 self._inserted(node)
-            elif kind in BLOCKS:
-                self.blocks(node)
             elif kind == "oMathPara":
                 self.out.append(f"<p><math>{mathml(node)}</math></p>")
 
@@ -293,14 +303,8 @@ class _Body:
             kind = kind_of(node)
             if kind == "r":
                 yield self._run(node, style)
-            elif kind == "sdt":
-                yield self._inline(node.find(f"{W}sdtContent"), style)
-            elif kind == "AlternateContent":
-                yield self._inline(_alternative(node), style)
             elif kind in ("oMath", "oMathPara"):
                 yield f"<math>{mathml(node)}</math>"
-            elif kind == "ruby":
-                yield self._inline(node.find(f"{W}rubyBase"), style)
             elif kind == "subDoc":
                 self.left["linked document"] += 1
             elif kind not in GONE:
@@ -336,10 +340,8 @@ class _Body:
                 self.left["comment"] += 1
             elif kind in OBJECTS:
                 yield self._object(node)
-            elif kind == "AlternateContent":
-                yield from self._run_parts(_alternative(node), font)
-            elif kind == "ruby":
-                yield self._inline(node.find(f"{W}rubyBase"), NO_STYLE)
+            elif kind == "r":  # the base of a ruby
+                yield self._run(node, NO_STYLE)
             else:
                 yield MARKS.get(kind, "")
 
@@ -398,12 +400,8 @@ class _Body:
                 parts += [self._joined(box) for box in boxes]
             elif kind == "tbl":
                 parts.append("; ".join(" | ".join(row) for row in self._rows(node)))
-            elif kind == "sdt":
-                parts.append(self._joined(node.find(f"{W}sdtContent")))
             elif kind == "altChunk":
                 self.left["inserted file"] += 1
-            elif kind in BLOCKS:
-                parts.append(self._joined(node))
         return " ".join(part.strip() for part in parts if part.strip())
 
     def _table(self, table: Any) -> None:
@@ -525,19 +523,12 @@ def _own(node: Any) -> Iterator[Any]:
     """The elements below one, without those in its text boxes."""
     for each in _children(node):
         yield each
-        if kind_of(each) == "AlternateContent":
-            yield from _own(_alternative(each))
-        elif kind_of(each) != "txbxContent":
+        if kind_of(each) != "txbxContent":
             yield from _own(each)
 
 
 def _signs_of(font: str) -> dict[int, str]:
     return SYMBOL if font == "Symbol" else WINGDINGS if "dings" in font else {}
-
-
-def _alternative(node: Any) -> Any | None:
-    """One of the forms of one content: the first, or the one for programs that do not know it."""
-    return next((each for each in _children(node) if len(each)), None)
 
 
 def _is_contents(control: Any) -> bool:
@@ -547,24 +538,15 @@ def _is_contents(control: Any) -> bool:
 
 def _cells(table: Any) -> Iterator[list[tuple[Any, int]]]:
     """The cells of each row with the column where they begin; None for one that is left free."""
-    for row in _flat(table, "tr"):
+    for row in table.findall(f"{W}tr"):
         if any(row.find(f"{W}trPr/{W}{gone}") is not None for gone in ("del", "hidden")):
             continue
         column = min(whole(value(row, "trPr/gridBefore"), 0), 1000)
         cells: list[tuple[Any, int]] = [(None, i) for i in range(column)]
-        for cell in _flat(row, "tc"):
+        for cell in row.findall(f"{W}tc"):
             cells.append((cell, column))
             column += max(whole(value(cell, "tcPr/gridSpan"), 1), 1)
         yield cells
-
-
-def _flat(parent: Any, kind: str) -> Iterator[Any]:
-    """The rows or cells below an element, also those that are marked."""
-    for node in _children(parent):
-        if kind_of(node) == kind:
-            yield node
-        elif kind_of(node) in ("sdt", "sdtContent", "customXml", "ins", "moveTo"):
-            yield from _flat(node, kind)
 
 
 def _on(shapes: list[Any], name: str) -> bool:
