@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from prometheus_client import Counter
+
 from rerank.data.canonical import to_json
 from rerank.types import Assessment, Query
 
@@ -18,18 +20,18 @@ MAX_ASSESSMENTS = 1000  # assessments; beyond that, the one that expires next is
 class AnswerCache:
     """Keeps an assessment for `seconds` times its confidence; 0 keeps none.
 
-    `count` is called with `hit` or `miss` for each search that is looked up.
+    `lookups` counts the searches that are looked up, by outcome: `hit` or `miss`.
     """
 
     def __init__(
         self,
         seconds: float,
         *,
-        count: Callable[[str], None] = lambda outcome: None,
+        lookups: Counter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = seconds
-        self._count = count
+        self._lookups = lookups
         self._clock = clock
         self._version = ""
         self._kept: dict[str, tuple[float, Assessment]] = {}  # expiry time first
@@ -46,7 +48,8 @@ class AnswerCache:
         if found is not None and self._clock() >= until:
             del self._kept[key]
             found = None
-        self._count("miss" if found is None else "hit")
+        if self._lookups is not None:
+            self._lookups.labels("miss" if found is None else "hit").inc()
         return found
 
     def add(self, query: Query, version: str, assessment: Assessment) -> None:

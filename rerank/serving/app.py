@@ -21,7 +21,12 @@ from starlette.exceptions import HTTPException
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import document_route
-from rerank.serving.journaling import JournalAccess, JournalRecorder, journal_routes
+from rerank.serving.journaling import (
+    JournalAccess,
+    JournalRecorder,
+    journal_routes,
+    open_journal,
+)
 from rerank.serving.labelling import LabelSessions, label_routes
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, ModelPoller
@@ -36,7 +41,6 @@ from rerank.serving.responses import (
     rerank_response,
     search_response,
 )
-from rerank.serving.server_journal import open_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import event
 from rerank.serving.worker import Worker
@@ -120,7 +124,8 @@ def create_app(
     if journal is not None:
         app.add_middleware(JournalRecorder, journal=journal)
     app.add_middleware(RequestLog, metrics=holder.metrics, paths=paths)
-    _add_refusals(app)
+    for kind in (RequestValidationError, InputError, RetrieverError, HTTPException):
+        app.add_exception_handler(kind, _refused)
     return app
 
 
@@ -146,14 +151,6 @@ def _lifespan(
     return life
 
 
-def _add_refusals(app: FastAPI) -> None:
-    """Answer errors of a request, of the search system and of HTTP with a sentence of ours."""
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(InputError, _unusable)
-    app.add_exception_handler(RetrieverError, _no_retriever)
-    app.add_exception_handler(HTTPException, _http)
-
-
 def _answers(assessor: RequestAssessor) -> APIRouter:
     """The routes that return an assessment as it is: search, rerank, assess."""
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
@@ -177,7 +174,11 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
         if not body.bare:
             return answer
         return [
-            TextScore(index=r.index, score=r.relevance_score, text=r.document and r.document.text)
+            TextScore(
+                index=r.index,
+                score=r.relevance_score,
+                text=r.document.text if r.document else None,
+            )
             for r in answer.results
         ]
 
@@ -226,26 +227,16 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     return router
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    raise Refusal(422, sentence_of(error.errors()), reason="input")
-
-
-async def _unusable(_: Request, error: Exception) -> JSONResponse:
-    raise Refusal(422, str(error), reason="input")
-
-
-async def _no_retriever(_: Request, error: Exception) -> JSONResponse:
-    event("the search system failed", severity=logging.ERROR, why=str(error))  # in our log only
-    raise Refusal(
-        503,
-        "the search system that finds the passages does not answer; try again later",
-        reason="retriever",
-    )
-
-
-async def _http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    """Answer an error of a request, of the search system or of HTTP with a sentence of ours."""
+    if isinstance(error, RequestValidationError):
+        raise Refusal(422, sentence_of(error.errors()), reason="input")
+    if isinstance(error, RetrieverError):
+        event("the search system failed", severity=logging.ERROR, why=str(error))  # in our log only
+        why = "the search system that finds the passages does not answer; try again later"
+        raise Refusal(503, why, reason="retriever")
+    if not isinstance(error, HTTPException):
+        raise Refusal(422, str(error), reason="input")
     message = str(error.detail)
     if error.status_code in (404, 405):
         asked = f"{request.method[:SHOWN]} {request.url.path[:SHOWN]}"

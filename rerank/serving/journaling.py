@@ -1,4 +1,4 @@
-"""The journal over HTTP: every assessed question is recorded, feedback is taken, a page reads it.
+"""The journal of a server: every assessed question is recorded, feedback is taken, a page reads it.
 
 A failing journal never stops an answer. It knows nothing of how an answer is made.
 """
@@ -10,27 +10,31 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rerank.assessment.ranking_features import meaning
 from rerank.data.canonical import to_json
-from rerank.errors import JournalError
+from rerank.errors import InputError, JournalError, optional
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
-from rerank.serving.server_journal import ServerJournal
-from rerank.serving.telemetry import event
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics, event
 
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
-    from rerank.serving.model_source import ModelHolder
+    from rerank.serving.model_source import ModelHolder, ServedModel
     from rerank.serving.request_assessor import AssessedRequest
 
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which a request may be sent again
+MOVES = 10  # features of the drift alarm that are shown
 THREADS = 4  # that wait for the database
 WAITING = 32  # requests that may wait for the database at once
 LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels left out
@@ -44,12 +48,12 @@ NO_JOURNAL = "this server keeps no journal; it does when it is started with --jo
 Result = TypeVar("Result")
 
 
+@dataclass(eq=False)
 class JournalRecorder:
     """Middleware that queues an assessed question for the journal before its answer is sent."""
 
-    def __init__(self, app: ASGIApp, *, journal: Journal) -> None:
-        self._app = app
-        self._journal = journal
+    app: ASGIApp
+    journal: Journal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -58,7 +62,7 @@ class JournalRecorder:
         async def answer(message: Message) -> None:
             done: AssessedRequest | None = scope.get("state", {}).get("assessed")
             if message["type"] == "http.response.start" and done is not None:
-                self._journal.record(
+                self.journal.record(
                     done.assessment,
                     model=done.served.version,
                     latency=time.perf_counter() - start,
@@ -67,7 +71,118 @@ class JournalRecorder:
                 )
             await send(message)
 
-        await self._app(scope, receive, answer)
+        await self.app(scope, receive, answer)
+
+
+class ServerJournal:
+    """The journal, with its metrics and what the pages read of it."""
+
+    def __init__(self, journal: Journal, metrics: Metrics, settings: Settings) -> None:
+        from rerank.journal.journal import OUTCOMES
+
+        self.journal = journal
+        self._settings = settings
+        for outcome in OUTCOMES:
+            metrics.journal.labels(outcome)
+        metrics.journal_waiting.set_function(lambda: journal.waiting)
+
+    def watch_report(self, days: float, served: ServedModel) -> dict[str, Any]:
+        """The data of the Watch page for the last `days`; `served` is the current model.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        from rerank.journal.report import by_day, report, waiting
+
+        self.journal.flush()
+        store = self.journal.store
+        page = report(store, days=days, model=served.version).to_dict()
+        del page["journal"]  # do not reveal the database's address
+        return {
+            **page,
+            "calibrated": served.model.calibrated,
+            "by_day": [asdict(day) for day in by_day(store, days=days)],
+            "drift": self._drift(days, served),
+            "waiting": waiting(store, model=served.version),
+        }
+
+    def _drift(self, days: float, served: ServedModel) -> dict[str, Any] | None:
+        """The newest answers of the current model beside those fitted on; None without either."""
+        from rerank.journal.report import journal_drift
+
+        if served.sketch is None:
+            return None
+        maps = served.model.maps
+        found = journal_drift(
+            self.journal.store,
+            served.sketch,
+            model=served.version,
+            mode=maps.main_mode,
+            days=days,
+            newest=self._settings.drift_window,
+            level=self._settings.drift_level,
+        )
+        if found is None:
+            return None
+        table = maps.main.features.ranking
+        moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
+        return {**found.to_dict(), "moves": moves[:MOVES]}
+
+    def labels(self, model: str) -> tuple[list[dict[str, Any]], int]:
+        """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
+
+        Also how many are left out: the journal has no text of their questions, or `recalibrate`
+        would refuse them.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        from rerank.data.feedback import feedback_from
+        from rerank.journal.labels import label_of, newest_labels, one_per_question
+
+        rows = one_per_question(newest_labels(self.journal.store, model=model))
+        found: list[dict[str, Any]] = []
+        for label in (label_of(row) for row in rows if row["asked"]):
+            with suppress(InputError):
+                feedback_from(label)
+                found.append(label)
+        return found, len(rows) - len(found)
+
+
+def check_journal(settings: Settings) -> None:
+    """Refuse a journal that cannot be written; create it if there is none.
+
+    Raises:
+        InputError: the URL is not that of a journal, or its schema is of a newer version.
+        JournalError: the database cannot be used.
+        MissingExtraError: the extra is not installed.
+    """
+    if settings.journal:
+        with optional():
+            from rerank.journal.store import JournalStore
+
+            JournalStore(settings.journal, create=True).close()
+
+
+def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
+    """The journal of the settings; None if they name none.
+
+    Raises:
+        RerankError: as `check_journal`.
+    """
+    if not settings.journal:
+        return None
+    with optional():
+        from rerank.journal.journal import Journal
+
+        journal = Journal(
+            settings.journal,
+            days=settings.journal_days,
+            rows=settings.journal_rows,
+            without_text=settings.journal_without_text,
+            count=metrics.count_journal,
+        )
+    return ServerJournal(journal, metrics, settings)
 
 
 class FeedbackRequest(KnownFields):

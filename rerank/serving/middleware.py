@@ -11,12 +11,15 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
 from email.message import Message as Header
 from hashlib import sha256
 from typing import Any, TypeVar
 
 import numpy as np
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.serving.pages import PAGES
@@ -32,6 +35,7 @@ Answer = TypeVar("Answer")
 _ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # ids are never used as file names
 
 
+@dataclass(eq=False)
 class RequestLog:
     """The outermost layer: gives each request an id, an answer in JSON, a log line and a count.
 
@@ -40,15 +44,14 @@ class RequestLog:
     counted by its path, and under `other` if there is no such route.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._paths = paths
+    app: ASGIApp
+    metrics: Metrics
+    paths: Collection[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), 0
         given = dict(scope["headers"]).get(b"x-request-id", b"")
@@ -59,26 +62,25 @@ class RequestLog:
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = list(message.get("headers", []))
-                named = {name for name, _ in headers}
-                added = _encoded({"X-Request-ID": request_id, **PRIVATE})
-                message["headers"] = headers + [h for h in added if h[0] not in named]
+                status, headers = message["status"], MutableHeaders(scope=message)
+                for name, value in {"X-Request-ID": request_id, **PRIVATE}.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:
-            await self._app(scope, receive, answer)
+            await self.app(scope, receive, answer)
         except Exception as error:
             refusal = error if isinstance(error, Refusal) else _failed(error, request_id)
-            self._metrics.refused.labels(refusal.reason).inc()
+            self.metrics.refused.labels(refusal.reason).inc()
             log["refused"] = refusal.reason
             if not status:
-                await _send(refusal, answer)
-        path = scope["path"] if scope["path"] in self._paths else "other"
+                sent = Response(refusal.body(), refusal.status, refusal.headers, "application/json")
+                await sent(scope, receive, answer)
+        path = scope["path"] if scope["path"] in self.paths else "other"
         route = getattr(scope.get("route"), "path", path)
         seconds = time.perf_counter() - start
-        self._metrics.requests.labels(route, str(status)).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
+        self.metrics.requests.labels(route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
         event(
             "request",
             id=request_id,
@@ -93,27 +95,6 @@ class RequestLog:
 def _failed(error: Exception, request_id: str) -> Refusal:
     event("request failed", severity=logging.ERROR, exc_info=error, id=request_id)
     return Refusal(500, f"the server failed; its log has more under {request_id}", reason="failure")
-
-
-async def _send(refusal: Refusal, send: Send) -> None:
-    content = refusal.body()
-    headers = {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(content)),
-        **refusal.headers,
-    }
-    await send(
-        {
-            "type": "http.response.start",
-            "status": refusal.status,
-            "headers": _encoded(headers),
-        }
-    )
-    await send({"type": "http.response.body", "body": content})
-
-
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
 class ApiKeys:
@@ -139,6 +120,7 @@ class ApiKeys:
         return scheme.lower() == b"bearer" and any(matches)
 
 
+@dataclass(eq=False)
 class RequestGuard:
     """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
 
@@ -146,76 +128,65 @@ class RequestGuard:
     `retry_after` returns the seconds until the requests in progress are answered.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        settings: Settings,
-        keys: ApiKeys,
-        metrics: Metrics,
-        retry_after: Callable[[], int],
-    ) -> None:
-        self._app = app
-        self._settings = settings
-        self._keys = keys
-        self._metrics = metrics
-        self._retry_after = retry_after
-        self._in_progress = 0
-        self._whole = 0  # of those, the ones whose bodies are read completely
-        self._reading = 0  # bytes held of the other bodies
+    app: ASGIApp
+    settings: Settings
+    keys: ApiKeys
+    metrics: Metrics
+    retry_after: Callable[[], int]
+    in_progress: int = 0
+    whole: int = 0  # of those, the ones whose bodies are read completely
+    reading: int = 0  # bytes held of the other bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through, or raise its Refusal."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if not (scope["path"] in OPEN and scope["method"] in ("GET", "HEAD")):
             self._check_sender(headers)
         if scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         self._check_form(headers)
         queued = scope["path"] not in UNQUEUED
         self._refuse_when_full(queued=queued)
-        self._count(1)
+        self.in_progress += 1
+        self.metrics.in_progress.inc()
         try:
             content = await self._read(headers, receive, queued=queued)
             self._check_json(content)
             self._refuse_when_full(queued=queued)  # slow bodies take up no places in the queue
-            self._whole += queued
+            self.whole += queued
             try:
-                await self._app(scope, _replay_body(content, receive), send)
+                await self.app(scope, _replay_body(content, receive), send)
             finally:
-                self._whole -= queued
+                self.whole -= queued
         finally:
-            self._count(-1)
+            self.in_progress -= 1
+            self.metrics.in_progress.dec()
 
     def _refuse_when_full(self, *, queued: bool) -> None:
-        full = queued and self._whole >= self._settings.queue
-        if not full and self._reading < READ * self._settings.max_body:
+        full = queued and self.whole >= self.settings.queue
+        if not full and self.reading < READ * self.settings.max_body:
             return
-        seconds = self._retry_after()
+        seconds = self.retry_after()
         raise Refusal(
             429,
-            f"too many requests in progress ({self._in_progress}); try again in {seconds} s",
+            f"too many requests in progress ({self.in_progress}); try again in {seconds} s",
             reason="full",
             headers={"Retry-After": str(seconds)},
         )
 
-    def _count(self, change: int) -> None:
-        self._in_progress += change
-        self._metrics.in_progress.set(self._in_progress)
-
     def _check_sender(self, headers: dict[bytes, bytes]) -> None:
-        if not self._keys.allow(headers.get(b"authorization")):
+        if not self.keys.allow(headers.get(b"authorization")):
             raise Refusal(
                 401,
                 "expected a key of this server: Authorization: Bearer KEY",
                 reason="key",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        if not self._keys and _host(headers) not in (*LOCAL, self._settings.host):
+        if not self.keys and _host(headers) not in (*LOCAL, self.settings.host):
             # DNS rebinding: a web page could point its own name to this machine, and read answers
             raise Refusal(421, "a server without keys answers to localhost only", reason="host")
 
@@ -231,12 +202,12 @@ class RequestGuard:
         Raises:
             Refusal: 413 too large, 429 too much at once, 408 too slow, or the client disconnects.
         """
-        max_body, parts, size = self._settings.max_body, [], 0
+        max_body, parts, size = self.settings.max_body, [], 0
         refused = Refusal(413, f"the body has more than {max_body} bytes", reason="size")
         if int(headers.get(b"content-length", b"0")) > max_body:
             raise refused
         try:
-            async with asyncio.timeout(self._settings.read_timeout):
+            async with asyncio.timeout(self.settings.read_timeout):
                 more = True
                 while more:
                     message = await receive()
@@ -247,18 +218,18 @@ class RequestGuard:
                         raise refused
                     parts.append(part)
                     size += len(part)
-                    self._reading += len(part)
+                    self.reading += len(part)
                     self._refuse_when_full(queued=queued)
                     more = message.get("more_body", False)
         except TimeoutError:
             raise Refusal(
                 408,
-                f"the body did not come within {self._settings.read_timeout:g} seconds",
+                f"the body did not come within {self.settings.read_timeout:g} seconds",
                 reason="slow",
                 headers={"Connection": "close"},
             ) from None
         finally:
-            self._reading -= size
+            self.reading -= size
         return b"".join(parts)
 
     def _check_json(self, content: bytes) -> None:
@@ -266,15 +237,15 @@ class RequestGuard:
         if not _is_text(content):
             raise Refusal(422, "the body is not JSON in UTF-8", reason="input")
         deep, commas = shape(content)
-        if deep > self._settings.max_depth:
+        if deep > self.settings.max_depth:
             raise Refusal(
                 422,
-                f"the JSON is nested more than {self._settings.max_depth} deep",
+                f"the JSON is nested more than {self.settings.max_depth} deep",
                 reason="depth",
             )
-        if commas >= self._settings.max_values:
+        if commas >= self.settings.max_values:
             raise Refusal(
-                422, f"the JSON has more than {self._settings.max_values} values", reason="size"
+                422, f"the JSON has more than {self.settings.max_values} values", reason="size"
             )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 from weakref import finalize
 
 from rerank.errors import RerankError
@@ -17,18 +18,17 @@ from rerank.tracking.runs import read_note
 from rerank.workspace import Workspace
 
 
-class ModelPlace(Protocol):
-    """A place that holds one model after another."""
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """A place that holds one model after another.
 
-    def folder(self) -> Path:
-        """The folder of the model that is there now.
+    `folder` returns that of the model that is there now, or raises RerankError: it is in MLflow,
+    which is not installed or does not provide it. `run` returns the MLflow run that logged the
+    model whose manifest has a sha256, if known.
+    """
 
-        Raises:
-            RerankError: it is in MLflow, which is not installed or does not provide it.
-        """
-
-    def run(self, key: str) -> TrackedRun | None:
-        """The MLflow run that logged the model whose manifest has the sha256 `key`, if known."""
+    folder: Callable[[], Path]
+    run: Callable[[str], TrackedRun | None]
 
 
 def place_of_model(model: str, work: Path) -> ModelPlace:
@@ -37,36 +37,22 @@ def place_of_model(model: str, work: Path) -> ModelPlace:
     Such a name is looked up at MLFLOW_TRACKING_URI, else in the database in `work`.
     """
     workspace = Workspace(work)
-    return RegisteredModel(model, workspace) if is_uri(model) else ModelInFolder(model, workspace)
+    if not is_uri(model):
+        return ModelPlace(lambda: Path(model), lambda key: read_note(key, workspace))
+    store = workspace.tracking_uri
+    return ModelPlace(_LastVersion(model, store).folder, partial(_run, model, store))
 
 
-class ModelInFolder:
-    """A model folder, whose run `work` may have noted when it was tracked."""
+class _LastVersion:
+    """The folder of a model in the MLflow registry: each version is fetched once."""
 
-    def __init__(self, folder: str, work: Workspace) -> None:
-        self._folder, self._work = Path(folder), work
-
-    def folder(self) -> Path:
-        """The folder itself."""
-        return self._folder
-
-    def run(self, key: str) -> TrackedRun | None:
-        """The noted run."""
-        return read_note(key, self._work)
-
-
-class RegisteredModel:
-    """A model in the MLflow registry. Each version is fetched once; only the last one is kept."""
-
-    def __init__(self, uri: str, work: Workspace) -> None:
-        self._uri = uri
-        self._store = work.tracking_uri
+    def __init__(self, uri: str, store: str) -> None:
+        self._uri, self._store = uri, store
         self._source: str | None = None
         self._folder = Path()
         self._remove_copy: Callable[[], object] = lambda: None
 
     def folder(self) -> Path:
-        """The folder of the version that the URI stands for."""
         source = locate(self._uri, tracking_uri=self._store)
         if source != self._source:
             folder, temporary = folder_at(source, tracking_uri=self._store)
@@ -76,10 +62,11 @@ class RegisteredModel:
                 self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         return self._folder
 
-    def run(self, key: str) -> TrackedRun | None:
-        """The run that MLflow names; a store that does not answer keeps no model from serving."""
-        try:
-            return run_of(self._uri, key, tracking_uri=self._store)
-        except RerankError as error:
-            event("the model's run is not known", severity=logging.WARNING, why=str(error))
-            return None
+
+def _run(uri: str, store: str, key: str) -> TrackedRun | None:
+    """The run that MLflow names; a store that does not answer keeps no model from serving."""
+    try:
+        return run_of(uri, key, tracking_uri=store)
+    except RerankError as error:
+        event("the model's run is not known", severity=logging.WARNING, why=str(error))
+        return None

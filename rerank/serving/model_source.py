@@ -17,8 +17,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,8 @@ def open_model(
 ) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` is called with the seconds of each stage; `manifest_sha256` is as in `load`.
+    `observe` is called with the seconds of each stage; `manifest_sha256` is as in `load`. The large
+    files are memory-mapped from a copy, which is deleted before this returns.
 
     Raises:
         InputError: the folder cannot be read or is refused, its networks cannot be kept in the
@@ -132,68 +132,61 @@ def open_model(
             the cache is full, or too many files are open.
     """
     try:
-        return _open_copy(folder, observe, manifest_sha256)
-    except (RerankError, OSError) as error:
+        with _copied(folder) as copy:
+            return _open(copy, folder, observe, manifest_sha256)
+    except (RerankError, OSError, shutil.Error) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
-        known = isinstance(error, RerankError)
+        known = isinstance(error, RerankError) and not isinstance(error, FolderError)
         if known and not lack:
             raise
         sentence = str(error) if known else f"{folder} cannot be served: {error}"
         raise (NoRoomError if lack else InputError)(sentence) from error
 
 
-def _open_copy(folder: Path, observe: Observe | None, manifest_sha256: str | None) -> ServedModel:
-    """Copy a model folder, load and check the copy, and let the model answer once.
-
-    Later changes to the folder do not affect the model: its large files are memory-mapped from the
-    copy, which is deleted before this returns.
-
-    Raises:
-        InputError: the folder cannot be read or is refused, or an answer is not a probability.
-        OSError: the networks cannot be kept in the cache.
-    """
-    with ExitStack() as stack:
-        remove_leftovers(COPIES)  # left by a server that was killed while it copied
-        try:
-            names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
-            place = Path(tempfile.mkdtemp(**names))
-            stack.callback(shutil.rmtree, place, ignore_errors=True)
-            stack.enter_context(locked(place))
+@contextlib.contextmanager
+def _copied(folder: Path) -> Iterator[Path]:
+    """A copy of the files of a model folder, for as long as the block runs."""
+    remove_leftovers(COPIES)  # left by a server that was killed while it copied
+    names = {"prefix": f".{COPIES.name}.", "suffix": ".new", "dir": str(COPIES.parent)}
+    place = Path(tempfile.mkdtemp(**names))
+    try:
+        with locked(place):
             copy = place / "model"
             for name in (MANIFEST, *read_manifest(folder)["files"]):
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(folder / name, copy / name, follow_symlinks=False)
-        except (OSError, shutil.Error, FolderError) as error:
-            raise InputError(f"{folder} cannot be served: {error}") from None
-        try:
-            model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
-            reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
-            report = (copy / REPORT).read_text(encoding="utf-8")
-            answers = answer_confidence_of(model)
-            sketch = _sketch_of(model)
-        except (OSError, ValueError) as error:
-            raise InputError(str(error).replace(str(copy), str(folder))) from None
-        _try(model)
-        speed = measured_speed(model)
-        model.pipeline.observe = observe  # only now: the first call also loaded the networks
-        headline = split_report(report)[0]
-        return ServedModel(
-            model=model,
-            sketch=sketch,
-            reliability=reliability,
-            headline=headline,
-            loaded=time.time(),
-            speed=speed,
-            key=sha256_file(copy / MANIFEST),
-            answers=answers,
-        )
+            yield copy
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
-def _sketch_of(model: CalibratedReranker) -> Sketch | None:
-    """The sketch of the features that the main mode has now; None if there is none."""
-    sketch = model.sketch if model.calibrated else None
-    same = sketch and sketch.names == tuple(model.maps.main.features.ranking)
-    return sketch if same else None
+def _open(
+    copy: Path, folder: Path, observe: Observe | None, manifest_sha256: str | None
+) -> ServedModel:
+    """Load and check the copy of a folder, and let the model answer once."""
+    try:
+        model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
+        reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
+        report = (copy / REPORT).read_text(encoding="utf-8")
+        answers = answer_confidence_of(model)
+        sketch = model.sketch if model.calibrated else None
+    except (OSError, ValueError) as error:
+        raise InputError(str(error).replace(str(copy), str(folder))) from None
+    if sketch and sketch.names != tuple(model.maps.main.features.ranking):
+        sketch = None
+    _try(model)
+    speed = measured_speed(model)
+    model.pipeline.observe = observe  # only now: the first call also loaded the networks
+    return ServedModel(
+        model=model,
+        sketch=sketch,
+        reliability=reliability,
+        headline=split_report(report)[0],
+        loaded=time.time(),
+        speed=speed,
+        key=sha256_file(copy / MANIFEST),
+        answers=answers,
+    )
 
 
 def _try(model: CalibratedReranker) -> None:

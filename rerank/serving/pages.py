@@ -10,12 +10,7 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
-KINDS = {
-    "html": "text/html",
-    "css": "text/css",
-    "js": "text/javascript",
-    "svg": "image/svg+xml",
-}
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 PAGES = {
     "/": "ask.html",
     "/reliability": "reliability.html",

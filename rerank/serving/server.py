@@ -14,11 +14,11 @@ import uvicorn
 from rerank.errors import InputError
 from rerank.serving.app import create_app
 from rerank.serving.client_limits import client_limits
+from rerank.serving.journaling import check_journal
 from rerank.serving.labelling import LabelSessions
 from rerank.serving.middleware import ApiKeys
 from rerank.serving.model_place import ModelPlace
 from rerank.serving.model_source import ModelHolder
-from rerank.serving.server_journal import check_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
@@ -71,7 +71,6 @@ def serve(
             journal is of a newer version.
         JournalError: the journal's database cannot be used.
     """
-    _allow_files()
     if hasattr(signal, "SIGHUP"):  # until the model is there to be refreshed
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keys = keys_for(settings.host)  # fail before spending seconds on the model
@@ -81,7 +80,7 @@ def serve(
             place.folder, Metrics(), run_of=place.run, manifest_sha256=manifest_sha256
         )
         server = make_server(holder, settings, labels)
-        log_to_stderr(holder.metrics)
+        log_to_stderr()
         address = url_of(settings.host, listening.getsockname()[1])
         event("serving", address=address, model=holder.current.version, keys=bool(keys))
 
@@ -98,25 +97,24 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _allow_files() -> None:
-    """Raise the soft limit of open files if `CONNECTIONS` could reach it."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # another system
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft < FILES:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, hard), hard))
-
-
 def connections() -> int:
-    """How many connections may be open at once: `CONNECTIONS`, or fewer if files are short."""
+    """How many connections may be open at once: `CONNECTIONS`, or fewer if files are short.
+
+    The soft limit of open files is raised first, if `CONNECTIONS` could reach it.
+    """
     try:
         import resource
     except ImportError:  # another system
         return CONNECTIONS
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    max_connections = CONNECTIONS if soft == resource.RLIM_INFINITY else soft - OTHER_FILES
-    return min(CONNECTIONS, max(FEWEST, max_connections))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return min(CONNECTIONS, max(FEWEST, soft - OTHER_FILES))
 
 
 def addresses(host: str) -> list[str]:

@@ -13,6 +13,8 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -46,108 +48,50 @@ class Metrics:
         self.registry = r = CollectorRegistry()
         ProcessCollector(registry=r)
         PlatformCollector(registry=r)
-        self.requests = Counter(
-            "rerank_requests", "Requests answered", ["route", "status"], registry=r
-        )
-        self.seconds = Histogram(
-            "rerank_request_seconds",
-            "From the first byte of a request to the last of its answer",
-            ["route"],
-            buckets=SECONDS,
-            registry=r,
-        )
-        self.stages = Histogram(
-            "rerank_stage_seconds",
+        counter, gauge = partial(Counter, registry=r), partial(Gauge, registry=r)
+        histogram = partial(Histogram, registry=r)
+        self.requests = counter("rerank_requests", "Requests answered", ["route", "status"])
+        about = "From the first byte of a request to the last of its answer"
+        self.seconds = histogram("rerank_request_seconds", about, ["route"], buckets=SECONDS)
+        about = (
             "By stage. Of a request: queue (until it is begun), total (until it is answered). Of "
-            "a round of requests: encode (the bi-encoder), score (the cross-encoder)",
-            ["stage"],
-            buckets=SECONDS,
-            registry=r,
+            "a round of requests: encode (the bi-encoder), score (the cross-encoder)"
         )
-        self.batch_size = Histogram(
-            "rerank_batch_size",
-            "Requests worked on in one round",
-            buckets=(1, 2, 4, 8, 16, 32, 64),
-            registry=r,
-        )
-        self.in_progress = Gauge(
-            "rerank_requests_in_progress", "Requests not answered yet", registry=r
-        )
-        self.backlog = Gauge(
-            "rerank_backlog_seconds",
-            "Time that the requests in progress take, by the measured rate",
-            registry=r,
-        )
-        self.refused = Counter(
-            "rerank_requests_refused", "Requests refused, by reason", ["reason"], registry=r
-        )
-        self.repeated = Counter(
-            "rerank_log_lines_left_out",
-            "Repeated lines of a library that were not logged again",
-            ["library"],
-            registry=r,
-        )
-        self.confidence = Histogram(
-            "rerank_confidence",
-            "Calibrated probability that the first passage is right",
-            ["mode"],
-            buckets=TENTHS,
-            registry=r,
-        )
-        self.assessments = Counter(
-            "rerank_assessments",
-            "Assessments by mode and level of confidence",
-            ["mode", "level"],
-            registry=r,
-        )
-        self.drift = Gauge(
-            "rerank_drift_alarm",
-            "1 where the last whole window of searches differs from those that were fitted on",
-            registry=r,
-        )
-        self.drift_p = Gauge("rerank_drift_p_value", "Of the last whole window", registry=r)
-        self.drift_windows = Counter(
-            "rerank_drift_windows", "Windows compared, by outcome", ["alarm"], registry=r
-        )
-        self.swaps = Counter(
-            "rerank_model_swaps", "New models found, by outcome", ["outcome"], registry=r
-        )
-        self.model = Gauge("rerank_model_info", "The model that answers", ["model"], registry=r)
-        self.loaded = Gauge(
-            "rerank_model_loaded_timestamp_seconds", "When it was loaded", registry=r
-        )
-        self.cache = Counter(
-            "rerank_cache", "Searches looked up in the cache, by outcome", ["outcome"], registry=r
-        )
-        self.journal = Counter(
-            "rerank_journal_entries",
-            "Assessed questions, by what became of them",
-            ["outcome"],
-            registry=r,
-        )
-        self.journal_failures = Counter(
-            "rerank_journal_failures", "Tries to write the journal that failed", registry=r
-        )
-        self.journal_waiting = Gauge(
-            "rerank_journal_waiting", "Entries of the journal that are not written yet", registry=r
-        )
+        self.stages = histogram("rerank_stage_seconds", about, ["stage"], buckets=SECONDS)
+        about = "Requests worked on in one round"
+        self.batch_size = histogram("rerank_batch_size", about, buckets=(1, 2, 4, 8, 16, 32, 64))
+        self.in_progress = gauge("rerank_requests_in_progress", "Requests not answered yet")
+        about = "Time that the requests in progress take, by the measured rate"
+        self.backlog = gauge("rerank_backlog_seconds", about)
+        about = "Requests refused, by reason"
+        self.refused = counter("rerank_requests_refused", about, ["reason"])
+        about = "Calibrated probability that the first passage is right"
+        self.confidence = histogram("rerank_confidence", about, ["mode"], buckets=TENTHS)
+        about = "Assessments by mode and level of confidence"
+        self.assessments = counter("rerank_assessments", about, ["mode", "level"])
+        about = "1 where the last whole window of searches differs from those that were fitted on"
+        self.drift = gauge("rerank_drift_alarm", about)
+        self.drift_p = gauge("rerank_drift_p_value", "Of the last whole window")
+        about = "Windows compared, by outcome"
+        self.drift_windows = counter("rerank_drift_windows", about, ["alarm"])
+        self.swaps = counter("rerank_model_swaps", "New models, by outcome", ["outcome"])
+        self.model = gauge("rerank_model_info", "The model that answers", ["model"])
+        self.loaded = gauge("rerank_model_loaded_timestamp_seconds", "When it was loaded")
+        about = "Searches looked up in the cache, by outcome"
+        self.cache = counter("rerank_cache", about, ["outcome"])
+        about = "Assessed questions, by what became of them"
+        self.journal = counter("rerank_journal_entries", about, ["outcome"])
+        about = "Tries to write the journal that failed"
+        self.journal_failures = counter("rerank_journal_failures", about)
+        about = "Entries of the journal that are not written yet"
+        self.journal_waiting = gauge("rerank_journal_waiting", about)
         self.reset_drift()
-        self._start_at_zero()
-
-    def _start_at_zero(self) -> None:
-        """Create the series of known labels, so that a first count shows as a rise."""
-        for outcome in ("swapped", "refused"):
-            self.swaps.labels(outcome)
-        for outcome in ("hit", "miss"):
-            self.cache.labels(outcome)
-        for library in LOGGERS:
-            if library != "rerank":
-                self.repeated.labels(library)
-        for fired in ("yes", "no"):
-            self.drift_windows.labels(fired)
-        for mode in MODES:
-            for level in LEVELS:
-                self.assessments.labels(mode, level)
+        yes_and_no = [(self.swaps, "swapped", "refused"), (self.cache, "hit", "miss")]
+        for metric, *outcomes in (*yes_and_no, (self.drift_windows, "yes", "no")):
+            for outcome in outcomes:  # so that a first count shows as a rise
+                metric.labels(outcome)
+        for mode, level in product(MODES, LEVELS):
+            self.assessments.labels(mode, level)
 
     def observe_stage(self, stage: str, seconds: float) -> None:
         """Count the seconds of one stage."""
@@ -157,10 +101,6 @@ class Metrics:
         """Count one assessment."""
         self.confidence.labels(assessment.mode).observe(assessment.confidence)
         self.assessments.labels(assessment.mode, assessment.level).inc()
-
-    def count_cache(self, outcome: str) -> None:
-        """Count a cache lookup of a search."""
-        self.cache.labels(outcome).inc()
 
     def count_journal(self, outcome: str, count: int) -> None:
         """Count journal entries by outcome; for `failed`, the failed attempts to write them."""
@@ -208,50 +148,36 @@ def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fi
     logger.log(severity, name, extra={"fields": fields}, exc_info=exc_info)
 
 
-class RepeatFilter(logging.Filter):
-    """Logs the same line of a library once per `seconds`, with the number of repeats left out.
+class OnceAMinute(logging.Filter):
+    """Lets the same line of a library pass once a minute, so that no client can fill a disk.
 
     Lines are the same if logger and first 30 characters agree; the rest may differ, such as a
-    socket's number. Lines left out are counted. Our own events always pass: each is different.
+    socket's number. Our own events always pass: each is different.
     """
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        *,
-        seconds: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._metrics = metrics
-        self._seconds = seconds
         self._clock = clock
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # last logged at; left out since
+        self._passed: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is written."""
-        library = record.name.partition(".")[0]
-        if library == logger.name.partition(".")[0]:
+        if record.name == logger.name:
             return True
         key, now = (record.name, record.getMessage()[:30]), self._clock()
-        passed, left_out = self._seen.get(key, (-math.inf, 0))
-        if now - passed < self._seconds:
-            self._seen[key] = passed, left_out + 1
-            self._metrics.repeated.labels(library).inc()
+        if now - self._passed.get(key, -math.inf) < 60:
             return False
-        if len(self._seen) >= MAX_LINES:
-            self._seen.clear()
-        self._seen[key] = now, 0
-        if left_out:
-            record.fields = {"left_out": left_out}
+        if len(self._passed) >= MAX_LINES:
+            self._passed.clear()
+        self._passed[key] = now
         return True
 
 
-def log_to_stderr(metrics: Metrics) -> None:
+def log_to_stderr() -> None:
     """Send our events, and the warnings of the HTTP server and its loop, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    handler.addFilter(RepeatFilter(metrics))
+    handler.addFilter(OnceAMinute())
     for name, level in LOGGERS.items():
         chosen = logging.getLogger(name)
         chosen.handlers = [handler]

@@ -79,7 +79,7 @@ class Worker:
         self._settings = settings
         self._metrics = holder.metrics
         self.schedule = Schedule[Job](settings.timeout)
-        self._cache = AnswerCache(settings.cache_seconds, count=self._metrics.count_cache)
+        self._cache = AnswerCache(settings.cache_seconds, lookups=self._metrics.cache)
         self._changed = threading.Condition()
         self._closing = False
         self._window: tuple[str, DriftWindow | None] | None = None

@@ -31,8 +31,8 @@ from rerank import LabelledSet
 from rerank.config import LabelConfig
 from rerank.jobs.init import init
 from rerank.labelling.session import Session
+from rerank.serving.journaling import MOVES
 from rerank.serving.labelling import LabelSessions
-from rerank.serving.server_journal import MOVES
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WAIT = 120_000  # milliseconds

@@ -123,7 +123,10 @@ def test_tei(url: str, documents: list[str], expected: Assessment) -> None:
     headers = {"Authorization": "Bearer a-key-of-these-tests"}
     for return_text in (False, True):
         answer = httpx.post(
-            f"{url}/rerank", json={**asked, "return_text": return_text}, headers=headers, timeout=600
+            f"{url}/rerank",
+            json={**asked, "return_text": return_text},
+            headers=headers,
+            timeout=600,
         )
         best = answer.json()
         assert [(one["index"], one["score"]) for one in best] == pairs(expected, 5)

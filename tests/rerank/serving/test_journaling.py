@@ -26,9 +26,14 @@ from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
 from rerank.journal.journal import Journal
 from rerank.serving import journaling
-from rerank.serving.journaling import LEFT_OUT, WAITING, JournalAccess
+from rerank.serving.journaling import (
+    LEFT_OUT,
+    WAITING,
+    JournalAccess,
+    ServerJournal,
+    check_journal,
+)
 from rerank.serving.refusals import Refusal
-from rerank.serving.server_journal import ServerJournal, check_journal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics
 from rerank.types import Query

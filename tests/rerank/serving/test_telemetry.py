@@ -14,7 +14,7 @@ from server import serving
 from calibration.monitoring.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
-from rerank.serving.telemetry import LOGGERS, JsonLines, Metrics, RepeatFilter, log_to_stderr
+from rerank.serving.telemetry import LOGGERS, JsonLines, OnceAMinute, log_to_stderr
 
 WINDOW = 10
 
@@ -97,10 +97,10 @@ def test_a_log_line_is_json_and_quotes_no_exception() -> None:
     assert "text of a request" not in json.dumps(found)
 
 
-def test_a_repeated_line_is_counted_and_not_written() -> None:
-    """Once in a while it is, with how often it came meanwhile; our own events always are."""
-    metrics, now = Metrics(), [0.0]
-    lines = RepeatFilter(metrics, seconds=60.0, clock=lambda: now[0])
+def test_a_repeated_line_is_written_once_a_minute() -> None:
+    """Our own events always are."""
+    now = [0.0]
+    lines = OnceAMinute(clock=lambda: now[0])
 
     def line(name: str, message: str) -> logging.LogRecord:
         return logging.LogRecord(name, logging.ERROR, "f.py", 1, message, (), None)
@@ -110,13 +110,10 @@ def test_a_repeated_line_is_counted_and_not_written() -> None:
     assert lines.filter(line("uvicorn.error", "Exceeded concurrency limit."))
     assert all(lines.filter(line("rerank.serving", "request")) for _ in range(3))
     now[0] = 61.0
-    again = line("asyncio", full.format(9))
-    assert lines.filter(again)
-    assert json.loads(JsonLines().format(again))["left_out"] == 3
-    assert metrics.repeated.labels("asyncio")._value.get() == 3
+    assert lines.filter(line("asyncio", full.format(9)))
     for i in range(1000):
         assert lines.filter(line("other", f"{i} is another line"))
-    assert len(lines._seen) <= 100
+    assert len(lines._passed) <= 100
 
 
 def test_too_many_connections_do_not_fill_the_log(
@@ -129,8 +126,7 @@ def test_too_many_connections_do_not_fill_the_log(
         for field in ("handlers", "level", "propagate"):
             monkeypatch.setattr(known, field, getattr(known, field))
     with serving(run.folder) as started:
-        log_to_stderr(started.holder.metrics)
+        log_to_stderr()
         answers = [httpx.get(f"{started.url}/healthz", timeout=600).status_code for _ in range(5)]
-        left_out = started.holder.metrics.repeated.labels("uvicorn")._value.get()
     assert answers == [503] * 5
-    assert (capsys.readouterr().err.count("Exceeded concurrency"), left_out) == (1, 4)
+    assert capsys.readouterr().err.count("Exceeded concurrency") == 1
