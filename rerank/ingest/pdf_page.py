@@ -149,19 +149,23 @@ class _Runs:
         self._pale, self._words = pale[first], last - first + 1
         starts, ends = starts[first], ends[last]
         self._unmapped = unmapped[first]
-        words = zip(starts.tolist(), ends.tolist(), hyphens[last].tolist(), strict=True)
-        texts = self._texts = [" ".join(self._signs[a:b].split()) + "-" * h for a, b, h in words]
-        if (kinds & SPECIAL).any():
-            lost = np.cumsum(np.append(0, kinds & LOST > 0))
+        self._texts = self._written(starts, ends, hyphens[last], np.isin(first, mixed))
+
+    def _written(self, starts: Array, ends: Array, hyphens: Array, is_mixed: Array) -> list[str]:
+        """The texts of the runs, which have raised digits where they are mixed."""
+        words = zip(starts.tolist(), ends.tolist(), hyphens.tolist(), strict=True)
+        texts = [" ".join(self._signs[a:b].split()) + "-" * hyphen for a, b, hyphen in words]
+        if (self._kinds & SPECIAL).any():
+            lost = np.cumsum(np.append(0, self._kinds & LOST > 0))
             self._unmapped |= 2 * (lost[ends] - lost[starts]) > ends - starts
-            texts[:] = map(_shown, texts)
-        for i in np.searchsorted(first, mixed[np.isin(mixed, first)]):
+            texts = [_shown(text) for text in texts]
+        for i in np.flatnonzero(is_mixed):
             upright = _turned(self._boxes(np.arange(starts[i], ends[i])), self._turns[i])
             word = map(_shown, self._signs[starts[i] : ends[i]])
-            texts[i] = with_raised_digits(
-                list(zip(word, map(Box._make, upright.tolist()), strict=True))
-            )
-            texts[i] += "-" * bool(hyphens[last[i]])
+            boxes = map(Box._make, upright.tolist())
+            texts[i] = with_raised_digits(list(zip(word, boxes, strict=True)))
+            texts[i] += "-" * bool(hyphens[i])
+        return texts
 
     def _ask(self, what: Callable[..., Any], indices: Array) -> Array:
         asked = map(what, repeat(self._raw), indices.tolist())
