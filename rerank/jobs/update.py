@@ -13,6 +13,7 @@ from typing import Any
 from rerank.assessment.fitted_maps import maps_to_dict, read_maps
 from rerank.assessment.model_folder import (
     CALIBRATORS,
+    GIVEN,
     INDEX,
     MODEL_KIND,
     ModelFolder,
@@ -118,6 +119,11 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     updated = _difference(Corpus(index), passages, uncertified=calibrated)
     if not updated:
         return updated
+    if given := old.manifest.get(GIVEN):
+        raise InputError(
+            f"{old.path}: its {' and '.join(given)} is an object, which no folder can hold: it is "
+            "not updated in place; calibrate again with the new corpus"
+        )
     encoder = Encoder.from_config(models_of(old, config, download=False)[0], config)
 
     def change(folder: Path) -> Mapping[str, Any]:
