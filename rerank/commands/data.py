@@ -19,7 +19,7 @@ from rerank.commands.options import (
     Reading,
     Unjudged,
 )
-from rerank.commands.printing import note, print_json
+from rerank.commands.printing import note, print_json, tell
 from rerank.config import Config, IngestConfig, Option
 from rerank.errors import InputError, command_line
 
@@ -49,11 +49,9 @@ def build(name: str, *, out: Out, libraries: tuple[str, ...] = (), json: Json = 
 
     with reserved(out):
         made = build(name, out, libraries)
-    if json:
-        print_json(out=out, matches=made["matches"], **made["counts"])
-        return
-    print(f"{out}: {made['counts']['passages']} passages, {made['counts']['queries']} queries")
-    print(MATCHES[made["matches"]])
+    counts, matches = made["counts"], made["matches"]
+    text = f"{out}: {counts['passages']} passages, {counts['queries']} queries"
+    tell(json, text, MATCHES[matches], out=out, matches=matches, **counts)
 
 
 @command("datasets/pydata")
@@ -165,10 +163,7 @@ def index(
             overwrite=overwrite,
             known=[out],  # if it replaces an index, unchanged passages are not encoded again
         )
-    if json:
-        print_json(index=out, passages=len(made))
-    else:
-        print(f"{out}: {len(made)} passages indexed")
+    tell(json, f"{out}: {len(made)} passages indexed", index=out, passages=len(made))
 
 
 @command("bm25=bm25.run reranker=reranker.run --qrels qrels.txt --out lists.jsonl")

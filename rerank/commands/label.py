@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
-from rerank.commands.printing import counted, note, print_json, printable
+from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import LabelConfig, Option
 from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
@@ -127,13 +127,15 @@ def _choose(
         seed=config.seed,
         overwrite=overwrite,
     )
-    if json:
-        print_json(out=out, queries=many)
-        return
-    print(f"{out}: {many} queries to label, with their top passages")
-    print('Add "right": true or false to each line; then:')
     again = ("--labels", out, "--out", f"{chosen.model}-new")
-    print(f"  {command_line('recalibrate', chosen.model, *again)}")
+    tell(
+        json,
+        f"{out}: {many} queries to label, with their top passages",
+        'Add "right": true or false to each line; then:',
+        f"  {command_line('recalibrate', chosen.model, *again)}",
+        out=out,
+        queries=many,
+    )
 
 
 def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work: Path) -> None:

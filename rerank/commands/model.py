@@ -18,7 +18,7 @@ from rerank.commands.options import (
     Reading,
     Work,
 )
-from rerank.commands.printing import note, print_json, print_run, run_fields
+from rerank.commands.printing import note, print_json, print_run, run_fields, tell
 from rerank.config import Config, Option, PromotionGate
 from rerank.errors import command_line
 
@@ -43,11 +43,9 @@ def init(
     from rerank.jobs.init import NOT_CALIBRATED, init
 
     init(corpus, out, config, work=work, overwrite=overwrite, on_bad_lines=on_bad_lines)
-    if json:
-        print_json(model=out, calibrated=False)
-        return
-    print(f"{out}: a model to search with. {NOT_CALIBRATED}")
-    print(f"Next: {command_line('search', out, 'a query of yours')}")
+    made = f"{out}: a model to search with. {NOT_CALIBRATED}"
+    step = f"Next: {command_line('search', out, 'a query of yours')}"
+    tell(json, made, step, model=out, calibrated=False)
 
 
 @command("work/model work/corpus")
@@ -94,10 +92,8 @@ def export(
 
     made = export(chosen.load(), out, overwrite=overwrite)
     sha256 = sha256_file(made / MANIFEST)
-    if json:
-        print_json(model=made, manifest_sha256=sha256)
-    else:
-        print(f"{made}: the model, self-contained; --manifest-sha256 {sha256} loads no other")
+    text = f"{made}: the model, self-contained; --manifest-sha256 {sha256} loads no other"
+    tell(json, text, model=made, manifest_sha256=sha256)
 
 
 @command("work/model")

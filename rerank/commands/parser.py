@@ -55,10 +55,10 @@ def _answer(words: Sequence[str]) -> int:
     elif first in FAMILIES and second in HELP:
         print(_family(first))
     else:
-        below = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
-        tops = [name for names in GROUPS.values() for name in names]
-        known, wrong = (below, second) if first in FAMILIES else (tops, first)
-        usage = f"usage: rerank {first} [-h] {'|'.join(known)} ..." if below else USAGE
+        known, usage, wrong = [n for names in GROUPS.values() for n in names], USAGE, first
+        if first in FAMILIES:
+            known, wrong = list(FAMILIES[first][0]), second
+            usage = f"usage: rerank {first} [-h] {'|'.join(known)} ..."
         expected = f"expected one of {', '.join(known)}"
         got = f", got {wrong!r}{nearest(wrong, known)}" if wrong else ""
         print(f"{usage}\nrerank: error: {expected}{got}", file=sys.stderr)
@@ -71,11 +71,13 @@ def overview() -> str:
     lines = [USAGE, "", "Retrieval that knows when it is right."]
     for group, names in GROUPS.items():
         lines += ["", f"{group}:"]
-        lines += [f"  {name:<13}{FAMILIES.get(name) or find(name).text}" for name in names]
+        lines += [
+            f"  {name:<13}{FAMILIES[name][1] if name in FAMILIES else find(name).text}"
+            for name in names
+        ]
     return "\n".join([*lines, "", "`rerank COMMAND --help` explains a command and its options."])
 
 
 def _family(family: str) -> str:
-    names = [name for name in COMMANDS if name.startswith(f"{family} ")]
-    lines = [f"  {name.partition(' ')[2]:<15}{find(name).text}" for name in names]
+    lines = [f"  {word:<15}{find(f'{family} {word}').text}" for word in FAMILIES[family][0]]
     return "\n".join([f"usage: rerank {family} [-h] COMMAND ...", "", *lines])

@@ -43,6 +43,14 @@ def print_json(**fields: Any) -> None:
     print(json.dumps(plain(fields), default=str))
 
 
+def tell(json: bool, *lines: str, **fields: Any) -> None:
+    """Print the lines, or with `--json` the fields as one JSON object."""
+    if json:
+        print_json(**fields)
+    else:
+        print("\n".join(lines))
+
+
 def print_passages(
     passages: Iterable[RankedPassage], characters: int, thresholds: Sequence[float]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import WORK, Json, ModelChoice, Name, Out, Overwrite, Reading, Work
-from rerank.commands.printing import note, print_json, print_run, run_fields
+from rerank.commands.printing import note, print_json, print_run, run_fields, tell
 from rerank.config import Option
 from rerank.errors import InputError, TrackingError
 
@@ -63,13 +63,11 @@ def recalibrate(
         count, right = recalibrate_answers(
             model, journal, out, newest=max_labels, overwrite=overwrite
         )
-        if json:
-            print_json(model=out, labels=count, right=right)
-            return
-        print(
+        text = (
             f"{out}: the model with a confidence of answers, fitted on {count} labelled ones, of "
             f"which {right} were right; `rerank answer` and the server show it"
         )
+        tell(json, text, model=out, labels=count, right=right)
         return
     model = chosen.load(work)
     found = _labels(model, labels, journal, reading, max_labels)

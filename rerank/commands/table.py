@@ -1,6 +1,7 @@
 """Every command, in the order of `rerank --help`, and the names that older ones had.
 
-A new command is a function in a module of `rerank.commands`, and a line in `COMMANDS`.
+A new command is a function in a module of `rerank.commands`, and a word in this table: `data index`
+is `index` in `data.py`, and `search` is `search` in `search.py`.
 """
 
 from __future__ import annotations
@@ -9,45 +10,36 @@ from importlib import import_module
 
 from rerank.commands.command import Command
 
-COMMANDS = {  # where each is, within this package
-    "quickstart": "quickstart.quickstart",
-    "search": "search.search",
-    "answer": "answer.answer",
-    "rescore": "rescore.rescore",
-    "serve": "serve.serve",
-    "calibrate": "calibrate.calibrate",
-    "evaluate": "evaluate.evaluate",
-    "recalibrate": "recalibrate.recalibrate",
-    "model init": "model.init",
-    "model update": "model.update",
-    "model export": "model.export",
-    "model track": "model.track",
-    "model promote": "model.promote",
-    "data build": "data.build",
-    "data check": "data.check",
-    "data ingest": "data.ingest",
-    "data index": "data.index",
-    "data import-trec": "data.import_trec",
-    "label": "label.label",
-    "watch drift": "watch.drift",
-    "watch journal": "watch.journal",
-    "watch feedback": "watch.feedback",
-    "train cross-encoder": "train.cross_encoder",
-    "train bi-encoder": "train.bi_encoder",
-    "train prior": "train.prior",
-}
 GROUPS = {
     "use": ("quickstart", "search", "answer", "rescore", "serve"),
     "make": ("calibrate", "evaluate", "recalibrate", "model"),
     "data": ("data", "label"),
     "watch and train": ("watch", "train"),
 }
-FAMILIES = {  # of commands with two words
-    "model": "Make a model without labels; update, export, track or promote one",
-    "data": "Build, check, ingest, index or import data",
-    "watch": "Detect drift, report on a journal, record feedback",
-    "train": "Train a cross-encoder, a bi-encoder, or the maps before the first label",
+FAMILIES = {  # of commands with two words: what the second may be, and help
+    "model": (
+        ("init", "update", "export", "track", "promote"),
+        "Make a model without labels; update, export, track or promote one",
+    ),
+    "data": (
+        ("build", "check", "ingest", "index", "import-trec"),
+        "Build, check, ingest, index or import data",
+    ),
+    "watch": (
+        ("drift", "journal", "feedback"),
+        "Detect drift, report on a journal, record feedback",
+    ),
+    "train": (
+        ("cross-encoder", "bi-encoder", "prior"),
+        "Train a cross-encoder, a bi-encoder, or the maps before the first label",
+    ),
 }
+COMMANDS = tuple(
+    f"{first} {second}".strip()
+    for names in GROUPS.values()
+    for first in names
+    for second in FAMILIES.get(first, (("",), ""))[0]
+)
 OLD = {  # names of 0.1, which run until 0.3
     "dataset build": "data build",
     "dataset check": "data check",
@@ -74,7 +66,8 @@ OLD_FLAGS = {"--quantity": "--draw", "--full": "--explain"}  # of the old comman
 
 
 def find(name: str) -> Command:
-    """The command of a name in `COMMANDS`; its module is imported now."""
-    module, _, function = COMMANDS[name].partition(".")
+    """The command of a name; its module is imported now."""
+    module, _, second = name.partition(" ")
+    function = (second or module).replace("-", "_")
     found: Command = getattr(import_module(f"rerank.commands.{module}"), function)
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Only, command
 from rerank.commands.options import WORK, Json, OnBadLines, Out, Overwrite, Reading, Work
-from rerank.commands.printing import print_json, print_run, run_fields
+from rerank.commands.printing import print_json, print_run, run_fields, tell
 from rerank.config import Config, EncoderConfig, FinetuneConfig, Option
 from rerank.errors import InputError
 
@@ -166,8 +166,6 @@ def prior(
     made = pool_sets(
         datasets, out, config, work=work, max_queries=max_queries, on_bad_lines=on_bad_lines
     )
-    if json:
-        print_json(maps=out, sets=len(made.sets), measured=made.measured["mean"])
-        return
-    print(f"{out}: maps pooled over {len(made.sets)} sets")
-    print(markdown_table(made.measured["mean"]))
+    count, mean = len(made.sets), made.measured["mean"]
+    text = f"{out}: maps pooled over {count} sets"
+    tell(json, text, markdown_table(mean), maps=out, sets=count, measured=mean)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Typed, command
 from rerank.commands.options import WORK, JournalUrl, Json, ModelChoice, OnBadLines, Reading, Work
-from rerank.commands.printing import print_json, printable
+from rerank.commands.printing import print_json, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError
 
@@ -119,10 +119,7 @@ def journal(
 
     with JournalStore(journal) as store:
         found = report(store, days=days, documents=documents, target=target)
-    if json:
-        print_json(**found.to_dict())
-    else:
-        print(printable(found.text()))
+    tell(json, printable(found.text()), **found.to_dict())
     return not found.alarmed
 
 
@@ -150,7 +147,4 @@ def feedback(
                 f"the journal {store.name} has no answer {answer!r:.100}; expected the `id` that "
                 "came with an answer"
             )
-    if json:
-        print_json(id=answer, right=word == "right")
-    else:
-        print(f"recorded: {answer} was {word}")
+    tell(json, f"recorded: {answer} was {word}", id=answer, right=word == "right")
