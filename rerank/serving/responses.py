@@ -109,7 +109,7 @@ class RerankResult(BaseModel):
 class RerankResponse(AssessmentResponse):
     """Results, best first, in the format of hosted rerank APIs, and how far to trust them."""
 
-    results: list[RerankResult]
+    results: list[RerankResult] = Field(description="the documents, best first")
     meta: dict[str, Any] = Field(description="as Cohere's clients read it")
     usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
 

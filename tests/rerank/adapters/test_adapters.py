@@ -51,7 +51,7 @@ class Model:
         stage = replace(found.ranking.first_stage, rows=np.array(order))
         candidates = replace(found.ranking.candidates, first_stage=stage)
         ranking = replace(found.ranking, candidates=candidates)
-        return replace(found, ranking=ranking, confidence=0.8, level="MEDIUM", accepted=True)
+        return replace(found, ranking=ranking, confidence=0.8)
 
 
 def ranked(

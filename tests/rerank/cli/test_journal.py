@@ -97,7 +97,7 @@ def test_a_journal_that_fails_costs_no_answer(
 ) -> None:
     """One sentence on stderr, and the answer with exit code 0."""
     monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
-    monkeypatch.setattr("rerank.journal.writer.CLOSING", 0.1)
+    monkeypatch.setattr("rerank.journal.journal.CLOSING", 0.1)
     JournalStore(sqlite_url(tmp_path), create=True).close()
     question = next(iter(small.queries.values())).text
     url = "sqlite:////dev/null/journal.db" if dead else sqlite_url(tmp_path)
@@ -181,7 +181,7 @@ def test_an_answer_that_is_not_written_yet_is_not_unknown(
 ) -> None:
     """The writer waits after a failure; feedback that is given again is recorded."""
     monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
-    monkeypatch.setattr("rerank.journal.writer.PAUSES", (3.0, 3.0))
+    monkeypatch.setattr("rerank.journal.journal.PAUSES", (3.0, 3.0))
     with (
         Journal(sqlite_url(tmp_path)) as journal,
         closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other,

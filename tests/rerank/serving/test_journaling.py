@@ -54,7 +54,7 @@ def asking(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """A client of a server that keeps a journal in `tmp_path`, and waits for no lock."""
     monkeypatch.setattr("rerank.journal.store.PATIENCE", 0)
     monkeypatch.setattr("rerank.journal.journal.FLUSH", 1.0)
-    monkeypatch.setattr("rerank.journal.writer.PAUSES", (0.05, 0.05))
+    monkeypatch.setattr("rerank.journal.journal.PAUSES", (0.05, 0.05))
     with (
         serving(run.folder, journal=sqlite_url(tmp_path)) as started,
         httpx.Client(base_url=started.url, timeout=600) as made,
