@@ -89,7 +89,7 @@ def fit_recalibration(
     y: ArrayLike,
     groups: GroupNames,
     *,
-    target: float = 0.7,
+    target: float,
     about: str = ABOUT,
     certifying: ArrayLike | None = None,
     random_state: int = 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,15 @@ from calibration.score_fitting import fit_platt
 from calibration.shrinkage import fit_update
 from calibration.thresholds import certify
 
+fitted = partial(fit_recalibration, target=0.7)
+
 
 def learned(shift: float, n: int, seed: int = 0) -> Recalibration:
     """What n labels teach where the log odds of the truth are `shift` above the confidence's."""
     rng = np.random.default_rng(seed)
     z = 1.5 * rng.normal(size=n)
     right = (rng.random(n) < expit(z + shift)).astype(np.int64)
-    return fit_recalibration(expit(z), right, [str(i) for i in range(n)])
+    return fitted(expit(z), right, [str(i) for i in range(n)])
 
 
 def test_a_fall_in_accuracy_is_found_and_mended() -> None:
@@ -58,10 +61,10 @@ def test_what_is_not_accepted_after_the_update_is_not_certified() -> None:
     p = rng.uniform(0.05, 0.95, 600)
     right = (rng.random(600) < 0.85).astype(np.int64)
     assert certify(right, p).accepted == 600
-    found = fit_recalibration(p, right, [str(i) for i in range(600)])
+    found = fitted(p, right, [str(i) for i in range(600)])
     assert found.certificate.threshold is not None
     assert found.certificate.threshold >= 0.7 - 1e-9
-    too_sure = fit_recalibration(p, 1 - right, [str(i) for i in range(600)])
+    too_sure = fitted(p, 1 - right, [str(i) for i in range(600)])
     assert too_sure.certificate.threshold is None
 
 
@@ -70,7 +73,7 @@ def test_the_certificate_is_carried_through_the_update() -> None:
     rng = np.random.default_rng(1)
     z = 2 * rng.normal(size=500)
     right = (rng.random(500) < expit(z)).astype(np.int64)
-    found = fit_recalibration(expit(z), right, [str(i) for i in range(500)])
+    found = fitted(expit(z), right, [str(i) for i in range(500)])
     moved = found.update.predict(z)
     assert found.certificate.threshold is not None
     assert (moved >= found.certificate.threshold - 1e-12).sum() == found.certificate.accepted
@@ -82,8 +85,8 @@ def test_a_certificate_may_rest_on_some_of_the_labels() -> None:
     z = 1 + 2 * rng.normal(size=500)
     right = (rng.random(500) < expit(z)).astype(np.int64)
     every, ids = np.arange(500), [str(i) for i in range(500)]
-    found = fit_recalibration(expit(z), right, ids, certifying=every < 300)
-    whole = fit_recalibration(expit(z), right, ids)
+    found = fitted(expit(z), right, ids, certifying=every < 300)
+    whole = fitted(expit(z), right, ids)
     assert found.update == whole.update
     assert (found.certificate.queries, whole.certificate.queries) == (300, 500)
     assert found.certificate.threshold is not None
@@ -143,10 +146,10 @@ def test_copies_of_labels_teach_nothing_new() -> None:
     assert again.coef[0] == pytest.approx(once.coef[0], abs=0.02)
     assert again.intercept == pytest.approx(once.intercept, abs=0.02)
     assert abs(fit_update(np.repeat(z, 5), np.repeat(y, 5)).intercept) > abs(once.intercept) + 0.1
-    found = fit_recalibration(expit(np.repeat(z, 5)), np.repeat(y, 5), groups)
+    found = fitted(expit(np.repeat(z, 5)), np.repeat(y, 5), groups)
     assert found.effective == pytest.approx(59)
     assert found.sentences()[0].startswith("300 labels, worth 59 independent ones: ")
-    alone = fit_recalibration(expit(z), y, [str(i) for i in range(60)])
+    alone = fitted(expit(z), y, [str(i) for i in range(60)])
     assert alone.sentences()[0].startswith("60 labels: ")
 
 
@@ -156,8 +159,7 @@ def test_a_large_error_does_not_make_independent_labels_dependent() -> None:
     z = rng.normal(-0.85, 1, 150)
     y = (rng.random(150) < expit(z + 2.2)).astype(int)
     grouped, alone = (
-        fit_recalibration(expit(z), y, groups)
-        for groups in (np.repeat(np.arange(15), 10), np.arange(150))
+        fitted(expit(z), y, groups) for groups in (np.repeat(np.arange(15), 10), np.arange(150))
     )
     assert grouped.effective > 75  # not around the mean: about 26
     means = [found.update.predict(z).mean() for found in (grouped, alone)]
@@ -216,7 +218,7 @@ def test_the_interval_of_the_gain_is_students_by_group() -> None:
     error = np.hypot(stats.sem(gains), 1 / 200)
     expected = stats.t.interval(0.95, 199, loc=gains.mean(), scale=error)
     assert found.gain_interval == pytest.approx(expected, abs=1e-12)
-    copied = fit_recalibration(
+    copied = fitted(
         np.repeat(found.before, 3), np.repeat(found.right, 3), np.repeat(np.arange(200), 3)
     )
     width, of_copies = (np.ptp(one.gain_interval) for one in (found, copied))
@@ -237,8 +239,8 @@ def test_labels_that_certify_are_marked_one_by_one(certifying: Any, sentence: st
     """Numbers of rows, counts and marks of other rows are refused, and so is no mark at all."""
     p, y, groups = np.linspace(0.1, 0.9, 20), np.arange(20) % 2, np.arange(20)
     with pytest.raises(ValueError, match=sentence):
-        fit_recalibration(p, y, groups, certifying=certifying)
-    assert fit_recalibration(p, y, groups, certifying=[True] * 20).certificate.queries == 20
+        fitted(p, y, groups, certifying=certifying)
+    assert fitted(p, y, groups, certifying=[True] * 20).certificate.queries == 20
 
 
 def test_confidences_that_an_update_cannot_tell_apart_are_certified_together() -> None:
@@ -247,7 +249,7 @@ def test_confidences_that_an_update_cannot_tell_apart_are_certified_together() -
     p = np.r_[sure, low]
     rows = np.arange(700)
     y = np.where(rows < 280, rows % 20 > 0, (rows < 400) & (rows % 2 > 0))  # the surest are better
-    found = fit_recalibration(p, y, rows)
+    found = fitted(p, y, rows)
     assert found.certificate.threshold is not None
     accepted = found.update.predict(log_odds(p)) >= found.certificate.threshold
     assert found.certificate.accepted == accepted.sum() == 400
