@@ -31,10 +31,15 @@ def lineage(
     `measured` is the model's measured reliability, `run` the MLflow run that logged it, and `key`
     the sha256 of its manifest.
     """
+    prior = _part(manifest, "fitted_around")
+    sets = ", ".join(map(str, prior.get("sets", ())))
     parts = {
         "Labels": _labels(manifest, measured),
         "Models that score": _networks(manifest),
-        "Fitted around other labelled sets": _prior(manifest),
+        "Fitted around other labelled sets": {
+            "sets": sets,
+            "the maps' sha256": prior.get("digest"),
+        },
         "Made from another model": _parent(manifest),
         "Made by": _made_by(manifest, run),
         "MLflow run": _tracked(run, key, manifest.get("exported_from")),
@@ -79,12 +84,6 @@ def _networks(manifest: Mapping[str, Any]) -> Rows:
         hashed = isinstance(value, str) and name != "precision"
         found[f"{shown}'s sha256" if hashed else shown] = value
     return found
-
-
-def _prior(manifest: Mapping[str, Any]) -> Rows:
-    prior = _part(manifest, "fitted_around")
-    names = ", ".join(map(str, prior.get("sets", ())))
-    return {"sets": names, "the maps' sha256": prior.get("digest")}
 
 
 def _parent(manifest: Mapping[str, Any]) -> Rows:

@@ -5,7 +5,7 @@ It knows nothing of sockets and models. The limits come from the settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -112,11 +112,17 @@ class KnownFields(BaseModel):
         """Refuse unknown fields, and two names of one field with different values."""
         if not isinstance(given, dict):
             return given
-        fields = {name: _names(name, field) for name, field in cls.model_fields.items()}
+        fields = {}  # the accepted names of each, its own first
+        for name, field in cls.model_fields.items():
+            alias = field.validation_alias
+            names = alias.choices if isinstance(alias, AliasChoices) else [name]
+            fields[name] = [str(one) for one in names]
         known = [name for names in fields.values() for name in names]
         for name in given:
             if name not in known and name not in cls.ignored:
-                raise PydanticCustomError("unknown_field", _unknown(name, known, list(fields)))
+                cut = name[:SHOWN]
+                ending = nearest(cut.lower(), known) or f"; the fields are {', '.join(fields)}"
+                raise PydanticCustomError("unknown_field", f"unknown field {cut!a}{ending}")
         kept = dict(given)
         for names in fields.values():
             present = [name for name in names if given.get(name) is not None]
@@ -152,20 +158,6 @@ class QueryRequest(KnownFields):
                 f"metadata has {len(metadata)} characters, at most {LARGEST_METADATA} are taken"
             )
         return Query(text, metadata=self.metadata or {})
-
-
-def _names(name: str, field: Any) -> list[str]:
-    """The accepted names of a field, its own first."""
-    alias = field.validation_alias
-    return [str(n) for n in alias.choices] if isinstance(alias, AliasChoices) else [name]
-
-
-def _unknown(name: str, known: Sequence[str], fields: Sequence[str]) -> str:
-    """The message about an unknown field, in ASCII."""
-    cut = name[:SHOWN]
-    return f"unknown field {cut!a}" + (
-        nearest(cut.lower(), known) or f"; the fields are {', '.join(fields)}"
-    )
 
 
 class SearchRequest(QueryRequest):
