@@ -21,11 +21,9 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     Trained,
-    TrainingJob,
     TrainingRun,
     architecture,
-    check_frozen,
-    check_length,
+    check_layers,
     checkpoints_of,
     run_training,
     too_large_groups,
@@ -48,8 +46,6 @@ from rerank.training.training_sets import (
 )
 from rerank.workspace import Workspace
 
-KIND = "cross-encoder"
-JOB = TrainingJob(KIND, "finetune")
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
 
 
@@ -82,8 +78,12 @@ def finetune(
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         _check_base(base, config)
-        if teacher:
-            _check_teacher(teacher, config)
+        if teacher and not (
+            classifies(teacher) and architecture(teacher, config.max_length).num_labels == 1
+        ):
+            raise InputError(
+                f"{teacher.name} gives no score; expected a cross-encoder with one output"
+            )
         examples, validation, counts = _mine_all(sets, encoder, trained_on(base), config, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         checkpoints = checkpoints_of(workspace, made_from, lists)
@@ -101,7 +101,7 @@ def finetune(
         return Trained(model, checkpoints, queries, counts, asdict(shown))
 
     return run_training(
-        JOB,
+        "cross-encoder",
         sets,
         base,
         config,
@@ -124,29 +124,13 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         InputError: no configuration of a transformer, several outputs, fewer positions than
             `max_length`, or fewer layers than are to be kept or frozen.
     """
-    shape = architecture(base)
+    shape = architecture(base, config.max_length)
     if classifies(base) and shape.num_labels != 1:
         raise InputError(f"{base.name} has {shape.num_labels} outputs; expected one, or no head")
-    check_length(base, config.max_length)
-    layers = getattr(shape, "num_hidden_layers", None)
-    if layers is not None and config.layers > layers:
-        raise InputError(f"the model has {layers} layers, cannot keep {config.layers}")
     if config.layers and getattr(shape, "layer_types", None):
         raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
-    layers = config.layers or layers
-    check_frozen(layers, config.frozen_layers)
-
-
-def _check_teacher(files: ModelFiles, config: FinetuneConfig) -> None:
-    """Refuse a teacher that cannot score the passages, before hours of work.
-
-    Raises:
-        InputError: it is not a cross-encoder with one output, or has fewer positions than
-            `max_length`.
-    """
-    if not classifies(files) or architecture(files).num_labels != 1:
-        raise InputError(f"{files.name} gives no score; expected a cross-encoder with one output")
-    check_length(files, config.max_length)
+    layers = getattr(shape, "num_hidden_layers", None)
+    check_layers(layers, frozen=config.frozen_layers, kept=config.layers)
 
 
 def _mine_all(
@@ -189,48 +173,36 @@ def _split_sets(
     """The ids of each set to train on, and those to validate on, which share no query or group.
 
     Each set gives an equal part of the validation; what small ones lack, the next ones give.
+
+    Raises:
+        InputError: a set has nothing left to train on.
     """
     parts: list[tuple[list[str], list[str]]] = []
     room = config.validation
-    for number, training_set in enumerate(sets):
+    for number, one in enumerate(sets):
+        share = room // (len(sets) - number)
         part = split_validation(
-            training_set.labelled,
-            training_set.split,
-            room // (len(sets) - number),
-            seed=config.seed,
-            seen=seen,
-            limit=training_set.limit,
+            one.labelled, one.split, share, seed=config.seed, seen=seen, limit=one.limit
         )
         room -= len(part[1])
         parts.append(part)
     validated_on = frozenset(
-        query_hash(training_set.labelled.queries[i].text)
-        for training_set, (_, for_validation) in zip(sets, parts, strict=True)
+        query_hash(one.labelled.queries[i].text)
+        for one, (_, for_validation) in zip(sets, parts, strict=True)
         for i in for_validation
     )
-    return [
-        (_without_overlap(training_set, *part, validated_on), part[1])
-        for training_set, part in zip(sets, parts, strict=True)
-    ]
-
-
-def _without_overlap(
-    training_set: TrainingSet,
-    for_training: Sequence[str],
-    for_validation: Sequence[str],
-    validated_on: frozenset[str],
-) -> list[str]:
-    """The ids to train on: see `without_overlap`."""
-    labelled = training_set.labelled
-    ids = without_overlap(labelled, for_training, for_validation, validated_on)
-    if for_training and not ids:
-        raise InputError(
-            f"{labelled.name}: all of its {training_set.split!r} shares a question or a right "
-            "passage with the queries to validate on; train with --validation 0"
-        )
-    if not ids:
-        raise too_large_groups(training_set)
-    return ids
+    apart = []
+    for one, (ids, for_validation) in zip(sets, parts, strict=True):
+        left = without_overlap(one.labelled, ids, for_validation, validated_on)
+        if ids and not left:
+            raise InputError(
+                f"{one.labelled.name}: all of its {one.split!r} shares a question or a right "
+                "passage with the queries to validate on; train with --validation 0"
+            )
+        if not left:
+            raise too_large_groups(one)
+        apart.append((left, for_validation))
+    return apart
 
 
 def _limits(
@@ -238,16 +210,11 @@ def _limits(
 ) -> list[int | None]:
     """How many examples each set gives; None: one per query."""
     if config.temperature:
-        sizes = [
-            training_set.limit or len(ids) for training_set, ids in zip(sets, trained, strict=True)
-        ]
+        sizes = [one.limit or len(ids) for one, ids in zip(sets, trained, strict=True)]
         return list(examples_per_set(sizes, config.steps * config.batch, config.temperature))
-    sizes_of_splits = [
-        len(training_set.labelled.splits[training_set.split]) for training_set in sets
-    ]
     return [
-        training_set.limit if training_set.limit and training_set.limit > count else None
-        for training_set, count in zip(sets, sizes_of_splits, strict=True)
+        one.limit if one.limit and one.limit > len(one.labelled.splits[one.split]) else None
+        for one in sets
     ]
 
 

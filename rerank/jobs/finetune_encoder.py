@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, EncoderConfig, FinetuneConfig
-from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles, check_bi_encoder, resolve
 from rerank.jobs.pipelines import open_index
 from rerank.jobs.training_run import (
     Trained,
-    TrainingJob,
     TrainingRun,
     architecture,
-    check_frozen,
-    check_length,
+    check_layers,
     checkpoints_of,
     run_training,
     too_large_groups,
@@ -34,9 +31,6 @@ from rerank.storage.locks import reserved
 from rerank.training.mining import Example, mine
 from rerank.training.training_sets import TrainingSet, split_validation
 from rerank.workspace import Workspace
-
-KIND = "bi-encoder"
-JOB = TrainingJob(KIND, "finetune-encoder")
 
 
 def finetune_encoder(
@@ -65,7 +59,9 @@ def finetune_encoder(
     base = resolve(config.base)
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
-        _check_base(base, config)
+        check_bi_encoder(base)
+        layers = getattr(architecture(base, config.max_length), "num_hidden_layers", None)
+        check_layers(layers, frozen=config.frozen_layers)
         mined = _mine_all(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
         checkpoints = checkpoints_of(workspace, made_from, lists)
@@ -82,7 +78,7 @@ def finetune_encoder(
         )
 
     return run_training(
-        JOB,
+        "bi-encoder",
         sets,
         base,
         config,
@@ -92,14 +88,6 @@ def finetune_encoder(
         train=train_on_lists,
         overwrite=overwrite,
     )
-
-
-def _check_base(base: ModelFiles, config: EncoderConfig) -> None:
-    """Refuse a base that cannot be trained with these settings, before hours of work."""
-    check_bi_encoder(base)
-    check_length(base, config.max_length)
-    layers = getattr(architecture(base), "num_hidden_layers", None)
-    check_frozen(layers, config.frozen_layers)
 
 
 def _mine_all(
@@ -115,11 +103,11 @@ def _mine_all(
         raise InputError(f"{count} sets are named {name!r}; rename a folder")
     mined: dict[str, list[Example]] = {}
     for training_set in sets:
-        labelled = _answerable(training_set)
-        ids, _ = split_validation(
-            labelled, training_set.split, 0, seed=config.seed, limit=training_set.limit
-        )
-        if labelled.splits[training_set.split] and not ids:
+        labelled, split = training_set.labelled, training_set.split
+        answerable = tuple(i for i in labelled.splits[split] if labelled.relevant(i))
+        labelled = replace(labelled, splits={**labelled.splits, split: answerable})
+        ids, _ = split_validation(labelled, split, 0, seed=config.seed, limit=training_set.limit)
+        if answerable and not ids:
             raise too_large_groups(training_set)
         random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         index = None
@@ -132,10 +120,3 @@ def _mine_all(
     if not any(mined.values()):
         raise InputError("no query of these sets has a right passage; a bi-encoder learns from one")
     return mined
-
-
-def _answerable(training_set: TrainingSet) -> LabelledSet:
-    """The set with only those queries of its split that have a right passage."""
-    labelled, split = training_set.labelled, training_set.split
-    ids = tuple(i for i in labelled.splits[split] if labelled.relevant(i))
-    return replace(labelled, splits={**labelled.splits, split: ids})

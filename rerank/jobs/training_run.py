@@ -28,6 +28,7 @@ from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
 LIBRARIES = ("sentence-transformers", "transformers", "torch")
+JOBS = {"cross-encoder": "finetune", "bi-encoder": "finetune-encoder"}  # their names in MLflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,6 @@ class TrainingRun:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingJob:
-    """A kind of training: of the model folder, and its name in MLflow."""
-
-    kind: str
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
 class Trained:
     """A trained model of sentence-transformers, and what its report says."""
 
@@ -60,11 +53,8 @@ class Trained:
     figures: Mapping[str, Any]  # such as the loss by step
 
 
-Train = Callable[[Mapping[str, Any]], Trained]
-
-
 def run_training(
-    job: TrainingJob,
+    kind: str,
     sets: Sequence[TrainingSet],
     base: ModelFiles,
     config: FinetuneConfig | EncoderConfig,
@@ -72,7 +62,7 @@ def run_training(
     work: Workspace,
     *,
     fingerprints: Mapping[str, str | None],
-    train: Train,
+    train: Callable[[Mapping[str, Any]], Trained],
     overwrite: bool,
 ) -> TrainingRun:
     """`train` and write the model folder `out`, whole or not at all, unless it is there already.
@@ -91,75 +81,65 @@ def run_training(
     made_from: dict[str, Any] = {
         "config": asdict(config),
         "fingerprints": dict(fingerprints),
-        "sets": list(map(about, sets)),
+        "sets": [
+            {
+                "name": one.labelled.name,
+                "digest": one.labelled.digest(),
+                "split": one.split,
+                "limit": one.limit,
+                "within": one.within,
+            }
+            for one in sets
+        ],
     }
     if not overwrite and is_made_from(out, made_from):
         report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-        return tracked_run(out, report, work, made=False, command=job.command)
-    with output_folder(out, overwrite=overwrite, kind=job.kind):
+        return _tracked(kind, out, report, work, made=False)
+    with output_folder(out, overwrite=overwrite, kind=kind):
         trained = train(made_from)
         report = {
             "config": made_from["config"],
             "examples": sum(count["examples"] for count in trained.counts),
             "sets": [a | {**c} for a, c in zip(made_from["sets"], trained.counts, strict=True)],
             **trained.figures,
-            **made_with(base),
+            "packages": {name: version(name) for name in LIBRARIES},
+            "base_fingerprint": base.fingerprint,
+            "base_training": training(base),
         }
         seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
-        write_network(
-            out, trained.model, seen, report, made_from, overwrite=overwrite, kind=job.kind
-        )
+        write_network(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=kind)
         shutil.rmtree(trained.checkpoints, ignore_errors=True)
-        return tracked_run(out, report, work, made=True, command=job.command)
+        return _tracked(kind, out, report, work, made=True)
 
 
-def about(training_set: TrainingSet) -> dict[str, Any]:
-    """The entry of a set in a report: its name, its digest, and what was asked of it."""
-    labelled = training_set.labelled
-    return {
-        "name": labelled.name,
-        "digest": labelled.digest(),
-        "split": training_set.split,
-        "limit": training_set.limit,
-        "within": training_set.within,
-    }
-
-
-def check_length(files: ModelFiles, max_length: int) -> None:
-    """Refuse a model that cannot read as many tokens as are trained on.
+def architecture(files: ModelFiles, max_length: int) -> Any:
+    """The configuration of a transformer that reads as many tokens as are trained on.
 
     Raises:
-        InputError: it has fewer positions than `max_length`.
-    """
-    if max_length > positions(files.folder):
-        raise InputError(
-            f"{files.name} reads {positions(files.folder)} tokens at most, --max-length is "
-            f"{max_length}"
-        )
-
-
-def architecture(files: ModelFiles) -> Any:
-    """The configuration of a transformer.
-
-    Raises:
-        InputError: there is none in the folder.
+        InputError: there is none in the folder, or it has fewer positions than `max_length`.
     """
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(str(files.folder), **LOCAL)
+        shape = AutoConfig.from_pretrained(str(files.folder), **LOCAL)
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{files.name} is not a transformer: {error}") from error
+    most = positions(files.folder)
+    if max_length > most:
+        raise InputError(f"{files.name} reads {most} tokens at most, --max-length is {max_length}")
+    return shape
 
 
-def check_frozen(layers: int | None, frozen: int) -> None:
-    """Refuse to freeze more layers than there are; None: their number is not known.
+def check_layers(layers: int | None, *, frozen: int, kept: int = 0) -> None:
+    """Refuse to keep or freeze more layers than there are; None: their number is not known.
 
     Raises:
-        InputError: as said.
+        InputError: the message says how many layers the model has.
     """
-    if layers is not None and frozen > layers:
-        raise InputError(f"the model has {layers} layers, cannot freeze {frozen}")
+    for what, count in (("keep", kept), ("freeze", frozen)):
+        if layers is not None and count > layers:
+            raise InputError(f"the model has {layers} layers, cannot {what} {count}")
+        layers = kept or layers
 
 
 def too_large_groups(training_set: TrainingSet) -> InputError:
@@ -175,15 +155,6 @@ def checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) ->
     """The folder for the checkpoints of a training: the same one for the same sets and lists."""
     inputs = json.dumps([made_from, lists], sort_keys=True)
     return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
-
-
-def made_with(base: ModelFiles) -> dict[str, Any]:
-    """The entries of a report on the base, its own training, and the versions of packages."""
-    return {
-        "packages": {name: version(name) for name in LIBRARIES},
-        "base_fingerprint": base.fingerprint,
-        "base_training": training(base),
-    }
 
 
 def write_network(
@@ -218,43 +189,44 @@ def write_network(
     write_folder(out, fill, overwrite=overwrite, kind=kind)
 
 
-def tracked_run(
-    out: Path, report: Mapping[str, Any], work: Workspace, *, made: bool, command: str
+def _tracked(
+    kind: str, out: Path, report: Mapping[str, Any], work: Workspace, *, made: bool
 ) -> TrainingRun:
     """The training run of a written model folder, sent to MLflow if that is installed."""
+    job = JOBS[kind]
+
+    def record() -> RunRecord:
+        return RunRecord(
+            params={
+                **report["config"],
+                "sets": [s["name"] for s in report["sets"]],
+                **{key: report[key] for key in ("examples", "base_fingerprint", "best_step")},
+            },
+            curves={
+                name: {int(step): value for step, value in report.get(key, {}).items()}
+                for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
+            },
+            tags={"job": job},
+            inputs=[
+                DataUsed(name, digest, "training", counts)
+                for name, digest, counts in (
+                    (s["name"], s["digest"], {k: s[k] for k in s.keys() - {"name", "digest"}})
+                    for s in report["sets"]
+                )
+            ],
+            folder=out,
+            key=sha256_file(out / MANIFEST),
+        )
+
     run, notes = if_installed(
         lambda: track(
-            lambda: _record(report, out, command),
-            experiment=name_of("", command),
-            run_name=f"{command}-{out.name}",
+            record,
+            experiment=name_of("", job),
+            run_name=f"{job}-{out.name}",
             work=work,
             written=out,
-            again=f"the same `rerank {command}` command, with "
+            again=f"the same `rerank train {kind}` command, with "
             + shlex.join(["--out", str(out), "--work", str(work.path)]),
         )
     )
     return TrainingRun(out, report, run, made, notes)
-
-
-def _record(report: Mapping[str, Any], out: Path, command: str) -> RunRecord:
-    return RunRecord(
-        params={
-            **report["config"],
-            "sets": [s["name"] for s in report["sets"]],
-            "examples": report["examples"],
-            "base_fingerprint": report["base_fingerprint"],
-            "best_step": report["best_step"],
-        },
-        curves={
-            name: {int(step): value for step, value in report.get(key, {}).items()}
-            for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
-        },
-        tags={"job": command},
-        inputs=[_data_used(**s) for s in report["sets"]],
-        folder=out,
-        key=sha256_file(out / MANIFEST),
-    )
-
-
-def _data_used(*, name: str, digest: str, **counts: Any) -> DataUsed:
-    return DataUsed(name, digest, "training", counts)

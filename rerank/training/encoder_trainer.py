@@ -54,14 +54,24 @@ def train_encoder(
         model = SentenceTransformer(str(base.folder), **LOCAL)
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
-    _check_modules(model, base)
+    body = {id(weight) for weight in model[0].auto_model.parameters()}
+    others = [name for name, weight in model.named_parameters() if id(weight) not in body]
+    if others:  # checkpoints do not hold them
+        raise InputError(
+            f"{base.name} has weights behind its transformer ({others[0]}), and cannot be trained "
+            "further; take a base without them, such as minilm"
+        )
     model.float()  # in 16 bits small updates are lost
     model.max_seq_length = config.max_length
     freeze(model[0].auto_model, config.frozen_layers)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     trainer = _Trainer(
         model=model,
-        args=_arguments(checkpoints, config),
+        args=SentenceTransformerTrainingArguments(
+            **arguments(checkpoints, config),
+            batch_sampler=BatchSamplers.NO_DUPLICATES,
+            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+        ),
         train_dataset={n: _dataset(examples) for n, examples in sets.items() if examples},
         loss=MultipleNegativesRankingLoss(
             model, scale=SCALE, directions=("query_to_doc", "doc_to_query")
@@ -78,17 +88,6 @@ def train_encoder(
     return model, {r["step"]: r["loss"] for r in trainer.state.log_history if "loss" in r}
 
 
-def _check_modules(model: SentenceTransformer, base: ModelFiles) -> None:
-    """Refuse a base with a trained layer behind the transformer: checkpoints do not hold it."""
-    body = {id(weight) for weight in model[0].auto_model.parameters()}
-    others = [name for name, weight in model.named_parameters() if id(weight) not in body]
-    if others:
-        raise InputError(
-            f"{base.name} has weights behind its transformer ({others[0]}), and cannot be trained "
-            "further; take a base without them, such as minilm"
-        )
-
-
 def _dataset(examples: Sequence[Example]) -> Dataset:
     """One row per list: the question, its right passage, and the first wrong one."""
     return Dataset.from_dict(
@@ -97,14 +96,6 @@ def _dataset(examples: Sequence[Example]) -> Dataset:
             "positive": [e.passages[e.labels.index(1)] for e in examples],
             "negative": [e.passages[e.labels.index(0)] for e in examples],
         }
-    )
-
-
-def _arguments(folder: Path, config: EncoderConfig) -> SentenceTransformerTrainingArguments:
-    return SentenceTransformerTrainingArguments(
-        **arguments(folder, config),
-        batch_sampler=BatchSamplers.NO_DUPLICATES,
-        multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
     )
 
 

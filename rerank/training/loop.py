@@ -90,19 +90,16 @@ class Resuming:
         """
         last = last_whole(checkpoints)
         state = TrainerState.load_from_json(str(Path(last) / TRAINER_STATE_NAME)) if last else None
-        if last is None or state is None or not _is_finished(state):
+        control = state.stateful_callbacks.get(TrainerControl.__name__, {}) if state else {}
+        # at this checkpoint all steps were taken, or none had to be taken any more
+        finished = control.get("args", {}).get("should_training_stop")
+        if last is None or state is None or not finished:
             self.train(resume_from_checkpoint=last)
             return
         self.state = state
         best = state.best_model_checkpoint if self.args.load_best_model_at_end else None
         # by its name: the path in the state is that of the run which wrote it
         self._load_from_checkpoint(str(checkpoints / Path(best).name) if best else last)
-
-
-def _is_finished(state: TrainerState) -> bool:
-    """Whether all steps were taken, or none had to be taken any more, at this checkpoint."""
-    control = state.stateful_callbacks.get(TrainerControl.__name__, {})
-    return bool(control.get("args", {}).get("should_training_stop"))
 
 
 def load_mean(model: Any, checkpoints: Path, count: int) -> None:
@@ -170,7 +167,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Move the bar."""
-        self._move_to(state.global_step)
+        if self._bar is not None:
+            self._bar.update(state.global_step - self._done)
+        self._done = state.global_step
 
     def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
         """Show the loss, and the nDCG@10 of a check beside the first stage's."""
@@ -185,8 +184,3 @@ class Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         """Close the bar."""
         self._context.__exit__(None, None, None)
-
-    def _move_to(self, step: int) -> None:
-        if self._bar is not None:
-            self._bar.update(step - self._done)
-        self._done = step

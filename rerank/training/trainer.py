@@ -61,9 +61,9 @@ def train(
 ) -> tuple[CrossEncoder, Training]:
     """Train on `examples`; return the model as it was at the step that is best on `validation`.
 
-    With fewer than `MIN_VALIDATION` validation queries it is that of the last step, or the mean of the
-    last `config.average` checkpoints. After an interruption, the same call resumes from the last
-    of its `checkpoints`.
+    With fewer than `MIN_VALIDATION` validation queries it is that of the last step, or the mean of
+    the last `config.average` checkpoints. After an interruption, the same call resumes from the
+    last of its `checkpoints`.
 
     Raises:
         InputError: there is no example, or the base cannot be loaded or lacks the layers that
@@ -80,7 +80,15 @@ def train(
         )
     trainer = _Trainer(
         model=model,
-        args=_arguments(checkpoints, config, validates=bool(validation), chooses=chooses),
+        args=CrossEncoderTrainingArguments(
+            **arguments(checkpoints, config),
+            eval_strategy="steps" if validation else "no",
+            eval_steps=config.check_every,
+            load_best_model_at_end=chooses,
+            restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
+            metric_for_best_model=NDCG if validation else None,
+            greater_is_better=True if validation else None,
+        ),
         train_dataset=_dataset(examples, config.seed),
         loss=ListsLoss(model, loss=config.loss, share=config.distil),
         evaluator=_evaluator(validation, config) if validation else None,
@@ -108,12 +116,15 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
         InputError: it cannot be loaded, or has fewer layers.
     """
     try:
+        settings = AutoConfig.from_pretrained(str(base.folder), **LOCAL).to_dict()
+        names = (k for k, v in settings.items() if "dropout" in k and isinstance(v, float))
+        dropout = dict.fromkeys(names, config.dropout)
         model = CrossEncoder(
             str(base.folder),
             num_labels=1,
             max_length=config.max_length,
             **LOCAL,
-            config_kwargs=_dropout(base.folder, config.dropout),
+            config_kwargs=dropout,
         )
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
@@ -122,20 +133,6 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
         _keep_layers(model.model, config.layers)
     freeze(model.model, config.frozen_layers)
     return model
-
-
-def _arguments(
-    folder: Path, config: FinetuneConfig, *, validates: bool, chooses: bool
-) -> CrossEncoderTrainingArguments:
-    return CrossEncoderTrainingArguments(
-        **arguments(folder, config),
-        eval_strategy="steps" if validates else "no",
-        eval_steps=config.check_every,
-        load_best_model_at_end=chooses,
-        restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
-        metric_for_best_model=NDCG if validates else None,
-        greater_is_better=True if validates else None,
-    )
 
 
 def _dataset(examples: Sequence[Example], seed: int) -> Dataset:
@@ -184,12 +181,6 @@ class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence
 
     def _load_best_model(self) -> None:  # the library's own only logs a failure
         self._load_from_checkpoint(self.state.best_model_checkpoint)
-
-
-def _dropout(folder: Path, rate: float) -> dict[str, float]:
-    """Every dropout rate that the model's configuration names, set to `rate`."""
-    settings = AutoConfig.from_pretrained(str(folder), **LOCAL).to_dict()
-    return {k: rate for k, v in settings.items() if "dropout" in k and isinstance(v, float)}
 
 
 def _keep_layers(model: Any, count: int) -> None:
