@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import field
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, NewType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,9 @@ GroupNames = Sequence[Hashable] | NDArray[Any]
 
 Groups = GroupNames | None
 """As `GroupNames`; None: every row is independent."""
+
+Codes = NewType("Codes", Ints)
+"""Groups as `group_codes` numbers them: what takes these checks them no more."""
 
 
 def sigmoid(z: ArrayLike) -> Floats:
@@ -181,8 +185,26 @@ def finite_number(name: str, value: object) -> float:
     return result
 
 
-def finite_numbers(name: str, values: object) -> tuple[float, ...]:
-    """Return the values as a tuple of finite floats, or raise a ValueError that names the field."""
+def set_finite_numbers(value: Any, *names: str) -> None:
+    """Set fields of a frozen value to tuples of finite floats, or raise a ValueError."""
+    for name in names:
+        object.__setattr__(value, name, _finite_numbers(name, getattr(value, name)))
+
+
+def arrays_field() -> Any:
+    """A dataclass field for a map's numbers as arrays: made once, and not part of its value."""
+    return field(init=False, repr=False, compare=False)
+
+
+def freeze_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
+    """Set the field `_arrays` of a map to read-only arrays."""
+    arrays = tuple(np.array(n, dtype=np.float64) for n in numbers)
+    for array in arrays:
+        array.setflags(write=False)
+    object.__setattr__(value, "_arrays", arrays)
+
+
+def _finite_numbers(name: str, values: object) -> tuple[float, ...]:
     if not isinstance(values, (list, tuple, np.ndarray)):
         raise ValueError(f"{name} must be a list of numbers, got {str(values)[:80]!r}")
     if not len(values):
@@ -279,7 +301,7 @@ def check_keys(name: str, d: object, keys: Iterable[str]) -> None:
         raise ValueError(f"{name} {' and '.join(wrong)}; its keys are {', '.join(keys)}")
 
 
-def group_codes(groups: Groups, n: int) -> Ints:
+def group_codes(groups: Groups, n: int) -> Codes:
     """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
 
     Raises:
@@ -287,7 +309,7 @@ def group_codes(groups: Groups, n: int) -> Ints:
             or masked.
     """
     if groups is None:
-        return np.arange(n, dtype=np.int64)
+        return Codes(np.arange(n, dtype=np.int64))
     refuse_masked(groups)
     labels = np.asarray(groups)
     if labels.shape != (n,):
@@ -298,7 +320,7 @@ def group_codes(groups: Groups, n: int) -> Ints:
         raise ValueError(f"expected groups that are all text or all numbers, got {names}")
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise ValueError("expected a group for each row, got NaN")
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    return Codes(np.unique(labels, return_inverse=True)[1].astype(np.int64))
 
 
 def check_share(name: str, value: object) -> float:

@@ -93,6 +93,6 @@ def _accepted(labels: Floats, groups: Groups, threshold: float, of_groups: float
     n, right = len(labels), int(labels.sum())
     if not n:
         return Accepted(threshold, 0, 0, 0.0, 0.0)
-    effective = effective_n(labels - right / n, groups)
+    effective = effective_n(labels - right / n, group_codes(groups, n))
     of_rows = lower_bound(right / n * effective, effective)
     return Accepted(threshold, n, right, effective, min(of_rows, of_groups))

@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
 from calibration.arrays import (
+    Codes,
     Floats,
     Groups,
     Ints,
@@ -66,6 +67,10 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     labels = as_labels(y, len(x))
     if not C > 0:
         raise ValueError(f"C must be positive, got {C}")
+    return _fit_logistic(x, labels, C)
+
+
+def _fit_logistic(x: Floats, labels: Ints, C: float) -> LogisticMap:
     scaler = StandardScaler().fit(x)
     mean, scale = tuple(scaler.mean_), tuple(scaler.scale_)
     if labels.min() == labels.max():
@@ -82,14 +87,14 @@ def _fit_first(
 ) -> LogisticMap:
     """Fit the first stage once, shrunk to the reference map if there is one, else to zero."""
     if reference is None:
-        return fit_logistic(x, labels, C=penalty.C)
+        return _fit_logistic(x, labels, penalty.C)
     return fit_shrunk(reference, x, labels, number, C=penalty.C, keep_signs=penalty.keep_signs)
 
 
 def _out_of_fold_logits(
     x: Floats,
     labels: Ints,
-    number: Ints,
+    number: Codes,
     fold: Ints,
     penalties: Sequence[Penalty],
     reference: LogisticMap | None,
@@ -117,7 +122,7 @@ def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequ
     return [Penalty(each) for each in PENALTIES] if reference is None else STEPS
 
 
-def _choose_step(losses: Floats, number: Ints) -> int:
+def _choose_step(losses: Floats, number: Codes) -> int:
     """Which of `STEPS` to take, by the out-of-fold losses (steps, n): the first if in doubt."""
     keeping = sum(step.keep_signs for step in STEPS)
     for steps, evidence in ((len(losses), VERY_STRONG), (keeping, STRONG)):
@@ -169,7 +174,7 @@ def fit_first_stage(
         first = _fit_first(x, labels, number, penalties[0], reference)
         return first, penalties[0], reference.logit(x)
     if reference is None and (fold.max() == 0 or labels.min() == labels.max()):
-        flat = fit_logistic(x, np.zeros(len(x)), C=penalties[0].C)
+        flat = _fit_logistic(x, np.zeros_like(labels), penalties[0].C)
         first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
         return first, penalties[0], np.full(len(x), first.intercept)
     logits, levels = _out_of_fold_logits(x, labels, number, fold, penalties, reference)

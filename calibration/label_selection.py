@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, as_floats, check_share, check_y_p
+from calibration.arrays import Floats, Groups, Ints, as_floats, check_share, check_y_p, group_codes
 from calibration.effective_sample_size import design_effect
 from calibration.metrics.intervals import UNKNOWN, Estimate
 from calibration.thresholds import binomial_interval
@@ -138,7 +138,7 @@ def weighted_mean(
     spread = square - (n / drawn * (rate - middle)) ** 2  # variance of a row's y - middle, or 0
     variance = float(((np.bincount(stratum, w) / total) ** 2 * spread / drawn).sum())
     effective = middle * (1 - middle) / variance
-    effective /= design_effect(w * kept * (labels - mean), groups)
+    effective /= design_effect(w * kept * (labels - mean), group_codes(groups, len(labels)))
     return Estimate(mean, *binomial_interval(mean * effective, effective))
 
 

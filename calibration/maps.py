@@ -17,14 +17,17 @@ from numpy.typing import ArrayLike
 from calibration.arrays import (
     Floats,
     all_finite,
+    arrays_field,
     as_features,
     as_scores,
     check_keys,
     finite_number,
+    freeze_arrays,
     log_odds,
+    plain,
+    set_finite_numbers,
     sigmoid,
 )
-from calibration.frozen_arrays import arrays_field, freeze_arrays, set_finite_numbers
 from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 
 BLOCK = 2048
@@ -136,7 +139,7 @@ class LogisticMap:
         return _finite_logits(moved + self.intercept)
 
     def predict_checked(self, s: Floats) -> Floats:
-        """`predict` for scores that are (n,) and finite, without checking them again."""
+        """`predict` of a map of one feature, for checked scores (n,)."""
         return sigmoid(self._line(s))
 
     def predict(self, X: ArrayLike) -> Floats:
@@ -145,15 +148,8 @@ class LogisticMap:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "logistic"`."""
-        return {
-            "kind": "logistic",
-            "coef": list(self.coef),
-            "intercept": self.intercept,
-            "mean": list(self.mean),
-            "scale": list(self.scale),
-            "low": list(self.low),
-            "high": list(self.high),
-        }
+        names = _KINDS["logistic"][1]
+        return {"kind": "logistic", **{name: plain(getattr(self, name)) for name in names}}
 
 
 ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap

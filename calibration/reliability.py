@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
-from calibration.arrays import Floats, Groups, as_number, check_keys, check_y_p, plain
+from calibration.arrays import Floats, Groups, as_number, check_keys, check_y_p, group_codes, plain
 from calibration.curves import at_thresholds
 from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
@@ -192,6 +192,7 @@ def measure(
     threshold = as_number("threshold", threshold)
     if math.isnan(threshold):
         raise ValueError("threshold must be a number, got NaN")
+    groups = group_codes(groups, len(labels))
     (accepted,) = at_thresholds(labels, values, [threshold], groups=groups)
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())
@@ -252,13 +253,13 @@ def comparison(
     Raises:
         ValueError: as `measure`, with the name of the confidence in front.
     """
-    results = []
+    results, number = [], group_codes(groups, np.size(y))
     for name, p in rows.items():
         try:
             result = measure(
                 y,
                 p,
-                groups=groups,
+                groups=number,
                 threshold=threshold,
                 draws=draws,
                 random_state=random_state,

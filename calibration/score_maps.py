@@ -5,14 +5,24 @@ Each is a frozen value that survives plain JSON bit for bit (`maps.map_from_dict
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, as_scores, check_rising, finite_number, sigmoid
-from calibration.frozen_arrays import arrays_field, freeze_arrays, set_finite_numbers
+from calibration.arrays import (
+    Floats,
+    arrays_field,
+    as_scores,
+    check_rising,
+    finite_number,
+    freeze_arrays,
+    plain,
+    set_finite_numbers,
+    sigmoid,
+)
 
 TILT = 1e-3
 """Share of an isotonic probability that rises strictly with the score."""
@@ -35,8 +45,33 @@ def _heavy_tailed_sigmoid(z: Floats) -> Floats:
     return np.where(beyond, np.where(z > 0, 1 - tail, tail), inner)
 
 
+class _ScoreMap:
+    """What the maps of one score share; each has `predict_checked`, for checked scores."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities in (0, 1) for scores (n,).
+
+        Raises:
+            ValueError: scores of another shape, or not finite.
+        """
+        return self.predict_checked(as_scores(scores))
+
+    @abstractmethod
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for scores that are (n,) and finite, without checking them again."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with its `kind`."""
+        slots: tuple[str, ...] = self.__slots__
+        names = [name for name in slots if not name.startswith("_")]
+        return {"kind": self.kind, **{name: plain(getattr(self, name)) for name in names}}
+
+
 @dataclass(frozen=True, slots=True)
-class IsotonicMap:
+class IsotonicMap(_ScoreMap):
     """Straight lines between knots (x, y), flat beyond the first and the last; strictly rising.
 
     A flat run would tie different scores. So `TILT` of the probability is a sigmoid of z = `(score
@@ -49,6 +84,7 @@ class IsotonicMap:
             that is not positive.
     """
 
+    kind: ClassVar[str] = "isotonic"
     x: tuple[float, ...]
     y: tuple[float, ...]
     mean: float = 0.0
@@ -67,39 +103,27 @@ class IsotonicMap:
         if self.scale <= 0:
             raise ValueError(f"scale must be positive, got {self.scale}")
 
-    def predict(self, scores: ArrayLike) -> Floats:
-        """Return (n,) probabilities in (0, 1) for scores (n,).
-
-        Raises:
-            ValueError: scores of another shape, or not finite.
-        """
-        return self.predict_checked(as_scores(scores))
-
     def predict_checked(self, s: Floats) -> Floats:
-        """`predict` for scores that are (n,) and finite, without checking them again."""
+        """`predict` for checked scores."""
         x, y = self._arrays
         p = (1 - TILT) * np.interp(s, x, y) + TILT * _heavy_tailed_sigmoid(
             (s - self.mean) / self.scale
         )
         return np.minimum(np.maximum(p, LOWEST), HIGHEST)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain JSON values, with `"kind": "isotonic"`."""
-        knots = {"x": list(self.x), "y": list(self.y)}
-        return {"kind": "isotonic", **knots, "mean": self.mean, "scale": self.scale}
-
 
 @dataclass(frozen=True, slots=True)
-class BetaMap:
+class BetaMap(_ScoreMap):
     """`sigmoid(a log(s) - b log(1 - s) + c)` of s = sigmoid(score) (Kull et al. 2017); never falls.
 
-    With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic map, it can bend one end
-    more than the other.
+    The scores are log odds. With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic
+    map, it can bend one end more than the other.
 
     Raises:
         ValueError: a number that is not finite, a negative a or b.
     """
 
+    kind: ClassVar[str] = "beta"
     a: float
     b: float
     c: float
@@ -110,21 +134,13 @@ class BetaMap:
         if self.a < 0 or self.b < 0:
             raise ValueError(f"a and b must not be negative, got {self.a} and {self.b}")
 
-    def predict(self, scores: ArrayLike) -> Floats:
-        """Return (n,) probabilities for scores (n,), which are log odds. Raises as `as_scores`."""
-        return self.predict_checked(as_scores(scores))
-
     def predict_checked(self, s: Floats) -> Floats:
-        """`predict` for scores that are (n,) and finite, without checking them again."""
+        """`predict` for checked scores."""
         return sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain JSON values, with `"kind": "beta"`."""
-        return {"kind": "beta", "a": self.a, "b": self.b, "c": self.c}
 
 
 @dataclass(frozen=True, slots=True)
-class VennAbersMap:
+class VennAbersMap(_ScoreMap):
     """Two rising step functions of a score: for its label being 0 (`low`), and for 1 (`high`).
 
     With m knots x, place 2i is the gap below knot i and place 2i + 1 the knot itself, so there are
@@ -137,6 +153,7 @@ class VennAbersMap:
             leaves [0, 1], a `low` above its `high`.
     """
 
+    kind: ClassVar[str] = "venn-abers"
     x: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -170,16 +187,7 @@ class VennAbersMap:
         place = np.searchsorted(x, s) + np.searchsorted(x, s, side="right")
         return low[place], high[place]
 
-    def predict(self, scores: ArrayLike) -> Floats:
-        """Return (n,) probabilities, high / (1 - low + high). Raises as `interval`."""
-        return self.predict_checked(as_scores(scores))
-
     def predict_checked(self, s: Floats) -> Floats:
-        """`predict` for scores that are (n,) and finite, without checking them again."""
+        """`predict` for checked scores: high / (1 - low + high)."""
         low, high = self._interval(s)
         return np.asarray(high / (1 - low + high), dtype=np.float64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as plain JSON values, with `"kind": "venn-abers"`."""
-        steps = {"x": list(self.x), "low": list(self.low), "high": list(self.high)}
-        return {"kind": "venn-abers", **steps}

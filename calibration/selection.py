@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration.arrays import (
+    Codes,
     Floats,
     GroupNames,
     Groups,
@@ -121,18 +122,17 @@ def cross_fit(
     return result
 
 
-def one_standard_error(losses: ArrayLike, groups: ArrayLike) -> int:
+def one_standard_error(table: Floats, number: Codes) -> int:
     """Return the first row of losses (candidates, n) within one standard error of the best.
 
     Candidates run from simple to complex. The error is that of the *difference* from the best on
     the same rows, by group; Breiman et al. (1984) use the best's own error, which at a few hundred
     rows is several times larger than any real difference and would always take the simplest.
     """
-    table = as_floats(losses)
     best = int(np.argmin(table.mean(axis=1)))
     for k in range(best):
         gap = table[k] - table[best]
-        if gap.mean() <= grouped_standard_error(gap, groups):
+        if gap.mean() <= grouped_standard_error(gap, number):
             return k
     return best
 

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from calibration.arrays import Floats, Groups, Ints, as_features, as_labels, as_scores, sigmoid
+from calibration.arrays import (
+    Floats,
+    Groups,
+    Ints,
+    as_features,
+    as_labels,
+    as_scores,
+    group_codes,
+    sigmoid,
+)
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
 from calibration.score_fitting import log_evidence, maximum_likelihood
@@ -68,7 +77,7 @@ def fit_shrunk(
     design = np.column_stack([z, np.ones(len(z)), x])
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([SLOPE_SPREAD**-2, OF_ANOTHER_SET**-2, *steps])
-    row_weight = 1 / design_effect(labels - sigmoid(z), groups)
+    row_weight = 1 / design_effect(labels - sigmoid(z), group_codes(groups, len(z)))
     weights, precision = _shrunk(design, labels, precision, row_weight)
     slope, intercept = weights[:2]
     coef = slope * np.array(reference.coef) + weights[2:]
@@ -201,7 +210,7 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
 def _update_weight(scores: Floats, labels: Ints, groups: Groups) -> float:
     """The weight of each row in the likelihood: effective number of rows / number of rows."""
     errors = labels - sigmoid(scores)
-    return 1 / design_effect(errors - errors.mean(), groups)
+    return 1 / design_effect(errors - errors.mean(), group_codes(groups, len(scores)))
 
 
 def _shrunk(

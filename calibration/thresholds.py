@@ -17,6 +17,7 @@ from calibration.arrays import (
     Floats,
     Groups,
     Ints,
+    as_floats,
     as_number,
     check_share,
     check_y_p,
@@ -24,7 +25,7 @@ from calibration.arrays import (
     group_codes,
     log_odds,
 )
-from calibration.group_tests import group_sizes, group_tails, times_needed
+from calibration.group_tests import group_sizes, group_tails, mean_upper_bound, times_needed
 from calibration.metrics.intervals import Interval
 from calibration.sequence_tests import (
     FORESEEN,
@@ -417,3 +418,28 @@ def _checked(hits: float, n: float, level: float) -> tuple[float, float, float]:
     if not 0 <= found <= rows:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
     return found, rows, check_share("level", level)
+
+
+def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.05) -> int:
+    """Return the last setting whose mean loss is at most `risk`, with 95% confidence; -1: none.
+
+    losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
+    an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
+    (Angelopoulos et al. 2021): each setting is tested at the full 5%, until one fails. So a false
+    promise is made with at most that probability, if `mean_upper_bound` is a valid bound: proved
+    for losses of two values in groups of one row, otherwise a conjecture. The tests are about the
+    rows of new groups (n,). The losses need not rise; if they do, stopping loses nothing.
+
+    Raises:
+        ValueError: as `mean_lower_bound`; losses that are not a table, or `risk` outside (0, 1).
+    """
+    table = as_floats(losses)
+    if table.ndim != 2:
+        raise ValueError(f"losses should be (n, m), got {table.shape}")
+    risk = check_share("risk", risk)
+    last = -1
+    for j, column in enumerate(table.T):
+        if mean_upper_bound(column, groups) > risk:
+            break
+        last = j
+    return last

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, finite_number
-from calibration.frozen_arrays import set_finite_numbers
+from calibration.arrays import Floats, finite_number, set_finite_numbers
 
 
 @dataclass(frozen=True, slots=True)

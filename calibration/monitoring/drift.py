@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, as_features, check_keys, check_share, group_codes
+from calibration.arrays import (
+    Floats,
+    Groups,
+    as_features,
+    check_keys,
+    check_share,
+    group_codes,
+    set_finite_numbers,
+)
 from calibration.effective_sample_size import effective_rows
-from calibration.frozen_arrays import set_finite_numbers
 from calibration.tables import aligned
 
 BINS = 20
@@ -243,14 +250,15 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """
     _check_names(tuple(names))
     x = _as_float32(as_features(X, len(names)))
-    n_groups = len(np.unique(group_codes(groups, len(x))))
+    number = group_codes(groups, len(x))
+    n_groups = int(number.max(initial=-1)) + 1
     if n_groups < MIN_ROWS:
         raise ValueError(f"a sketch needs at least {MIN_ROWS} independent rows, got {n_groups}")
     features = []
     for column in _columns(x):
         edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
         features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
-    n = max(MIN_ROWS, int(effective_rows(x, groups)))
+    n = max(MIN_ROWS, int(effective_rows(x, number)))
     return Sketch(tuple(names), n, tuple(features), len(x))
 
 
@@ -278,7 +286,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     x = _as_float32(as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")
-    n, m = fitted.n, max(1, int(effective_rows(x, groups)))
+    n, m = fitted.n, max(1, int(effective_rows(x, group_codes(groups, len(x)))))
     moves = []
     columns = _columns(x)
     for name, feature, column in zip(fitted.names, fitted.features, columns, strict=True):

@@ -16,6 +16,7 @@ from calibration.arrays import (
     Floats,
     GroupNames,
     check_y_p,
+    group_codes,
     log_odds,
     refuse_masked,
     sigmoid,
@@ -108,7 +109,7 @@ def fit_recalibration(
 
     right, before = check_y_p(y, p)
     rows = _certifying_rows(certifying, len(right))
-    scores, number = log_odds(before), np.asarray(groups)
+    scores, number = log_odds(before), group_codes(groups, len(right))
     update = fit_update(scores, right, number)
     after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
     apart = sigmoid(scores)  # near 0 and 1 equal log odds: the update accepts these together

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,8 +50,32 @@ class _Bets:
     """The wealth and evidence that all monitors report."""
 
     __slots__ = ()
+    kind: ClassVar[str]
     level: float
     wealth: Wealth
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain JSON values, with its `kind`."""
+        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
+
+        Raises:
+            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
+                state.
+        """
+        names = [f.name for f in fields(cls) if f.name != "wealth"]  # type: ignore[arg-type]
+        check_keys(f"the state of a monitor ({cls.kind})", d, ("kind", *names, "wealth"))
+        check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))
+        if d["kind"] != cls.kind:
+            raise ValueError(f"expected kind {cls.kind!r}, got {d['kind']!r}")
+        for name in names:
+            if isinstance(d[name], bool) or not isinstance(d[name], (int, float)):
+                raise ValueError(f"{name} must be a number, got {d[name]!r}")
+        state: dict[str, Any] = {**d, "wealth": Wealth(**d["wealth"])}
+        return cls(**{name: state[name] for name in (*names, "wealth")})
 
     @property
     def n(self) -> int:
@@ -88,6 +112,7 @@ class CalibrationMonitor(_Bets):
         ValueError: a level outside (0, 1), hits or promised outside 0..n, another number of stakes.
     """
 
+    kind: ClassVar[str] = "calibration-monitor"
     level: float
     hits: int
     promised: float
@@ -149,20 +174,6 @@ class CalibrationMonitor(_Bets):
             f"({_evidence(self.wealth)}, level {self.level:g}, tolerance {self.tolerance:g})."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON values, with `"kind": "calibration-monitor"`."""
-        return {"kind": "calibration-monitor", **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> CalibrationMonitor:
-        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
-
-        Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
-                state.
-        """
-        return cls(**_fields(d, "calibration-monitor", ("level", "hits", "promised", "tolerance")))
-
 
 @dataclass(frozen=True, slots=True)
 class AccuracyMonitor(_Bets):
@@ -179,6 +190,7 @@ class AccuracyMonitor(_Bets):
         ValueError: a level or target outside (0, 1), hits outside 0..n, another number of stakes.
     """
 
+    kind: ClassVar[str] = "accuracy-monitor"
     level: float
     target: float
     hits: int
@@ -235,20 +247,6 @@ class AccuracyMonitor(_Bets):
             f"({_evidence(self.wealth)}, level {self.level:g})."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON values, with `"kind": "accuracy-monitor"`."""
-        return {"kind": "accuracy-monitor", **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> AccuracyMonitor:
-        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
-
-        Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
-                state.
-        """
-        return cls(**_fields(d, "accuracy-monitor", ("level", "target", "hits")))
-
 
 def _upper(hits: int, n: int, level: float) -> float:
     """Return the lowest mean for which the bets on less have won 1 / level, or 1; by bisection.
@@ -284,15 +282,3 @@ def _checked(level: float, hits: int, wealth: Wealth, bets: int) -> float:
     if len(wealth.stakes) != bets:
         raise ValueError(f"expected {bets} stakes, got {len(wealth.stakes)}")
     return check_share("level", level)
-
-
-def _fields(d: Mapping[str, Any], kind: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of a monitor from its JSON, its wealth included."""
-    check_keys(f"the state of a monitor ({kind})", d, ("kind", *names, "wealth"))
-    check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))
-    if d["kind"] != kind:
-        raise ValueError(f"expected kind {kind!r}, got {d['kind']!r}")
-    for name in names:
-        if isinstance(d[name], bool) or not isinstance(d[name], (int, float)):
-            raise ValueError(f"{name} must be a number, got {d[name]!r}")
-    return {**{name: d[name] for name in names}, "wealth": Wealth(**d["wealth"])}

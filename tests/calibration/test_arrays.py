@@ -26,12 +26,6 @@ from calibration.arrays import (
     group_codes,
     plain,
 )
-from calibration.effective_sample_size import (
-    design_effect,
-    effective_n,
-    effective_rows,
-    grouped_standard_error,
-)
 from calibration.group_tests import mean_lower_bound
 from calibration.metrics.intervals import UNKNOWN, Estimate, mean_interval, student_interval
 from calibration.metrics.scores import row_losses
@@ -40,10 +34,6 @@ STATISTICS: dict[str, Callable[[Any], object]] = {
     "mean_lower_bound": mean_lower_bound,
     "mean_interval": mean_interval,
     "student_interval": student_interval,
-    "effective_n": lambda values: effective_n(values, None),
-    "design_effect": lambda values: design_effect(values, None),
-    "effective_rows": lambda values: effective_rows(values, None),
-    "grouped_standard_error": lambda values: grouped_standard_error(values, [0, 1]),
     "row_losses": lambda values: row_losses([0, 1], values),
 }
 

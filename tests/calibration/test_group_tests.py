@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom
 
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import design_effect, effective_n, kish
 from calibration.group_tests import group_sizes, group_tails, mean_lower_bound, mean_lower_bounds
 from calibration.thresholds import certify
@@ -120,14 +121,15 @@ def test_the_design_effect_is_that_of_the_sums() -> None:
     sums = np.bincount(groups, values)
     many = len(np.unique(groups))
     expected = (sums**2).sum() * many / (many - 1) / (values**2).sum()
-    assert design_effect(values, groups) == pytest.approx(max(1, expected))
-    copies = np.repeat(rng.normal(size=200), 5), np.repeat(np.arange(200), 5)
+    assert design_effect(values, group_codes(groups, 90)) == pytest.approx(max(1, expected))
+    copies = np.repeat(rng.normal(size=200), 5), group_codes(np.repeat(np.arange(200), 5), 1000)
     assert design_effect(*copies) == pytest.approx(5 * 200 / 199)
     assert effective_n(*copies) == pytest.approx(199)
-    assert design_effect(values, None) == 1
-    assert design_effect(np.tile([1.0, -1.0], 45), np.repeat(np.arange(45), 2)) == 1
-    assert kish(np.repeat(np.arange(3), [1, 2, 3])) == pytest.approx(14 / 6)
-    assert design_effect(np.zeros(6), np.repeat(np.arange(3), 2)) == pytest.approx(2)
+    assert design_effect(values, group_codes(None, 90)) == 1
+    pairs = group_codes(np.repeat(np.arange(45), 2), 90)
+    assert design_effect(np.tile([1.0, -1.0], 45), pairs) == 1
+    assert kish(group_codes(np.repeat(np.arange(3), [1, 2, 3]), 6)) == pytest.approx(14 / 6)
+    assert design_effect(np.zeros(6), pairs[:6]) == pytest.approx(2)
 
 
 def test_the_best_of_many_prefixes_is_not_the_luckiest() -> None:

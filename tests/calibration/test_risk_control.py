@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.risk_control import fixed_sequence
-from calibration.thresholds import upper_bound
+from calibration.thresholds import fixed_sequence, upper_bound
 
 
 def test_it_goes_as_far_as_the_bound_allows() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import LeaveOneGroupOut
 
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
 from calibration.selection import choose, cross_fit, enough_rows, grouped_folds, one_standard_error
@@ -82,10 +83,12 @@ def test_grouped_standard_error_by_hand() -> None:
     """One row per group: s / sqrt(n). Two equal rows per group: as if each group were one row."""
     values = np.array([1.0, 2.0, 4.0, 9.0])
     plain = values.std(ddof=1) / 2
-    assert grouped_standard_error(values, np.arange(4)) == pytest.approx(plain)
-    doubled = grouped_standard_error(np.repeat(values, 2), np.repeat(np.arange(4), 2))
+    assert grouped_standard_error(values, group_codes(None, 4)) == pytest.approx(plain)
+    doubled = grouped_standard_error(
+        np.repeat(values, 2), group_codes(np.repeat(np.arange(4), 2), 8)
+    )
     assert doubled == pytest.approx(plain)
-    assert grouped_standard_error(values, np.zeros(4)) == float("inf")
+    assert grouped_standard_error(values, group_codes(np.zeros(4), 4)) == float("inf")
 
 
 def test_one_standard_error_takes_the_simplest_that_is_close() -> None:
@@ -93,8 +96,9 @@ def test_one_standard_error_takes_the_simplest_that_is_close() -> None:
     best = np.array([0.5, 0.5, 0.5, 0.5])
     close = best + np.array([0.05, -0.03, 0.05, -0.03])  # mean gap 0.01, error 0.023
     far = best + 0.1  # error 0
-    assert one_standard_error([far, close, best], np.arange(4)) == 1
-    assert one_standard_error([best, close, far], np.arange(4)) == 0
+    number = group_codes(None, 4)
+    assert one_standard_error(np.array([far, close, best]), number) == 1
+    assert one_standard_error(np.array([best, close, far]), number) == 0
 
 
 def test_choose_reports_losses_and_a_reason() -> None:

@@ -15,8 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibration.risk_control import fixed_sequence
-from calibration.thresholds import certify
+from calibration.thresholds import certify, fixed_sequence
 
 DOCUMENTS, SIZE = 60, 15
 POPULATION = 100_000

@@ -17,6 +17,7 @@ from judges import careful, rare
 from numpy.random import Generator
 from worlds import TARGET, Featured
 
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import effective_n
 from calibration.fitting import cross_fit_two_stage, fit_two_stage
 from calibration.maps import TwoStageMap
@@ -74,7 +75,7 @@ def report(world: str, rng: Generator) -> tuple[float, float, float]:
     if not accepted.any() or not (p >= TARGET).any():
         return float("nan"), float("nan"), float("nan")
     right, held_true = y[accepted], truth[p >= TARGET].mean()
-    worth = effective_n(right - right.mean(), groups[accepted])
+    worth = effective_n(right - right.mean(), group_codes(groups[accepted], len(right)))
     bound = lower_bound(right.mean() * worth, worth)
     gap = float("nan")
     if certified.any() and (p >= threshold).any():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, ks_2samp
 
+from calibration.arrays import group_codes
 from calibration.effective_sample_size import effective_rows
 from calibration.monitoring.drift import (
     FeatureSketch,
@@ -109,22 +110,27 @@ def test_large_groups_weigh_by_their_rows_on_both_sides() -> None:
     assert fired <= 3
 
 
+def rows_of(x: np.ndarray, groups: np.ndarray | None) -> float:
+    """`effective_rows` for names of groups."""
+    return effective_rows(x, group_codes(groups, len(x)))
+
+
 def test_the_rows_of_a_group_are_worth_what_they_tell() -> None:
     """Groups that say nothing leave the rows as many, copies leave the groups; a constant column
     tells nothing.
     """
     rng = np.random.default_rng(0)
     x = np.column_stack([world(rng, 500), np.ones(500)])
-    assert effective_rows(x, np.arange(500) // 5) > 250
-    assert effective_rows(np.repeat(x, 5, axis=0), np.arange(2500) // 5) == pytest.approx(500)
-    assert effective_rows(x, None) == 500
+    assert rows_of(x, np.arange(500) // 5) > 250
+    assert rows_of(np.repeat(x, 5, axis=0), np.arange(2500) // 5) == pytest.approx(500)
+    assert rows_of(x, None) == 500
     mostly = np.repeat(np.arange(100) % 7 > 0, 5)[:, None].astype(float)  # its upper end: 86%
     for column in (mostly, -mostly):
-        assert effective_rows(column, np.arange(500) // 5) == pytest.approx(100)
+        assert rows_of(column, np.arange(500) // 5) == pytest.approx(100)
     same = np.ones((500, 2))
-    assert effective_rows(same, np.zeros(500)) == 1
-    assert effective_rows(same, np.arange(500) // 5) == 100
-    assert effective_rows(same, None) == 500
+    assert rows_of(same, np.zeros(500)) == 1
+    assert rows_of(same, np.arange(500) // 5) == 100
+    assert rows_of(same, None) == 500
     assert sketch(world(rng, 60), NAMES, np.arange(60) // 10).n >= 4
 
 
