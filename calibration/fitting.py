@@ -117,6 +117,8 @@ def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequ
     """The penalties to choose from, strongest first."""
     if isinstance(C, Penalty):
         return [C]
+    if C is not None and not C > 0:
+        raise ValueError(f"C must be positive, got {C}")
     if C is not None:
         return [Penalty(C, keep_signs=True)]
     return [Penalty(each) for each in PENALTIES] if reference is None else STEPS
