@@ -54,9 +54,7 @@ def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[P
     return np.array(rows, dtype=np.float64).reshape(len(passages), len(columns))
 
 
-def choose_metadata_features(
-    keys: Sequence[str], passages: Collection[Passage]
-) -> Metadata:
+def choose_metadata_features(keys: Sequence[str], passages: Collection[Passage]) -> Metadata:
     """The features under these keys: one for a key with numbers, else one for each of its words.
 
     Raises:

@@ -212,7 +212,7 @@ def main() -> None:
     asked = [q.text for q in list(labelled.queries.values())[: o.queries]]
     config = Config()
     real = np.asarray(open_index(labelled, config, Workspace(o.work)).vectors.array)
-    encoder = Encoder.from_config(resolve(config.encoder), config)
+    encoder = Encoder.from_config(resolve(str(config.encoder)), config)
     for size in o.passages:
         lexical(list(documents(labelled, size)), [words(text) for text in asked], o.rounds)
         dense(real, encoder.encode(asked), size, o.rounds)

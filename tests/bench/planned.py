@@ -58,7 +58,7 @@ def measure_sets(
     config = Config(reranker=o.reranker)
     rows: dict[str, Mapping[str, str]] = {}
     for folder in o.sets:
-        seen = trained_on(resolve(config.reranker))
+        seen = trained_on(resolve(str(config.reranker)))
         try:
             labelled = LabelledSet.read(folder)
             drawn = plan(labelled, trained_hashes=seen, max_queries=o.max_queries, seed=config.seed)

@@ -29,6 +29,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Piece, Speed, run_piece, steps
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import Pair
+from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.requests import SearchRequest
@@ -56,9 +57,9 @@ class Profile:
     def __init__(self, model: CalibratedReranker) -> None:
         self._model = model
         pipeline = model.pipeline
-        encoder, reranker = pipeline.encoder, pipeline.reranker
+        encoder, reranker, config = pipeline.encoder, pipeline.reranker, pipeline.config
         self._tokenizers = {
-            "encode": open_tokenizer(encoder.model, max_length=encoder.max_length),
+            "encode": open_tokenizer(resolve(str(config.encoder)), max_length=encoder.max_length),
             "score": reranker.tokenizer(),
         }
         self.seconds: dict[str, list[float]] = defaultdict(list)

@@ -183,7 +183,7 @@ def main() -> None:
     o = parser.parse_args()
     pairs = sample(LabelledSet.read(o.set), o.pairs)
     config = Config()
-    files = resolve(config.reranker)
+    files = resolve(str(config.reranker))
     tokens = Tokenizer(files.folder, max_length=config.max_length)(pairs)
     length = round(statistics.fmean(len(t.ids) for t in tokens))
     needed = operations(files, tokens)

@@ -51,7 +51,15 @@ def smaller(labelled: LabelledSet, passages: int) -> LabelledSet:
 
 def command(job: str, labelled: Path, home: Path) -> list[str]:
     """The command line of a job whose folder and working folder lie in `home`."""
-    given = [sys.executable, "-m", "rerank.cli", *job.split(), str(labelled), "--out", str(home / "out")]
+    given = [
+        sys.executable,
+        "-m",
+        "rerank.cli",
+        *job.split(),
+        str(labelled),
+        "--out",
+        str(home / "out"),
+    ]
     kept = [] if job == "data index" else ["--work", str(home / "work")]
     return [*given, *kept, *JOBS[job].split()]
 

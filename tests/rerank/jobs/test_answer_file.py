@@ -12,8 +12,8 @@ from command_line import call
 from llm_endpoint import endpoint, says, status
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.labelled_set import LabelledSet
 from rerank.config import Thresholds
+from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
 from rerank.jobs.answer_file import AnswerFileSummary, answer_file
 from rerank.rag.answer.model_answers import answer

@@ -147,7 +147,7 @@ def test_examples_of_the_api_work(client: httpx.Client) -> None:
     """The OpenAPI document has an example for each POST, and the server answers it."""
     api = client.get("/openapi.json").json()
     posts = [path for path, verbs in api["paths"].items() if "post" in verbs]
-    ours = ["answer", "ask", "assess", "assess_retrieval", "rerank", "retrieve", "search"]
+    ours = ["answer", "ask", "assess", "explain", "rerank", "retrieve", "search"]
     assert sorted(posts) == [f"/v1/{name}" for name in ours]
     for path in posts:
         content = api["paths"][path]["post"]["requestBody"]["content"]["application/json"]

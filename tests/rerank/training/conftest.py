@@ -19,7 +19,7 @@ def _least_lists(count: int) -> Iterator[None]:
     from rerank.training import trainer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "MIN_LISTS", count)
+        patch.setattr(trainer, "MIN_VALIDATION", count)
         yield
 
 
