@@ -1,7 +1,4 @@
-"""The public objects of installed libraries, as described in their own numpydoc docstrings.
-
-This file knows nothing of labelled sets: it gives names, summaries, bodies and "See Also" entries.
-"""
+"""The public objects of installed libraries, as described in their own numpydoc docstrings."""
 
 from __future__ import annotations
 
@@ -105,7 +102,15 @@ def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
     modules = []
     with progress(len(libraries), "reading documentation") as bar:
         for library in libraries:
-            package = _imported(library)
+            if not library:
+                raise InputError("the name of a library is empty; expected one such as numpy")
+            if "." in library:
+                whole = library.split(".", maxsplit=1)[0]
+                raise InputError(f"{library!r} is a part of a library; give {whole!r}")
+            try:
+                package = importlib.import_module(library)
+            except ImportError as error:
+                raise InputError(f"cannot import {library!r} ({error}); install it first") from None
             modules.append((library, package))
             walk = pkgutil.walk_packages(
                 getattr(package, "__path__", []), f"{library}.", onerror=lambda _: None
@@ -119,19 +124,6 @@ def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
     return modules
 
 
-def _imported(library: str) -> types.ModuleType:
-    if not library:
-        raise InputError("the name of a library is empty; expected one such as numpy")
-    if "." in library:
-        raise InputError(
-            f"{library!r} is a part of a library; give {library.split('.', maxsplit=1)[0]!r}"
-        )
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        raise InputError(f"cannot import {library!r} ({error}); install it first") from None
-
-
 def _parse(name: str, docstring: str) -> DocumentedObject:
     """Split a numpydoc docstring into its summary, its "See Also" entries and the rest."""
     heads = [*SECTION.finditer(docstring)]
@@ -143,15 +135,11 @@ def _parse(name: str, docstring: str) -> DocumentedObject:
             entries = docstring[head.end() : end]
         if title not in DROPPED_SECTIONS:
             body += docstring[head.start() : end]
-    summary = " ".join(body.strip().split("\n\n")[0].split())
-    return DocumentedObject(
-        name, summary, _sort_printed_sets(body.strip()), tuple(_see_also(entries))
-    )
-
-
-def _sort_printed_sets(text: str) -> str:
-    """The text with printed sets sorted: their order differs between runs."""
-    return PRINTED_SET.sub(lambda m: "{" + ", ".join(sorted(m.group(1).split(", "))) + "}", text)
+    body = body.strip()
+    summary = " ".join(body.split("\n\n")[0].split())
+    # the order of a printed set differs between runs
+    body = PRINTED_SET.sub(lambda m: "{" + ", ".join(sorted(m.group(1).split(", "))) + "}", body)
+    return DocumentedObject(name, summary, body, tuple(_see_also(entries)))
 
 
 def _see_also(section: str) -> Iterator[tuple[str, str]]:

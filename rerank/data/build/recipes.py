@@ -2,8 +2,7 @@
 
 A passage is the docstring of one public object of an installed library, without its "See Also" and
 "Examples" sections. A query is the "See Also" description of that object in another object's
-docstring, in words that its own docstring does not contain. Nothing is copied into the repository.
-This file knows nothing of retrieval.
+docstring, in words that its own docstring does not contain.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib.metadata import packages_distributions, version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +45,16 @@ def build_pydata() -> LabelledSet:
 def build_documentation(libraries: Collection[str]) -> LabelledSet:
     """A training set from any numpydoc `libraries`: summaries are queries too; all are in `train`.
 
-    The summary of a docstring is removed from its passage, and so becomes one more description of
-    it in words that the passage does not contain.
+    The summary of a docstring is removed from its passage.
 
     Raises:
         InputError: a library is not installed or is one of pydata's, or no docstring describes
             another object.
     """
-    if set(libraries) & set(PYDATA):
+    if tested := sorted(set(libraries) & set(PYDATA)):
         raise InputError(
-            f"{', '.join(sorted(set(libraries) & set(PYDATA)))}: what describes these are the "
-            "queries of pydata, its test queries too; give other libraries to train on"
+            f"{', '.join(tested)}: what describes these are the queries of pydata, its test "
+            "queries too; give other libraries to train on"
         )
     objects = {}
     for name, item in documented_objects(libraries).items():
@@ -82,14 +81,16 @@ def _labelled(
     removed: set[str] = set()
     for text in sorted(described):
         right, group = described[text], groups[text]
-        query_id = "see-" + _hash(text)[:12]
+        query_id = f"see-{_hash(text)}"
         gone = _fraction("answerable", group) < UNANSWERABLE
         if gone:
             removed |= right
         else:
             qrels[query_id] = dict.fromkeys(sorted(right), 1.0)
         queries[query_id] = Query(text, query_id, {"group": group, "answerable": not gone})
-        splits[_split_of(group, shares)].append(query_id)
+        at = _fraction("split", group)
+        edges = zip(shares, accumulate(shares.values()), strict=True)
+        splits[next((s for s, edge in edges if at < edge), [*shares][-1])].append(query_id)
     corpus = {p.doc_id: p for p in map(_passage, objects.values()) if p.doc_id not in removed}
     ordered = {split: tuple(sorted(ids)) for split, ids in splits.items()}
     return LabelledSet(corpus, queries, qrels, ordered, name)
@@ -98,8 +99,8 @@ def _labelled(
 def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
     """The questions of `folder` (queries, qrels, splits) over every docstring of the libraries.
 
-    Objects that these package versions do not have are removed from the qrels, in the files too; a
-    question that is left without any right passage is dropped.
+    Objects that these package versions do not have are removed from the qrels, in the files too,
+    and questions that are left without any right passage.
 
     Raises:
         InputError: a file is missing, or bad lines, which are listed.
@@ -108,8 +109,9 @@ def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
     objects = documented_objects(libraries)
     for path in (folder / "qrels").glob("*.tsv"):
         header, *rows = [line for _, line in lines(path)]
-        answerable = (row for row in rows if _names_one_of(objects, row))
-        write_file(path, (line + "\n" for line in (header, *answerable)))
+        cells = ((row, row.split("\t")) for row in rows)  # whoever reads it refuses a bad row
+        known = (row for row, of_row in cells if len(of_row) != 3 or of_row[1] in objects)
+        write_file(path, (line + "\n" for line in (header, *known)))
     write_corpus(map(_passage, objects.values()), folder)
     labelled = LabelledSet.read(folder)
     lost = {
@@ -174,7 +176,16 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     path = out / "manifest.json"
     if not path.exists() and (out / CORPUS).exists():
         raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
-    known = _read_manifest(path) if path.exists() else {}
+    known = {}
+    if path.exists():
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+            if not (isinstance(known["packages"], dict) and isinstance(known["digest"], str)):
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{path}: is not a manifest of a built set; remove it, or restore it"
+            ) from None
     if known and known.get("name") != name:
         raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
     if known and sorted(known["packages"]) != _packages(libraries or PYDATA):
@@ -185,58 +196,30 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
         out.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps(described, indent=2) + "\n")
     labelled.write(out)
-    return described | {"matches": _compare_digests(known, described)}
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of an earlier build.
-
-    Raises:
-        InputError: it is damaged.
-    """
-    try:
-        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        whole = isinstance(known["packages"], dict) and isinstance(known["digest"], str)
-    except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
-        raise InputError(f"{path}: is not a manifest of a built set; remove it, or restore it")
-    return known
-
-
-def _compare_digests(expected: Mapping[str, Any], described: Mapping[str, Any]) -> str:
-    if not expected:
-        return "new"
-    if expected["packages"] != described["packages"]:
-        return "other versions"
-    return "same" if expected["digest"] == described["digest"] else "differs"
-
-
-def _names_one_of(objects: Collection[str], line: str) -> bool:
-    """Whether a qrels line names one of them; True for an unreadable line, for the reader to
-    report.
-    """
-    cells = line.split("\t")
-    return len(cells) != 3 or cells[1] in objects
+    matches = "same" if known.get("digest") == described["digest"] else "differs"
+    if known.get("packages") != described["packages"]:
+        matches = "other versions" if known else "new"
+    return described | {"matches": matches}
 
 
 def _passage(item: DocumentedObject) -> Passage:
     return Passage(item.name, item.name, item.body)
 
 
-# --- the queries ------------------------------------------------------------------------------
-
-
 Found = dict[str, set[str]]  # query text -> names of the objects it describes
 
 
 def _merge_descriptions(*ways: Found) -> dict[str, frozenset[str]]:
-    """The descriptions of all sources together, without texts that mean several things."""
+    """The descriptions of all sources together, without those of objects of several last names."""
     right_names: dict[str, frozenset[str]] = {}
     for names_of in ways:
         for text, names in names_of.items():
             right_names[text] = right_names.get(text, frozenset()) | names
-    return {text: right for text, right in right_names.items() if _share_last_name(right)}
+    return {
+        text: right
+        for text, right in right_names.items()
+        if len({name.rsplit(".", 1)[-1] for name in right}) == 1
+    }
 
 
 def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
@@ -244,8 +227,7 @@ def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
     names_of: Found = {}
     for item in objects.values():
         text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
-        wordy = PLAIN.match(text) and len(re.findall(r"\w+", text)) >= MIN_WORDS
-        if wordy and _join_words(text) not in _join_words(item.body):
+        if PLAIN.match(text) and _is_query(text, item):
             names_of.setdefault(text, set()).add(item.name)
     return names_of
 
@@ -261,20 +243,11 @@ def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
             target = _resolve(written, source.name, objects)
             if target is None or target == source.name:
                 continue
-            text = description.rstrip(".").strip()
-            if len(re.findall(r"\w+", text)) < MIN_WORDS:
-                continue
-            item = objects[target]
-            if _join_words(text) in _join_words(item.body):
-                continue
-            same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
-            names_of.setdefault(text, set()).update(same)
+            text, item = description.rstrip(".").strip(), objects[target]
+            if _is_query(text, item):
+                same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
+                names_of.setdefault(text, set()).update(same)
     return names_of
-
-
-def _share_last_name(names: Collection[str]) -> bool:
-    """Whether the names mean one thing; "Equivalent method on Series" describes many."""
-    return len({name.rsplit(".", 1)[-1] for name in names}) == 1
 
 
 def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject]) -> str | None:
@@ -289,23 +262,16 @@ def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject])
     return ends[0] if len(ends) == 1 else None
 
 
-def _join_words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower()))
+def _is_query(text: str, item: DocumentedObject) -> bool:
+    """Whether a text has words enough, which the object's own docstring does not contain."""
+    words, in_body = (re.findall(r"\w+", t.lower()) for t in (text, item.body))
+    return len(words) >= MIN_WORDS and " ".join(words) not in " ".join(in_body)
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _fraction(purpose: str, group: str) -> float:
     """A number in [0, 1) drawn from a group's name, the same on every machine."""
-    return int(_hash(f"{purpose}:{group}")[:12], 16) / 16**12
-
-
-def _split_of(group: str, shares: Mapping[str, float]) -> str:
-    at, edge = _fraction("split", group), 0.0
-    for name, share in shares.items():
-        edge += share
-        if at < edge:
-            return name
-    return name
+    return int(_hash(f"{purpose}:{group}"), 16) / 16**12
