@@ -26,7 +26,7 @@ from rerank.data.labelled_set import LabelledSet, asked_about
 from rerank.data.labels import Labels
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
-from rerank.data.weights import check_weight, drawn_at_random
+from rerank.data.weights import drawn_at_random, weights_of
 from rerank.errors import InputError
 from rerank.types import Assessment, Passage, Query, Ranking
 
@@ -124,7 +124,9 @@ def group_labels(
     labels name; otherwise the labels' own groups. The ids in a caller's list have no meaning
     outside that list.
     """
-    named = {i for f in feedback if f.query.passages is None for i in _about(f)}
+    named = {
+        i for f in feedback if f.query.passages is None for i in (*f.relevant, asked_about(f.query))
+    }
     corpus = {p.doc_id: p for p in passages if p.doc_id in named}
     rows = {str(i): f for i, f in enumerate(feedback)}
     qrels = {
@@ -141,10 +143,6 @@ def group_labels(
     return [regrouped.group(i) for i in rows], grouping.about
 
 
-def _about(f: Feedback) -> set[str]:
-    return {*f.relevant, asked_about(f.query)}
-
-
 def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     """The labels that the qrels give to a split's queries, in its order.
 
@@ -153,7 +151,7 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
     """
     queries = labelled.select(labelled.split(split))
     for query in queries.items:
-        check_weight(query)
+        weights_of([query])  # some may have none
     rows = zip(queries.items, queries.groups.tolist(), queries.grades, strict=True)
     return [
         Feedback(query, group, None, frozenset(grades), not drawn_at_random([query]))
@@ -183,7 +181,7 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         InputError: naming the field, the value and what was expected.
     """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
-    check_weight(query)
+    weights_of([query])
     right, relevant = read_right(row), row.get("relevant")
     chosen = row.get("chosen", False)
     if not isinstance(chosen, bool):
@@ -222,9 +220,7 @@ def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passag
         InputError: the first such id, and how many there are.
     """
     named = {i for f in search_labels(feedback) for i in f.relevant}
-    if not named:
-        return
-    unknown = sorted(named - {passage.doc_id for passage in passages})
+    unknown = sorted(named - {p.doc_id for p in passages}) if named else ()
     if unknown:
         raise InputError(
             f"{len(unknown)} of the {len(named)} passages that the labels name are not in the "

@@ -23,16 +23,6 @@ def drawn_by(queries: Iterable[Query], version: str) -> bool:
     return all(q.metadata.get(DRAWN_BY) == version for q in queries)
 
 
-def check_weight(query: Query) -> None:
-    """Refuse an invalid weight; a query need not have one.
-
-    Raises:
-        InputError: it is not a number in (0, `LARGEST`].
-    """
-    if query.metadata.get(WEIGHT) is not None:
-        _weight(query)
-
-
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
     """The weights of queries by id, if they have any.
 
@@ -41,16 +31,14 @@ def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
     """
     if all(query.metadata.get(WEIGHT) is None for query in queries):
         return {}
-    return {query.query_id: _weight(query) for query in queries}
-
-
-def _weight(query: Query) -> float:
-    weight = query.metadata.get(WEIGHT)
-    if isinstance(weight, (int, float)) and weight is not True and 0 < weight <= LARGEST:
-        return float(weight)
-    whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
-    other = ", as for the other queries" if weight is None else ""
-    raise InputError(
-        f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}{other}, got "
-        f"{weight!r:.80}"
-    )
+    for query in queries:
+        weight = query.metadata.get(WEIGHT)
+        if isinstance(weight, (int, float)) and weight is not True and 0 < weight <= LARGEST:
+            continue
+        whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
+        other = ", as for the other queries" if weight is None else ""
+        raise InputError(
+            f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}{other}, "
+            f"got {weight!r:.80}"
+        )
+    return {query.query_id: float(query.metadata[WEIGHT]) for query in queries}

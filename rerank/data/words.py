@@ -42,6 +42,16 @@ STOP_WORDS = {"english": frozenset(ENGLISH.split())}
 """By language; one without a list has no stop words."""
 
 
+# abbreviations whose full stop ends no sentence
+SHORT = (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig")
+
+
+def sentence_end(next_one: str) -> str:
+    """A regular expression of what parts two sentences; one of what the `next_one` begins with."""
+    not_after = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
+    return rf"{not_after}(?<=[.!?])[\"'”’)]*\s+{next_one}|(?<=[。！？])"
+
+
 class Lexicon(Protocol):
     """How words are stemmed and weighed. An index is one."""
 

@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from math import ceil
 from pathlib import PurePosixPath
 
-from rerank.data.abbreviations import NOT_AFTER_SHORT
+from rerank.data.words import sentence_end
 from rerank.ingest.document import Block, Document, real_title
 from rerank.types import Passage
 
@@ -18,9 +18,7 @@ PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a character of Chinese, Japanese or Korean
     r"|\d{1,3}|[^\W\d_]{1,5}|[^\w\s]|_"
 )
-SENTENCE = re.compile(
-    rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\sa-z])(?!\[Note: )|(?<=[。！？])"
-)
+SENTENCE = re.compile(sentence_end(r"(?=[^\sa-z])(?!\[Note: )"))
 LABEL = 6  # most words of a block that introduces the next one, such as "Note" or "In this example"
 NUMBER = re.compile(r"(?:- )?\(?\w{1,4}(?:\.\w{1,4}){0,8}[.)]")  # of a step or a clause
 ITEM = re.compile(rf"- |{NUMBER.pattern} ")  # begins an item of a list, which introduces nothing

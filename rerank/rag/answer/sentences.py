@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rerank.data.abbreviations import NOT_AFTER_SHORT
+from rerank.data.words import sentence_end
 
 CITATION = re.compile(r"\[(S\d+(?:\s*[,;]\s*S\d+)*)\]")
 LINE_END = r"\n\s*\n|(?<![^\n]{40})\n+|\n(?![ \t]*[a-z(])"  # but not where a long line is wrapped
-STOP = rf"{NOT_AFTER_SHORT}(?<=[.!?])[\"'”’)]*\s+(?=[^\s\[])|(?<=[。！？])"
+STOP = sentence_end(r"(?=[^\s\[])")
 END = re.compile(rf"{STOP}|{LINE_END}")
 END_IN_PASSAGE = re.compile(rf"{STOP}|\n\s*\n")
 BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
