@@ -1,5 +1,11 @@
 """The statistics: arrays in, probabilities and measurements out. It knows nothing of text.
 
+Every function checks its arrays: a ValueError says what came and what was expected if a shape, a
+type or a range is not that of the docstring, a number is not finite, a value is masked, or a label
+is not 0 or 1. Values refuse numbers that do not fit together likewise. Docstrings name only what
+else is refused. `groups` (n,) name which rows may depend on each other; None: every row is
+independent. "numpy only" is said of what needs no SciPy and no scikit-learn.
+
 The import, and applying a map, need numpy only. `measure` and `comparison` import scikit-learn and
 SciPy on first call; `certify` and the bounds import SciPy. The calibrators are scikit-learn
 estimators; scikit-learn is imported when the first of them is used. `calibration.plots` needs

@@ -91,12 +91,7 @@ class _ScoreCalibrator(_Calibrator):
     """A calibrator of one score per row, (n,) or (n, 1), with a fit of `score_fitting`."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
-        """Fit on scores (n,) or (n, 1) and labels y (n,); return self.
-
-        Raises:
-            ValueError: wrong shapes, scores that are not finite, labels that are not of two
-                classes.
-        """
+        """Fit on scores (n,) or (n, 1) and labels y (n,); return self."""
         self.map_ = type(self)._fit(as_scores(X), self._coded(y))
         self.n_features_in_ = 1
         return self

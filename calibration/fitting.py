@@ -59,9 +59,6 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
 
     The fit is scikit-learn's lbfgs, unweighted, with its penalty |coef|^2 / (2 C). A constant
     column gets coefficient 0. Labels of one class give `base_rate` everywhere.
-
-    Raises:
-        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
     """
     x = as_features(X)
     labels = as_labels(y, len(x))
@@ -161,9 +158,6 @@ def fit_first_stage(
     of the map that is returned. A fold with few right rows is left to a map of many, which has a
     high intercept: with few labels the intercepts, which run against the labels, would hide what
     the features say.
-
-    Raises:
-        ValueError: as `fit_logistic`; folds < 2.
     """
     if folds < 2:
         raise ValueError(f"expected at least two folds, got {folds}")
@@ -205,9 +199,6 @@ def fit_two_stage(
     grouped out-of-fold logits of the first. With a `reference` map, the second stage named logistic
     is an update shrunk towards no change, so both stages keep the old map where labels say nothing
     else.
-
-    Raises:
-        ValueError: as `fit_first_stage`; an unknown `second_stage`.
     """
     fit = _second_stage(second_stage, reference)
     first, penalty, out = fit_first_stage(

@@ -71,9 +71,6 @@ def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
     in [0, 1]: 5% of Bayesian bootstraps have a mean below it, with one extra group as large as the
     largest and all 0 (Gaffke 2005). groups None: every row is a group. Without rows it is 0.0. The
     order of the rows and the names of the groups change nothing.
-
-    Raises:
-        ValueError: values that are not (n,), or one outside [0, 1].
     """
     v = as_floats(values)
     (bound,) = mean_lower_bounds(v, np.ones((1, v.size), dtype=np.bool_), groups)
@@ -81,11 +78,7 @@ def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
 
 
 def mean_lower_bounds(values: ArrayLike, parts: Bools, groups: Groups = None) -> Floats:
-    """Return the `mean_lower_bound` of each of several parts (m, n) of the same rows, (m,).
-
-    Raises:
-        ValueError: as `mean_lower_bound`.
-    """
+    """Return the `mean_lower_bound` of each of several parts (m, n) of the same rows, (m,)."""
     v, parts = as_floats(values), np.asarray(parts, dtype=np.bool_)
     if v.ndim != 1:
         raise ValueError(f"expected values of shape (n,), got an array of shape {v.shape}")
@@ -112,11 +105,7 @@ def mean_lower_bounds(values: ArrayLike, parts: Bools, groups: Groups = None) ->
 
 
 def mean_upper_bound(values: ArrayLike, groups: Groups = None) -> float:
-    """Return the one-sided 95% upper bound of a mean: 1 less the `mean_lower_bound` of 1 - values.
-
-    Raises:
-        ValueError: as `mean_lower_bound`.
-    """
+    """Return the one-sided 95% upper bound: 1 less the `mean_lower_bound` of 1 - values."""
     return 1 - mean_lower_bound(1 - as_floats(values), groups)
 
 

@@ -50,10 +50,6 @@ class LogisticMap:
 
     If `low` and `high` are given, each feature is first clipped to that range: a value outside the
     fitted range moves the logit no further than the end of the range.
-
-    Raises:
-        ValueError: lengths that differ, a number that is not finite, a scale that is not positive,
-            a `low` above its `high`.
     """
 
     coef: tuple[float, ...]
@@ -90,19 +86,11 @@ class LogisticMap:
         freeze_arrays(self, self.coef, self.mean, self.scale, self.low, self.high)
 
     def contributions(self, X: ArrayLike) -> Floats:
-        """Return (n, d): what each feature adds to the logit; a row's sum is `logit - intercept`.
-
-        Raises:
-            ValueError: X is not (n, d), or not finite.
-        """
+        """Return (n, d): what each feature adds to the logit; rows sum to `logit - intercept`."""
         return self._contributions(as_features(X, len(self.coef)))
 
     def standardised(self, X: ArrayLike) -> Floats:
-        """Return (n, d): each feature clipped to its range, minus its mean, divided by its scale.
-
-        Raises:
-            ValueError: X is not (n, d), or not finite.
-        """
+        """Return (n, d): each feature clipped to its range, less its mean, divided by its scale."""
         return self._standardised(as_features(X, len(self.coef)))
 
     def _standardised(self, x: Floats) -> Floats:

@@ -1,25 +1,102 @@
-"""All measurements of one confidence in a frozen result, and a table to compare several.
+"""All measurements of one confidence in a frozen result, a table to compare several, and curves.
 
-Labels and confidences in, numbers and plain text out. It knows nothing of how a confidence was
-made, of files and of pictures.
+Labels and confidences in, numbers and plain text out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import metrics
 from calibration.arrays import Floats, Groups, as_number, check_keys, check_y_p, group_codes, plain
-from calibration.curves import at_thresholds
+from calibration.effective_sample_size import effective_n
+from calibration.group_tests import mean_lower_bounds
+from calibration.metrics.calibration_error import bins, consistency_band
 from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
+from calibration.thresholds import lower_bound
+
+
+class Bin(NamedTuple):
+    """Rows of about the same confidence."""
+
+    confidence: float  # the mean
+    accuracy: float  # the share that is right
+    rows: int
+    low: float  # the share's 95% range if the confidence is exact
+    high: float
+
+
+class Accepted(NamedTuple):
+    """The rows that reach a threshold."""
+
+    threshold: float
+    rows: int
+    right: int
+    effective: float  # effective number of rows
+    lower95: float  # of the share that is right; 0.0 without rows
+
+
+class Curves(NamedTuple):
+    """Bins and thresholds of the same rows."""
+
+    bins: list[Bin]
+    thresholds: list[Accepted]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: the rows of each as objects with named fields."""
+        values: dict[str, Any] = plain(self)
+        return values
+
+
+def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> list[Bin]:
+    """The dots of a reliability diagram: labels y (n,) of 0 and 1, confidences p (n,) in [0, 1].
+
+    Bins have about equally many rows; `groups` (n,) widen their bands as in `consistency_band`.
+    """
+    labels, values = check_y_p(y, p)
+    number = bins(values)
+    rows = np.bincount(number)
+    means = (np.bincount(number, x) / rows for x in (values, labels))
+    table = np.column_stack([*means, rows, *consistency_band(labels, values, groups=groups)])
+    return [Bin(p, share, int(n), low, high) for p, share, n, low, high in table.tolist()]
+
+
+def at_thresholds(
+    y: ArrayLike, p: ArrayLike, thresholds: Iterable[float], *, groups: Groups = None
+) -> list[Accepted]:
+    """What each threshold accepts of the same rows, with a 95% lower bound of the share right.
+
+    It is that of Clopper and Pearson (1934) for the effective number of accepted rows; if rows
+    share their group (n,), that of `calibration.group_tests.mean_lower_bound` where it is lower: a
+    few groups may be alike by chance, which the effective number would not show.
+    """
+    labels, values = check_y_p(y, p)
+    number, at = group_codes(groups, len(labels)), np.array(list(thresholds), dtype=np.float64)
+    reached = values >= at[:, None]
+    single = int(number.max(initial=-1)) + 1 == len(number)
+    bounds = np.ones(len(at)) if single else mean_lower_bounds(labels, reached, number)
+    return [
+        _accepted(labels[part], number[part], t, bound)
+        for part, t, bound in zip(reached, at.tolist(), bounds.tolist(), strict=True)
+    ]
+
+
+def _accepted(labels: Floats, groups: Groups, threshold: float, of_groups: float) -> Accepted:
+    n, right = len(labels), int(labels.sum())
+    if not n:
+        return Accepted(threshold, 0, 0, 0.0, 0.0)
+    effective = effective_n(labels - right / n, group_codes(groups, n))
+    of_rows = lower_bound(right / n * effective, effective)
+    return Accepted(threshold, n, right, effective, min(of_rows, of_groups))
+
 
 Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
 NO_METRICS: Mapping[str, Metric] = MappingProxyType({})
@@ -32,11 +109,10 @@ class Reliability:
     """Measurements of a confidence on n labelled queries. Every field is of the same rows.
 
     Intervals are 95%, by query group. `*_of_base_rate` is the score of the constant
-    `base_accuracy`. `smece_floor` and `smece_floor95` are the mean and the 95% point of smECE if
-    these confidences were exactly calibrated, with rows of a group as dependent as these labels.
-    `accuracy_accepted` and its lower bound, that of `calibration.curves.at_thresholds`, are None if
-    no row reaches the threshold. `effective_accepted` is the effective number of accepted rows. A
-    number without a value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
+    `base_accuracy`. `smece_floor` and `smece_floor95` are those of `metrics.smece_floor`.
+    `accuracy_accepted` and its lower bound (`at_thresholds`) are None if no row reaches the
+    threshold; `effective_accepted` is the effective number of those that do. A number without a
+    value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
     `discrimination` are the Brier score's (`metrics.corp`); `naurc` and `nauc` are 0 for chance and
     1 for the oracle; `band_*` are of the rows within 0.05 of the threshold.
     """
@@ -183,10 +259,6 @@ def measure(
     `draws` is the number of random draws in the interval of smECE; the floors take 200 draws of
     labels. `extra` holds metrics of your own by name: functions of labels (n,) and confidences (n,)
     to a float.
-
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`; a threshold that is not a number, which
-            may be infinite: -inf accepts every row and inf none.
     """
     labels, values = check_y_p(y, p)
     threshold = as_number("threshold", threshold)

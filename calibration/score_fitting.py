@@ -108,9 +108,6 @@ def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
     """Return Platt's sigmoid of one score (n,): unpenalised, on `smoothed_targets`.
 
     If its slope would not be positive, the score says nothing and the map is a constant.
-
-    Raises:
-        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1.
     """
     s = as_scores(scores)
     target = smoothed_targets(as_labels(y, len(s)))
@@ -130,9 +127,6 @@ def fit_temperature(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
     """Return sigmoid(score / T), one number T for log odds (n,) (Guo et al. 2017).
 
     The targets are `smoothed_targets`; if 1 / T would not be positive, the map is a constant.
-
-    Raises:
-        ValueError: as `fit_platt`.
     """
     s = as_scores(scores)
     target = smoothed_targets(as_labels(y, len(s)))
@@ -146,9 +140,6 @@ def fit_beta(scores: ArrayLike, y: ArrayLike) -> BetaMap:
     """Return the beta map of log odds (n,) (Kull, Silva Filho and Flach 2017), on smoothed targets.
 
     A weight that comes out negative is dropped and the rest fitted again, as its authors do.
-
-    Raises:
-        ValueError: as `fit_platt`.
     """
     s = as_scores(scores)
     target = smoothed_targets(as_labels(y, len(s)))
@@ -175,9 +166,6 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
     (m + 1) / (m + 2) instead, or the value of the block below if that is higher; the bottom block
     likewise. So a single lucky case at the end does not claim certainty. The slight rise within
     blocks is centred and scaled by the quartiles, which an outlier does not move.
-
-    Raises:
-        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1.
     """
     from sklearn.isotonic import IsotonicRegression
 
@@ -204,9 +192,6 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
     It follows the definition: at every knot and in every gap, the isotonic fit of the rows plus one
     row of label 0, and plus one of label 1. The time grows with the square of the number of
     distinct scores: seconds for five thousand.
-
-    Raises:
-        ValueError: as `fit_platt`.
     """
     from sklearn.isotonic import isotonic_regression
 

@@ -52,11 +52,7 @@ class _ScoreMap:
     kind: ClassVar[str]
 
     def predict(self, scores: ArrayLike) -> Floats:
-        """Return (n,) probabilities in (0, 1) for scores (n,).
-
-        Raises:
-            ValueError: scores of another shape, or not finite.
-        """
+        """Return (n,) probabilities in (0, 1) for scores (n,)."""
         return self.predict_checked(as_scores(scores))
 
     @abstractmethod
@@ -78,10 +74,6 @@ class IsotonicMap(_ScoreMap):
     - mean) / scale`, which continues as a hyperbola beyond `EDGE`. The order of the rows stays that
     of the scores, as far as the 16 digits of a double allow: scores a millionth of `scale` apart
     within the knots, whole scales apart up to a hundred thousand. No probability is exactly 0 or 1.
-
-    Raises:
-        ValueError: lengths that differ, x not strictly rising, y falling or outside [0, 1], a scale
-            that is not positive.
     """
 
     kind: ClassVar[str] = "isotonic"
@@ -118,9 +110,6 @@ class BetaMap(_ScoreMap):
 
     The scores are log odds. With a = b = 1 and c = 0 it is the sigmoid itself. Unlike the logistic
     map, it can bend one end more than the other.
-
-    Raises:
-        ValueError: a number that is not finite, a negative a or b.
     """
 
     kind: ClassVar[str] = "beta"
@@ -147,10 +136,6 @@ class VennAbersMap(_ScoreMap):
     2m + 1 places. One of the two functions is calibrated, whatever the distribution (Vovk, Petej
     and Fedorova 2015, inductive Venn-Abers); the probability between them is the one with the least
     log loss.
-
-    Raises:
-        ValueError: lengths that do not fit, x not strictly rising, a step function that falls or
-            leaves [0, 1], a `low` above its `high`.
     """
 
     kind: ClassVar[str] = "venn-abers"
@@ -175,11 +160,7 @@ class VennAbersMap(_ScoreMap):
             raise ValueError("low must not be above high")
 
     def interval(self, scores: ArrayLike) -> tuple[Floats, Floats]:
-        """Return (low, high), (n,) each; the wider, the less the labels say about such a score.
-
-        Raises:
-            ValueError: scores of another shape, or not finite.
-        """
+        """Return (low, high), (n,) each; the wider, the less the labels say about such a score."""
         return self._interval(as_scores(scores))
 
     def _interval(self, s: Floats) -> tuple[Floats, Floats]:

@@ -45,11 +45,7 @@ class Segments:
                 raise ValueError(f"the update of {segment!r} must be a logistic map of one input")
 
     def apply(self, p: ArrayLike, segments: SegmentNames) -> Floats:
-        """Return (n,) probabilities: p (n,) updated by the segments (n,), compared as text.
-
-        Raises:
-            ValueError: not one segment per row, or p is not (n,) finite numbers.
-        """
+        """Return (n,) probabilities: p (n,) updated by the segments (n,), compared as text."""
         moved = as_scores(p).copy()
         names = as_segments(segments, len(moved))
         for segment in set(names.tolist()) & set(self.updates):
@@ -83,9 +79,6 @@ def fit_segments(
     segment move it little and a thousand as far as the data say. A row whose segment is "" has
     none: there is no update for it. Rows of one group (n,) may be dependent. p should come from a
     map that had not seen the rows and does not know the segments.
-
-    Raises:
-        ValueError: as `fit_update`; not one segment per row.
     """
     from calibration.shrinkage import fit_update
 
@@ -127,11 +120,7 @@ def cross_fit_segments(
 
 
 def as_segments(segments: SegmentNames, n: int) -> NDArray[np.object_]:
-    """Return (n,) segments as text of any length.
-
-    Raises:
-        ValueError: not one segment per row.
-    """
+    """Return (n,) segments as text of any length."""
     names = np.array([str(segment) for segment in segments], dtype=np.object_)
     if names.shape != (n,):
         raise ValueError(f"expected one segment per row, shape ({n},), got {names.shape}")

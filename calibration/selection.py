@@ -65,9 +65,6 @@ def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
     Groups are shuffled and dealt, largest first, to the fold with the fewest rows, so sizes differ
     by no more than the largest group. The same groups and `random_state` give the same folds,
     whatever the order of the rows. With fewer groups than folds, every group is its own fold.
-
-    Raises:
-        ValueError: folds < 1.
     """
     if folds < 1:
         raise ValueError(f"expected at least one fold, got {folds}")

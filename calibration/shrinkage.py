@@ -66,9 +66,6 @@ def fit_shrunk(
     of both weighted by their effective numbers of labels, `OLD_EFFECTIVE_N` for `reference`. Beyond
     it the labels say nothing, and a straight line promises too much. If `reference` has no range,
     neither has the result.
-
-    Raises:
-        ValueError: wrong shapes, numbers that are not finite, labels other than 0 and 1, C <= 0.
     """
     z, x = reference.logit(X), reference.standardised(X)
     labels = as_labels(y, len(z))
@@ -166,9 +163,6 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
     something has. A slope below `MIN_SLOPE` is raised to it: labels must not reverse the order of
     the scores. The design effect is that of the old map's errors around their mean: the mean is
     what the update corrects, so it does not make the rows of a group dependent.
-
-    Raises:
-        ValueError: as `fit_platt`; groups that are not one per row.
     """
     s = as_scores(scores)
     labels = as_labels(y, len(s))
@@ -195,9 +189,6 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
     Let n be the effective number of labels plus `OLD_EFFECTIVE_N` for the old map. Every
     probability is at least 1 / (n + 2) and at most (n + 1) / (n + 2): Laplace's rule for n misses
     and for n hits. Scores are clipped to where they reach these bounds.
-
-    Raises:
-        ValueError: as `fit_update`.
     """
     update = fit_update(scores, y, groups)
     s = as_scores(scores)

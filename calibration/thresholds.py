@@ -63,9 +63,6 @@ def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
     The true share is above it in at least `level` of all samples, for any true share (Clopper and
     Pearson 1934). No hit gives 0.0, and so does n = 0. Numbers that are not whole are those of an
     effective sample (Korn and Graubard 1998).
-
-    Raises:
-        ValueError: hits not within 0..n, n not finite, or level not within (0, 1).
     """
     hits, n, level = _checked(hits, n, level)
     if hits == 0:
@@ -76,21 +73,13 @@ def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
 
 
 def upper_bound(hits: float, n: float, *, level: float = 0.95) -> float:
-    """Return the one-sided Clopper-Pearson upper bound of a share; hits = n gives 1.0, even n = 0.
-
-    Raises:
-        ValueError: hits not within 0..n, n not finite, or level not within (0, 1).
-    """
+    """Return the one-sided Clopper-Pearson upper bound of a share; 1.0 if hits = n, even if 0."""
     hits, n, level = _checked(hits, n, level)
     return 1.0 - lower_bound(n - hits, n, level=level)
 
 
 def binomial_interval(hits: float, n: float) -> Interval:
-    """Return the two-sided 95% interval of a share: both Clopper-Pearson bounds at 97.5%.
-
-    Raises:
-        ValueError: as `lower_bound`.
-    """
+    """Return the two-sided 95% interval of a share: both Clopper-Pearson bounds at 97.5%."""
     return lower_bound(hits, n, level=0.975), upper_bound(hits, n, level=0.975)
 
 
@@ -300,10 +289,6 @@ def certify(
     p must come from maps that were not fitted on these rows. Out-of-fold p work in practice, though
     no proof is known: a lucky fold is judged by maps fitted on the unluckier rest, which errs on
     the safe side (measured by `make promise`).
-
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`; `target` or `level` not within (0, 1); or
-            `floor` not a number, or below 0.
     """
     labels, values = check_y_p(y, p)
     floor = as_number("floor", floor)
@@ -429,9 +414,6 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     promise is made with at most that probability, if `mean_upper_bound` is a valid bound: proved
     for losses of two values in groups of one row, otherwise a conjecture. The tests are about the
     rows of new groups (n,). The losses need not rise; if they do, stopping loses nothing.
-
-    Raises:
-        ValueError: as `mean_lower_bound`; losses that are not a table, or `risk` outside (0, 1).
     """
     table = as_floats(losses)
     if table.ndim != 2:

@@ -4,21 +4,29 @@ y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; each function returns one flo
 otherwise. The import needs numpy only; SciPy and scikit-learn are imported when needed.
 """
 
-from calibration.metrics.abstention import augrc, aurc, expected_errors, nauc, naurc
-from calibration.metrics.binned import ece_debiased
+from calibration.metrics.calibration_error import (
+    ece_debiased,
+    sample_null_labels,
+    smece,
+    smece_floor,
+    smece_interval,
+)
 from calibration.metrics.intervals import MIN_GROUPS, auroc_interval
-from calibration.metrics.null_labels import sample_null_labels
 from calibration.metrics.scores import (
+    augrc,
+    aurc,
     auroc,
     band,
     brier,
     brier_interval,
     corp,
     coverage,
+    expected_errors,
     log_loss,
+    nauc,
+    naurc,
     selective_accuracy,
 )
-from calibration.metrics.smooth_ece import smece, smece_floor, smece_interval
 
 __all__ = [
     "MIN_GROUPS",

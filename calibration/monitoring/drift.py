@@ -65,9 +65,6 @@ class FeatureSketch:
     shares: 2 K - 1 shares of the rows, which sum to 1: at the first edge, between the first and the
         second, at the second, and so on. So a point mass has its own bin, and a constant feature
         has one edge and one share.
-
-    Raises:
-        ValueError: edges that do not rise, or shares of another number, below 0, or of another sum.
     """
 
     edges: tuple[float, ...]
@@ -105,9 +102,6 @@ class Sketch:
     n: effective number of fitted rows.
     features: one `FeatureSketch` per name.
     rows: number of fitted rows; 0 if an earlier version did not count them.
-
-    Raises:
-        ValueError: no name, a name twice, another number of features, or n below `MIN_ROWS`.
     """
 
     names: tuple[str, ...]
@@ -243,10 +237,6 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     Every row has the same weight. Groups (n,) determine the effective number of rows
     (`effective_sample_size.effective_rows`). Values are kept and compared in single precision, so
     that the last digits of another machine do not split a point mass.
-
-    Raises:
-        ValueError: wrong shapes, numbers that are not finite, a name twice, or fewer than
-            `MIN_ROWS` groups.
     """
     _check_names(tuple(names))
     x = _as_float32(as_features(X, len(names)))
@@ -277,10 +267,6 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
 
     Every row has the same weight, as in the sketch. Groups (m,), such as the rephrasings of one
     question, determine the effective number of rows (`effective_sample_size.effective_rows`).
-
-    Raises:
-        ValueError: X of another width than fitted, without a row, or not finite; groups of another
-            length; a level that is not within (0, 1).
     """
     level = check_share("level", level)
     x = _as_float32(as_features(X, len(fitted.names)))

@@ -1,11 +1,16 @@
 """Are confidences still right? Tests on labels as they arrive, valid however often one looks.
 
-Labels and confidences in, evidence out; numpy only. It knows nothing of where a label comes from,
-and cannot check two assumptions. Whether a label arrives must not depend on its value: people who
-only report failures set off any alarm. And of several rephrasings of one question only one may
-count, because its label predicts the others.
+Labels and confidences in, evidence out; numpy only. Two assumptions cannot be checked. Whether a
+label arrives must not depend on its value: people who only report failures set off any alarm. And
+of several rephrasings of one question only one may count, because its label predicts the others.
 
-The method is betting: see `betting`.
+The method is betting on labels at the prices that confidences set (Waudby-Smith and Ramdas 2024,
+"Estimating means of bounded random variables by betting"; for forecasts Henzi and Ziegel 2022,
+"Valid sequential inference on probability forecast performance"). At fair prices, the chance that
+wealth ever reaches 1 / level times the first stake is at most `level` (Ville 1939). The confidence
+p is the price. A bet that the odds of a hit are e^b times those of p multiplies its stake by the
+likelihood ratio e^(b y) / (1 - p + p e^b); its expectation is 1 if y is 1 with probability p, at
+p = 0 and p = 1 too.
 """
 
 from __future__ import annotations
@@ -18,8 +23,90 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import check_keys, check_share, check_y_p
-from calibration.monitoring.betting import Wealth, log_factors, log_mean
+from calibration.arrays import (
+    Floats,
+    check_keys,
+    check_share,
+    check_y_p,
+    finite_number,
+    set_finite_numbers,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wealth:
+    """The value of one unit, spread evenly over several bets, after n labels.
+
+    Each bet stakes 1 / ((k + 1) (k + 2)) of its share after k labels, k = 0, 1, ...: a half at
+    once; 1 / (n + 2) is still in hand. So a long good period does not lose the later stakes, and a
+    change is detected soon after it.
+
+    stakes: one per bet, the logarithm of its stake by now, the part for the next label included.
+    peak: logarithm of the highest wealth so far, at least 0.
+    """
+
+    stakes: tuple[float, ...]
+    n: int = 0
+    peak: float = 0.0
+
+    def __post_init__(self) -> None:
+        set_finite_numbers(self, "stakes")
+        object.__setattr__(self, "peak", finite_number("peak", self.peak))
+        if type(self.n) is not int or self.n < 0 or self.peak < 0:
+            raise ValueError(
+                f"n must be a whole number and peak a number, both at least 0, got {self.n!r:.80} "
+                f"and {self.peak}"
+            )
+
+    @classmethod
+    def start(cls, bets: int) -> Wealth:
+        """Return the wealth before the first label, spread evenly over this number of bets."""
+        return cls((math.log(0.5),) * bets)
+
+    @property
+    def e_value(self) -> float:
+        """The wealth now, at most e^700; its expectation is 1 at fair prices."""
+        now = np.logaddexp(log_mean(np.array(self.stakes)), -math.log(self.n + 2))
+        return math.exp(min(float(now), 700.0))
+
+    @property
+    def highest(self) -> float:
+        """The highest wealth so far, at most e^700."""
+        return math.exp(min(self.peak, 700.0))
+
+    @property
+    def p_value(self) -> float:
+        """1 / the highest wealth so far: a valid p-value however often it is looked at."""
+        return math.exp(-self.peak)
+
+    def after(self, factors: Floats) -> Wealth:
+        """Return the wealth after more labels; factors (bets, T) are logarithms, T >= 1."""
+        n = self.n + np.arange(1.0, factors.shape[1] + 1)
+        run = np.cumsum(factors, axis=1)
+        laid = -np.log((n + 1) * (n + 2)) - run
+        begun = np.column_stack([np.array(self.stakes), laid])
+        stakes = run + np.logaddexp.accumulate(begun, axis=1)[:, 1:]
+        wealth = np.logaddexp(log_mean(stakes), -np.log(n + 2))
+        return Wealth(
+            tuple(stakes[:, -1].tolist()),
+            self.n + factors.shape[1],
+            max(self.peak, float(wealth.max())),
+        )
+
+
+def log_mean(logs: Floats) -> Floats:
+    """Return log(mean(exp(logs))) over the first axis."""
+    return np.asarray(np.logaddexp.reduce(logs, axis=0) - np.log(len(logs)), dtype=np.float64)
+
+
+def log_factors(y: ArrayLike, p: ArrayLike, b: ArrayLike) -> Floats:
+    """Return b y - log(1 - p + p e^b): the log factor of bet b on label y at price p.
+
+    Arrays are broadcast; y is 0 or 1, p in [0, 1], b any finite number.
+    """
+    tilt, price = np.asarray(b, dtype=np.float64), np.asarray(p, dtype=np.float64)
+    return np.asarray(tilt * np.asarray(y) - np.log1p(price * np.expm1(tilt)), dtype=np.float64)
+
 
 SIZES = (0.25, 0.5, 1.0, 2.0)
 """How far the bets of `CalibrationMonitor` move the log odds."""
@@ -107,9 +194,6 @@ class CalibrationMonitor(_Bets):
     tolerance: how far off a confidence may be, in [0, 1); 0 tests for exact calibration.
     hits, promised: sums of the labels and of the confidences.
     wealth: one stake per direction and size.
-
-    Raises:
-        ValueError: a level outside (0, 1), hits or promised outside 0..n, another number of stakes.
     """
 
     kind: ClassVar[str] = "calibration-monitor"
@@ -136,9 +220,6 @@ class CalibrationMonitor(_Bets):
         """Return the monitor after labels y (n,) of 0 and 1, in order, on confidences p (n,).
 
         Single numbers are accepted too. Updates in parts or at once differ only in the last digits.
-
-        Raises:
-            ValueError: as `calibration.arrays.check_y_p`.
         """
         labels, prices = check_y_p(np.atleast_1d(y), np.atleast_1d(p))
         slopes = np.array([third for _, _, third in DIRECTIONS])[:, None, None]
@@ -185,9 +266,6 @@ class AccuracyMonitor(_Bets):
 
     level, target: within (0, 1). hits: right answers so far. wealth: one stake per number of
     `FALLS`.
-
-    Raises:
-        ValueError: a level or target outside (0, 1), hits outside 0..n, another number of stakes.
     """
 
     kind: ClassVar[str] = "accuracy-monitor"
@@ -207,11 +285,7 @@ class AccuracyMonitor(_Bets):
         return cls(level, target, 0, Wealth.start(len(FALLS)))
 
     def update(self, y: ArrayLike) -> AccuracyMonitor:
-        """Return the monitor after labels y (n,) of 0 and 1, in order, or after a single one.
-
-        Raises:
-            ValueError: as `calibration.arrays.check_y_p`.
-        """
+        """Return the monitor after labels y (n,) of 0 and 1, in order, or after a single one."""
         labels, prices = check_y_p(np.atleast_1d(y), np.full(np.size(y), self.target))
         factors = log_factors(labels, prices, np.array(FALLS)[:, None])
         hits = self.hits + int(labels.sum())

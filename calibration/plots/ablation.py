@@ -53,9 +53,6 @@ def feature_effects(
 
     The `STRONGEST` have a row each, the others share one. If the sum is not the log odds of
     `confidence`, because a second stage transforms the score, the picture says so.
-
-    Raises:
-        ValueError: names and contributions differ in length, or are empty.
     """
     steps = np.asarray(contributions, dtype=np.float64)
     if steps.shape != (len(names),) or not len(names):
@@ -158,9 +155,6 @@ def feature_groups(
     """Return one bar per row: nats of log loss saved (s,) against the base rate, with its interval.
 
     `notes` stand below the names, one per row. An interval of NaN is not drawn.
-
-    Raises:
-        ValueError: names, saved and intervals differ in length, or are empty.
     """
     nats = np.asarray(saved, dtype=np.float64)
     if not len(names) or not len(names) == len(nats) == len(intervals):
@@ -198,9 +192,6 @@ def label_budget(
 
     Each of `measured` has its own panel; those of `selected` are shares and have one panel
     together. Dots are medians, lines reach from the lowest to the highest subset; NaN is left out.
-
-    Raises:
-        ValueError: a number whose shape is not (s, r).
     """
     panels: list[dict[str, Floats]] = [{name: np.asarray(v)} for name, v in measured.items()]
     panels.append({name: np.asarray(values) for name, values in selected.items()})

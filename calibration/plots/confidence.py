@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from calibration import arrays, metrics
 from calibration.arrays import Floats
-from calibration.curves import Bin
 from calibration.plots.style import (
     AMBER,
     BAND,
@@ -36,6 +35,7 @@ from calibration.plots.style import (
     legend_below,
     tidy,
 )
+from calibration.reliability import Bin
 from calibration.thresholds import binomial_interval
 
 STYLES = ("-", "--", "-.", ":")
@@ -51,12 +51,8 @@ def reliability_diagram(
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 
-    Dots are the `bins`, from `calibration.curves.reliability_bins` of y and p, with 95% binomial
-    bars, exact for independent rows. The band is where 95% of the dots fall if p is exactly
-    calibrated.
-
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`.
+    Dots are the `bins`, `reliability_bins` of y and p, with 95% binomial bars, exact for
+    independent rows. The band is where 95% of the dots fall if p is exactly calibrated.
     """
     labels, values = arrays.check_y_p(y, p)
     figure = Figure(figsize=(6.4, 8.2), facecolor="white")
@@ -125,9 +121,6 @@ def risk_coverage_curve(
     The first curve is thick. A dot marks the rows with p >= threshold, a diamond those that reach
     the threshold of this name in `certified`. Curves start at 10 accepted rows (1 if n < 20). Ties
     are averaged over, so a run of equal p is a bend, not a jump.
-
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`; no curve at all.
     """
     if not curves:
         raise ValueError("expected at least one way of being confident, got none")
@@ -219,9 +212,6 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
 
     Bars are shares of the right rows (above) and of the wrong ones (below), in 20 bins of equal
     width.
-
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`.
     """
     labels, values = arrays.check_y_p(y, p)
     edges = np.linspace(0, 1, 21)

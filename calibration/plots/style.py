@@ -1,12 +1,10 @@
-"""The look that all pictures share: palette, heading, caption, and a figure as PNG.
-
-It knows nothing of what is drawn. No pyplot and no global state.
-"""
+"""The look that all pictures share: palette, axes, heading, caption, and a figure as PNG."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -16,7 +14,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from calibration.plots.picture import Picture
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG with its caption and one without, its title, and the caption: how to read it."""
+
+    captioned: bytes
+    plain: bytes
+    title: str
+    caption: str
+
 
 INK, SOFT, LINE = "#1f2933", "#66727f", "#c8d0d8"
 BLUE, BAND, AMBER = "#1f5f99", "#dbe7f2", "#c9731a"

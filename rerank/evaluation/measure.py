@@ -11,9 +11,8 @@ import numpy as np
 
 from calibration import metrics
 from calibration.arrays import plain
-from calibration.curves import Curves, at_thresholds, reliability_bins
 from calibration.metrics.intervals import student_interval
-from calibration.reliability import Comparison, comparison
+from calibration.reliability import Comparison, Curves, at_thresholds, comparison, reliability_bins
 from rerank.assessment.decisions import certified
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict

@@ -17,7 +17,7 @@ import numpy as np
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.metrics.intervals import Estimate
-from calibration.non_inferiority import paired_difference, surely_better
+from calibration.pairs import paired_difference, surely_better
 from calibration.thresholds import Certificate, percent
 from rerank.assessment.fitted_maps import MapsByMode, read_maps
 from rerank.assessment.model import CalibratedReranker

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from calibration.agreement import Agreement, cohens_kappa
 from calibration.label_selection import weighted_mean
+from calibration.pairs import Agreement, cohens_kappa
 from calibration.thresholds import ABOUT, certify, percent
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.labelling.beir_export import right_of

@@ -20,7 +20,7 @@ from rerank.report.sections import Section
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from calibration.plots.picture import Picture
+    from calibration.plots.style import Picture
 
 ORDERS_NOTE = (
     "fused: the first stage alone; logit: the cross-encoder's own order; relevance: by the "

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from calibration.curves import reliability_bins
 from calibration.monitoring.recalibration import Recalibration
+from calibration.reliability import reliability_bins
 from rerank.errors import optional
 from rerank.report.sections import Section
 from rerank.types import Mode
 
 if TYPE_CHECKING:
-    from calibration.plots.picture import Picture
+    from calibration.plots.style import Picture
 
 MODE_HEADINGS: dict[Mode, str] = {  # mode -> which answers a recalibration is about
     "search": "Searches",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from calibration.arrays import log_odds, logit, plain
-from calibration.curves import Curves
 from calibration.maps import LogisticMap, TwoStageMap
+from calibration.reliability import Curves
 from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config

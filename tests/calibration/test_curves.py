@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from calibration.curves import at_thresholds, reliability_bins
-from calibration.reliability import measure
+from calibration.reliability import at_thresholds, measure, reliability_bins
 
 
 def sample(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import pytest
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.metrics.intervals import Estimate
-from calibration.non_inferiority import paired_difference, surely_better
+from calibration.pairs import paired_difference, surely_better
 from calibration.thresholds import lower_bound
 
 

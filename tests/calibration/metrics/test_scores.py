@@ -14,8 +14,8 @@ from sklearn import metrics as theirs
 from sklearn.isotonic import IsotonicRegression
 
 from calibration import metrics
+from calibration.metrics.calibration_error import dependence
 from calibration.metrics.intervals import student_interval
-from calibration.metrics.null_labels import dependence
 
 Y = np.array([1, 0, 1, 1, 0, 0, 1, 0])
 JUDGED = (0.304113432295, 0.189063111111, 0.605160082411)

@@ -12,13 +12,13 @@ import pytest
 from scipy.special import expit, logit
 from scipy.stats import beta, binom
 
-from calibration.monitoring.betting import Wealth
 from calibration.monitoring.sequential import (
     DIRECTIONS,
     FALLS,
     SIZES,
     AccuracyMonitor,
     CalibrationMonitor,
+    Wealth,
 )
 
 STEPS = 2000

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from calibration.arrays import logit, sigmoid
-from calibration.curves import reliability_bins
-from calibration.metrics.binned import bins, consistency_band
+from calibration.metrics.calibration_error import bins, consistency_band
 from calibration.plots.ablation import feature_effects, feature_groups, label_budget
 from calibration.plots.confidence import (
     confidence_histogram,
@@ -23,6 +22,7 @@ from calibration.plots.confidence import (
     risk_coverage_curve,
 )
 from calibration.plots.style import draw
+from calibration.reliability import reliability_bins
 
 RNG = np.random.default_rng(0)
 P = RNG.beta(2, 2, 500)
@@ -264,7 +264,7 @@ def test_pyplot_is_never_imported() -> None:
         "import sys; from calibration.plots.confidence import reliability_diagram as d;"
         "from calibration.plots.ablation import feature_effects as e;"
         "from calibration.plots.style import draw;"
-        "from calibration.curves import reliability_bins as b;"
+        "from calibration.reliability import reliability_bins as b;"
         "y, p = [0, 1], [0.2, 0.8]; draw(d(y, p, b(y, p), title='t'));"
         "draw(e(['a'], [1.0], base=0.0, confidence=0.5));"
         "print('matplotlib.pyplot' in sys.modules)"

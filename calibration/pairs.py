@@ -1,18 +1,61 @@
-"""Is one model no worse than another by more than a margin? Losses of the same rows in, bounds out.
-
-It knows nothing of what a row or a loss is.
-"""
+"""Two judgements of the same rows: the agreement of annotators, and whether losses are no worse."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Groups, as_floats, group_codes
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
-from calibration.metrics.intervals import MIN_GROUPS, UNKNOWN, Estimate, student_point
+from calibration.metrics.intervals import LEVEL, MIN_GROUPS, UNKNOWN, Estimate, student_point
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Cohen's kappa of n items, at most 1, with its 95% interval; NaN where unknown."""
+
+    n: int
+    same: float  # share of the items with the same label
+    kappa: float
+    low: float
+    high: float
+
+
+def cohens_kappa(
+    first: Sequence[Hashable],
+    second: Sequence[Hashable],
+    groups: Groups = None,
+) -> Agreement:
+    """Return Cohen's kappa (1960) of two sequences of labels, (n,) each, with its 95% interval.
+
+    The interval is kappa plus or minus Student's t times the standard error of Fleiss, Cohen and
+    Everitt (1969), clipped to [-1, 1]. If items of one group (n,) are dependent, the error's terms
+    are summed by group. kappa is NaN if chance alone would always agree (every item has one label).
+    The interval is NaN with fewer than two groups, and if the estimated error is 0, as when the two
+    never differ: the spread is then unknown.
+    """
+    n, nan = len(first), float("nan")
+    if not n or len(second) != n:
+        raise ValueError(f"expected as many labels of each, at least one; got {n}, {len(second)}")
+    names = {label: k for k, label in enumerate(dict.fromkeys([*first, *second]))}
+    a, b = (np.array([names[label] for label in labels]) for labels in (first, second))
+    rows, columns = (np.bincount(x, minlength=len(names)) / n for x in (a, b))
+    equal = (a == b).astype(float)
+    same, chance = float(equal.mean()), float(rows @ columns)
+    if chance >= 1 - 1e-12:
+        return Agreement(n, same, nan, nan, nan)
+    kappa = (same - chance) / (1 - chance)
+    influence = (equal - same) / (1 - chance)
+    influence -= (1 - same) * (columns[a] + rows[b] - 2 * chance) / (1 - chance) ** 2
+    number = group_codes(groups, n)
+    n_groups, error = int(number.max()) + 1, grouped_standard_error(influence, number)
+    if n_groups < 2 or error < 1e-12:
+        return Agreement(n, same, kappa, nan, nan)
+    room = student_point(LEVEL, effective_groups(number)) * error
+    return Agreement(n, same, kappa, max(-1.0, kappa - room), min(1.0, kappa + room))
 
 
 def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = None) -> Estimate:
@@ -28,9 +71,6 @@ def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = Non
     difference is 1. For single rows of 0 and 1 this is Agresti and Min (2005), who add a half to
     each cell, so a few rows without any difference prove nothing. The bounds are NaN with fewer
     than `MIN_GROUPS` groups.
-
-    Raises:
-        ValueError: no rows, shapes that differ, or a loss outside [0, 1].
     """
     ours, theirs = as_floats(losses), as_floats(others)
     if ours.shape != theirs.shape or ours.ndim != 1 or not len(ours):
