@@ -31,9 +31,9 @@ VARIABLES = {
     "`calibrated-rerank` in the user's cache)",
     "`RERANK_API_KEYS`": "[keys of the server](serving.md#keys), separated by commas",
     "`RERANK_RETRIEVER_URL`, `RERANK_RETRIEVER_KEY`": "address and key of "
-    "[another search system](retrievers.md)",
+    "[another search system](your-models.md#a-search-system)",
     "`OPENAI_API_KEY`": "key of the language model of `answer --llm`",
-    "`MLFLOW_TRACKING_URI`": "where runs and models are [kept](mlflow.md)",
+    "`MLFLOW_TRACKING_URI`": "where runs and models are [kept](production.md#mlflow)",
     "`RAY_ADDRESS`": "the cluster of [`rescore --engine ray`](rescoring.md#on-a-cluster)",
 }
 

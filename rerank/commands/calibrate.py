@@ -39,7 +39,7 @@ def calibrate(
     Args:
         dataset: BEIR folder, or a JSONL file of labelled lists with the scores of any other system
         index: folder that `rerank data index` wrote of this corpus (default: one is made in --work)
-        retriever: another search system that finds the candidates instead: see docs/retrievers.md
+        retriever: another search system that finds the candidates instead: see docs/your-models.md
         max_queries: use at most so many queries to fit, and as many to report
         self_contained: include the exported networks, to be deployed without torch and weights
     """

@@ -32,7 +32,7 @@ from rerank.workspace import Workspace
 POOLED_OVER_IT = (
     "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, its "
     "certificate and figures are slightly too good, because the maps have seen these labels; see "
-    "docs/without-labels.md"
+    "docs/your-labels.md"
 )
 OF_OUR_STAGES = (  # fields of `Config` without effect on lists, which come with their scores
     "encoder",
