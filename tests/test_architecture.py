@@ -23,7 +23,8 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"data", "inference", "workspace"},
     {"ingest", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},
-    {"evaluation", "batch", "rag", "adapters", "labelling"},
+    {"evaluation", "batch", "advice"},
+    {"rag", "adapters", "labelling"},
     {"fitting", "journal"},
     {"report"},
     {"jobs", "serving"},

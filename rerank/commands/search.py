@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rerank.advice.strategies import Strategy
 from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import JsonLines, ModelChoice, Segment, journal_kept, typed_queries
 from rerank.commands.printing import print_json, print_passages
 from rerank.config import Option, two_digits
 from rerank.errors import InputError
-from rerank.rag.settings import Strategy
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
+    from rerank.advice.adaptive import AdaptiveResult
     from rerank.assessment.model import CalibratedReranker
-    from rerank.rag.adaptive import AdaptiveResult
     from rerank.types import Assessment
 
 SHOWN = 3  # passages that are printed
@@ -73,7 +73,7 @@ def search(
     with journal_kept(settings) as record:
         model = chosen.load()
         if guaranteed:
-            from rerank.rag.adaptive import guaranteed as guaranteed_strategy
+            from rerank.advice.adaptive import guaranteed as guaranteed_strategy
 
             select = guaranteed_strategy(model.maps["search"])
         asked = typed_queries(model, queries, segment)
@@ -101,7 +101,7 @@ def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> 
     Raises:
         InputError: the strategy is unknown, or numbers are given too.
     """
-    from rerank.rag.settings import BUNDLED, strategy
+    from rerank.advice.strategies import BUNDLED, strategy
 
     if "guaranteed" in typed:
         why = "not with --guaranteed, which chooses all numbers itself"
@@ -143,7 +143,7 @@ def _ranked(model: CalibratedReranker, found: Assessment) -> Answer:
 
 
 def _explained(model: CalibratedReranker, found: Assessment) -> Answer:
-    from rerank.rag.explanation import explain
+    from rerank.advice.explanation import explain
 
     why = explain(model, found)
     fields = {"query_id": found.ranking.query.query_id, **why.to_dict()}
@@ -153,10 +153,10 @@ def _explained(model: CalibratedReranker, found: Assessment) -> Answer:
 def _selected(
     model: CalibratedReranker, found: Assessment, strategy: Strategy, *, second_tries: bool
 ) -> Answer:
-    from rerank.rag.adaptive import take
+    from rerank.advice.adaptive import take
 
     if second_tries:
-        from rerank.rag.second_try import with_second_try
+        from rerank.advice.second_try import with_second_try
 
         found = with_second_try(model, found)
     result = take(found, strategy)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rerank.advice.places import place_of
 from rerank.data.canonical import query_hash
 from rerank.data.records import query_row
 from rerank.rag.answer.bounded import BoundedAnswer
-from rerank.rag.places import place_of
 from rerank.types import Assessment, Query, RankedPassage
 
 KEPT = 10  # passages in an entry, best first

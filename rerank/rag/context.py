@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from rerank.advice.adaptive import depth
+from rerank.advice.strategies import DEEPEST, FLOOR
 from rerank.config import Thresholds, whole_percent
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
-from rerank.rag.adaptive import depth
-from rerank.rag.settings import DEEPEST, FLOOR
 from rerank.types import Assessment
 
 logger = logging.getLogger(__name__)

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from rerank.advice import explanation
+from rerank.advice.adaptive import take
+from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY
 from rerank.errors import InputError, RerankError, nearest, optional
-from rerank.rag import explanation
-from rerank.rag.adaptive import take
 from rerank.rag.context import gate_handed_on
-from rerank.rag.settings import Strategy
 from rerank.types import Assessment
 
 with optional():

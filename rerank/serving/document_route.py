@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Query
 
-from rerank.rag.places import MAX_BYTES, in_document, place_of
+from rerank.advice.places import MAX_BYTES, in_document, place_of
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.types import Passage, RankedPassage

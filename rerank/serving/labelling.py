@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from rerank.advice.places import place_of
 from rerank.config import LabelConfig
-from rerank.rag.places import place_of
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields

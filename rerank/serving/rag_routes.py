@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from rerank.advice import explanation
+from rerank.advice.adaptive import guaranteed, take
+from rerank.advice.strategies import Strategy
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
-from rerank.rag import explanation
-from rerank.rag.adaptive import guaranteed, take
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
-from rerank.rag.settings import AnswerConfig, Strategy
+from rerank.rag.settings import AnswerConfig
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.document_route import shown_passage
 from rerank.serving.middleware import while_connected

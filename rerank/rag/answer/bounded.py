@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rerank.advice.adaptive import take
 from rerank.assessment.decisions import LABEL_FIRST
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
-from rerank.rag.adaptive import take
 from rerank.rag.answer.answerers import NO_ANSWER, Answerer
 from rerank.rag.answer.attribution import (
     Checked,

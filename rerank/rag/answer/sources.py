@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rerank.advice.places import Place, place_of
 from rerank.rag.answer.prompt_injection import without_orders
 from rerank.rag.answer.sentences import without_controls
-from rerank.rag.places import Place, place_of
 from rerank.types import RankedPassage
 
 

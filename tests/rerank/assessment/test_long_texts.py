@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from rerank.advice.explanation import explain
+from rerank.advice.places import in_document
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, read_query
 from rerank.data.words import READ
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
-from rerank.rag.explanation import explain
-from rerank.rag.places import in_document
 from rerank.rag.settings import AnswerConfig
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.windows import windows

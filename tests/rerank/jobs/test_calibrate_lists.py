@@ -19,6 +19,7 @@ from server import serving
 
 import rerank
 from calibration import metrics
+from rerank.advice.explanation import explain
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
@@ -35,7 +36,6 @@ from rerank.fitting.scored_plan import score_lists
 from rerank.jobs.answer_file import answer_file
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
-from rerank.rag.explanation import explain
 from rerank.types import OWN_STAGES, Passage, Query
 
 CONFIG = Config(folds=2, calibrator="logistic")

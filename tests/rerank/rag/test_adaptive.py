@@ -10,13 +10,14 @@ from assessments import make_assessment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rerank.advice.adaptive import depth, guaranteed, search, take
+from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.commands.search import STOPPED
 from rerank.config import Thresholds
 from rerank.errors import InputError
-from rerank.rag.adaptive import depth, guaranteed, search, take
 from rerank.rag.answer.bounded import usable_context
-from rerank.rag.settings import AnswerConfig, Strategy
+from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment
 
 TEXTS = [f"text {i}" for i in range(10)]

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
-from rerank.assessment.decisions import to_assessments
-from rerank.assessment.fitted_maps import FittedMaps, features_of
-from rerank.assessment.metadata_features import MetadataFeature
-from rerank.assessment.predictions import predict
-from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
-from rerank.config import Config
-from rerank.data.labels import Labelled
-from rerank.rag.explanation import (
+from rerank.advice.explanation import (
     SIGNAL_OF_FEATURE,
     SIGNAL_OF_GROUP,
     SIGNAL_OF_STAGE_FEATURE,
@@ -27,6 +20,13 @@ from rerank.rag.explanation import (
     signal_of,
     signals_for,
 )
+from rerank.assessment.decisions import to_assessments
+from rerank.assessment.fitted_maps import FittedMaps, features_of
+from rerank.assessment.metadata_features import MetadataFeature
+from rerank.assessment.predictions import predict
+from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.config import Config
+from rerank.data.labels import Labelled
 from rerank.types import OWN_STAGES, Assessment, ListKind, Mode, Scored
 
 TEXTS = [f"text {i}" for i in range(5)]

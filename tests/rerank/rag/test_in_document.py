@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from rerank.advice.places import in_document
 from rerank.config import IngestConfig
 from rerank.data.beir import read_corpus
 from rerank.ingest.ingest import ingest
-from rerank.rag.places import in_document
 from rerank.retrieval.corpus import LINES, Corpus, write_passages
 from rerank.types import Passage
 

@@ -11,12 +11,12 @@ from assessments import make_assessment
 
 from calibration.maps import LogisticMap
 from calibration.segments import Segments
+from rerank.advice.adaptive import search, take
+from rerank.advice.explanation import explain
+from rerank.advice.strategies import Strategy
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
-from rerank.rag.adaptive import search, take
-from rerank.rag.explanation import explain
-from rerank.rag.settings import Strategy
 
 mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 

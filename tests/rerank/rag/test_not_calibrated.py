@@ -10,12 +10,12 @@ import pytest
 from assessments import make_assessment
 
 from rerank.adapters.metadata import document_metadata
+from rerank.advice.adaptive import take
+from rerank.advice.explanation import explain_by
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.rag.adaptive import take
 from rerank.rag.advisory import decide
 from rerank.rag.context import gate
-from rerank.rag.explanation import explain_by
 from rerank.types import Assessment
 
 

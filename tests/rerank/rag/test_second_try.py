@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rerank.advice.second_try import expand_query, with_confidence, with_second_try
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
@@ -18,7 +19,6 @@ from rerank.config import Config, Thresholds
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.jobs.pipelines import open_index
-from rerank.rag.second_try import expand_query, with_confidence, with_second_try
 from rerank.types import Assessment, Passage, Query
 from rerank.workspace import Workspace
 

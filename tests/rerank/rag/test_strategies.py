@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rerank.advice.strategies import Strategy, read_strategies, strategy
 from rerank.errors import InputError
-from rerank.rag.settings import Strategy, read_strategies, strategy
 
 BUNDLED = {  # as the people who asked for them know them
     "debugging": (2, 8, 0.6),

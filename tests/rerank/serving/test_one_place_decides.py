@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from server import serving
 
+from rerank.advice.adaptive import take
+from rerank.advice.explanation import explain
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
 from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
 from rerank.json_keys import JSON_KEYS
-from rerank.rag.adaptive import take
 from rerank.rag.advisory import decide
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.context import gate
-from rerank.rag.explanation import explain
 from rerank.types import Query
 
 ROUTES = ("search", "retrieve", "explain", "answer")

@@ -14,13 +14,13 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from http_checks import assert_refused
 
+from rerank.advice.adaptive import search
+from rerank.advice.explanation import explain
+from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
-from rerank.rag.adaptive import search
 from rerank.rag.answer import model_answers
 from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
-from rerank.rag.explanation import explain
-from rerank.rag.settings import Strategy
 from rerank.serving import rag_routes
 from rerank.serving.refusals import Refusal
 from rerank.serving.request_assessor import AssessedRequest

@@ -53,7 +53,7 @@ class InDocument:
 def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDocument:
     """The passage at a row of the corpus, with the passages of its document around it.
 
-    These are the ones next to it in the corpus whose `rerank.rag.places.place_of` names the same
+    These are the ones next to it in the corpus whose `rerank.advice.places.place_of` names the same
     document, nearest first, until they have `max_bytes` together. The passage itself is always
     whole. They are ordered by `position` of their metadata if all have one (of at most 18 digits),
     else as in the corpus. The nearest one left out on either side tells where there are more.

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rerank.advice.strategies import DEEPEST, Strategy
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.config import VERDICTS
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
-from rerank.rag.settings import DEEPEST, Strategy
 from rerank.types import Assessment, Query, RankedPassage
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
+from rerank.advice.places import place_of
+from rerank.advice.strategies import FLOOR
 from rerank.assessment.decisions import LABEL_FIRST, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Thresholds, two_digits
 from rerank.data.equal_passages import distinct
-from rerank.rag.places import place_of
-from rerank.rag.settings import FLOOR
 from rerank.types import Assessment, ListKind, metadata_name
 
 if TYPE_CHECKING:

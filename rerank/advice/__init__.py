@@ -1,0 +1,1 @@
+"""What to do with an assessment: why it is so, how many passages to take, when to try again."""
