@@ -1,7 +1,6 @@
 """Three pictures of what goes into a confidence: one query's features, all features, labels.
 
-Each has a caption that says how to read it. Arrays in, a matplotlib `Figure` out, without pyplot
-and without global state. It knows nothing of what the features mean or how anything was fitted.
+As in `confidence`: arrays in, a matplotlib `Figure` with its caption out, without global state.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator, PercentFormatter
+from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, logit, sigmoid
@@ -27,10 +26,10 @@ from calibration.plots.style import (
     SOFT,
     WIDE,
     caption,
-    heading,
     legend_below,
     literal,
-    tidy,
+    panel,
+    sheet,
 )
 
 STRONGEST = 10  # features with a bar of their own
@@ -61,22 +60,20 @@ def feature_effects(
         )
     order = np.argsort(-np.abs(steps), kind="stable")
     rows = [(names[i], float(steps[i])) for i in order[:STRONGEST]]
-    if len(order) > STRONGEST:
-        rows.append(
-            (f"{len(order) - STRONGEST} others together", float(steps[order[STRONGEST:]].sum()))
-        )
+    if others := len(order) - len(rows):
+        rows.append((f"{others} others together", float(steps[order[STRONGEST:]].sum())))
     ends = base + np.cumsum([0.0, *(step for _, step in rows)])
     exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
 
     start = f"a usual query ({float(sigmoid(base)):.2f})" if exact else "a usual query"
     labels = [start, *(name for name, _ in rows), f"this query ({confidence:.2f})"]
-    figure, axes = _named_rows([_wrapped(label) for label in labels], NAMES, top=1.2, foot=1.3)
-    heading(figure, title, below)
+    rows_of = [_wrapped(label) for label in labels]
+    figure, axes = _named_rows(rows_of, NAMES, title, below, top=1.2, foot=1.3)
     span = float(np.ptp(ends)) or 1.0
     low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span
     axes.set_xlim(low, high)
     _draw_steps(axes, [step for _, step in rows], ends, gap=0.015 * span)
-    axes.set_xlabel("log odds of being right" if exact else "score of the first stage", color=INK)
+    axes.set_xlabel("log odds of being right" if exact else "score of the first stage")
     bent = f" A second stage turns the score into the confidence, {confidence:.2f}."
     if exact:
         _chances(axes, low, high)
@@ -90,7 +87,7 @@ def feature_effects(
 
 
 def _named_rows(
-    labels: Sequence[str], left: float, *, top: float, foot: float
+    labels: Sequence[str], left: float, title: str, below: str, *, top: float, foot: float
 ) -> tuple[Figure, Axes]:
     """Return a figure and its axes, with a row for each label, which stands to the left of it.
 
@@ -98,9 +95,8 @@ def _named_rows(
     """
     lines = max(label.count("\n") + 1 for label in labels)
     height = max(0.42, 0.1 + 0.16 * lines) * len(labels) + top + foot
-    figure = Figure(figsize=(7.2, height), facecolor="white")
-    axes = figure.add_axes((left, foot / height, 0.96 - left, 1 - (foot + top) / height))
-    tidy(axes)
+    figure = sheet(7.2, height, title, below)
+    axes = panel(figure, (left, foot / height, 0.96 - left, 1 - (foot + top) / height))
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
@@ -163,13 +159,13 @@ def feature_groups(
             f"{len(intervals)}"
         )
     beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
-    figure, axes = _named_rows([literal(label) for label in beside], 0.34, top=0.85, foot=1.4)
-    heading(figure, "What each group of features adds", below)
+    rows, title = [literal(label) for label in beside], "What each group of features adds"
+    figure, axes = _named_rows(rows, 0.34, title, below, top=0.85, foot=1.4)
     axes.barh(range(len(names)), nats, height=0.62, color=BLUE, alpha=0.75, zorder=2)
     for i, (low, high) in enumerate(intervals):
         axes.plot([low, high], [i, i], color=INK, lw=1.4, zorder=3)
     axes.axvline(0, color=SOFT, lw=1.0, zorder=4)
-    axes.set_xlabel("log loss saved against the base rate, nats a query", color=INK)
+    axes.set_xlabel("log loss saved against the base rate, nats a query")
     caption(
         figure,
         "How to read it: from top to bottom the confidence is refitted with one group of features "
@@ -195,7 +191,7 @@ def label_budget(
     """
     panels: list[dict[str, Floats]] = [{name: np.asarray(v)} for name, v in measured.items()]
     panels.append({name: np.asarray(values) for name, values in selected.items()})
-    for name, values in [pair for panel in panels for pair in panel.items()]:
+    for name, values in [pair for shown in panels for pair in shown.items()]:
         if values.ndim != 2 or len(values) != len(labels):
             raise ValueError(f"{name}: expected ({len(labels)}, r) numbers, got {values.shape}")
     named = [labels[-1]]
@@ -204,12 +200,10 @@ def label_budget(
             named.append(n)
     top, foot, each, gap = 0.9, 1.55, 1.5, 0.25
     height = top + foot + len(panels) * each + (len(panels) - 1) * gap
-    figure = Figure(figsize=(6.4, height), facecolor="white")
-    heading(figure, "What fewer labels would have given", below)
-    for i, panel in enumerate(panels):
+    figure = sheet(6.4, height, "What fewer labels would have given", below)
+    for i, shown in enumerate(panels):
         bottom = height - top - (i + 1) * each - i * gap
-        axes = figure.add_axes((LEFT, bottom / height, WIDE, each / height))
-        tidy(axes)
+        axes = panel(figure, (LEFT, bottom / height, WIDE, each / height))
         axes.set_xscale("log")
         axes.set_xlim(0.86 * labels[0], 1.16 * labels[-1])
         axes.xaxis.set_minor_locator(NullLocator())
@@ -217,13 +211,13 @@ def label_budget(
         axes.tick_params(labelbottom=i == len(panels) - 1)
         axes.locator_params(axis="y", nbins=4)
         axes.yaxis.set_label_coords(-0.09, 0.5)
-        for colour, values in zip((BLUE, AMBER), panel.values(), strict=False):
+        for colour, values in zip((BLUE, AMBER), shown.values(), strict=False):
             _spread(axes, labels, values, colour)
-        axes.set_ylabel(next(iter(panel)) if len(panel) == 1 else "share", color=INK)
+        axes.set_ylabel(next(iter(shown)) if len(shown) == 1 else "share")
     axes.axhline(threshold, color=SOFT, lw=1.1, ls=DASHED, zorder=1)
     axes.set_ylim(-0.03, 1.03)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_xlabel("labelled queries fitted on", color=INK)
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    axes.set_xlabel("labelled queries fitted on")
     kinds = [
         Line2D([], [], color=colour, marker="o", mec="white", ms=7, label=name)
         for colour, name in zip((BLUE, AMBER), selected, strict=False)
@@ -243,8 +237,7 @@ def _spread(axes: Axes, labels: Sequence[int], values: Floats, colour: str) -> N
     defined = [row[~np.isnan(row)] for row in values]
     rows = [(n, row) for n, row in zip(labels, defined, strict=True) if len(row)]
     x = [n for n, _ in rows]
-    axes.vlines(
-        x, [r.min() for _, r in rows], [r.max() for _, r in rows], color=colour, alpha=0.55, lw=1.6
-    )
+    low, high = [row.min() for _, row in rows], [row.max() for _, row in rows]
+    axes.vlines(x, low, high, color=colour, alpha=0.55, lw=1.6)
     middle = [float(np.median(row)) for _, row in rows]
     axes.plot(x, middle, "-o", color=colour, lw=1.2, ms=6.5, mec="white", mew=0.9, zorder=4)

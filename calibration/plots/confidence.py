@@ -1,8 +1,7 @@
 """Three pictures of a confidence and its labels: reliability, risk and coverage, and histogram.
 
-Each has a caption that says how to read it. Arrays in, a matplotlib `Figure` out;
-`figure.savefig(path)` writes it. There is no pyplot and no global state, so it works on any thread.
-It knows nothing of what the numbers are about.
+Arrays in, a matplotlib `Figure` with a caption that says how to read it out. There is no pyplot and
+no global state, so it works on any thread.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 
-from calibration import arrays, metrics
-from calibration.arrays import Floats
+from calibration.arrays import Floats, check_y_p
+from calibration.metrics import auroc, brier, expected_errors, smece
 from calibration.plots.style import (
     AMBER,
     BAND,
@@ -31,9 +29,9 @@ from calibration.plots.style import (
     SOFT,
     WIDE,
     caption,
-    heading,
     legend_below,
-    tidy,
+    panel,
+    sheet,
 )
 from calibration.reliability import Bin
 from calibration.thresholds import binomial_interval
@@ -54,39 +52,30 @@ def reliability_diagram(
     Dots are the `bins`, `reliability_bins` of y and p, with 95% binomial bars, exact for
     independent rows. The band is where 95% of the dots fall if p is exactly calibrated.
     """
-    labels, values = arrays.check_y_p(y, p)
-    figure = Figure(figsize=(6.4, 8.2), facecolor="white")
-    main = figure.add_axes((LEFT, 0.315, WIDE, 0.555))
-    strip = figure.add_axes((LEFT, 0.185, WIDE, 0.105), sharex=main)
-    heading(figure, title, f"{len(values):,} queries · {_summary(labels, values)}")
+    labels, values = check_y_p(y, p)
+    figures = [f"{metric(labels, values):.3f}" for metric in (smece, brier, auroc)]
+    below = "{} queries · smECE {} · Brier {} · AUROC {}".format(f"{len(values):,}", *figures)
+    figure = sheet(6.4, 8.2, title, below)
+    main = panel(figure, (LEFT, 0.315, WIDE, 0.555))
+    strip = panel(figure, (LEFT, 0.185, WIDE, 0.105), sharex=main)
     for axes in (main, strip):
-        tidy(axes)
         axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
+        axes.yaxis.set_label_coords(-0.085, 0.5)
     main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
     _dots(main, bins)
-    main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015))
-    main.set_ylabel("share that is right", color=INK)
+    main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015), ylabel="share that is right")
     main.tick_params(labelbottom=False)
     strip.hist(values, bins=np.linspace(0, 1, 41).tolist(), color=BLUE, alpha=0.75, rwidth=0.88)
-    strip.set_xlabel("confidence", color=INK)
-    strip.set_ylabel("queries", color=INK)
+    strip.set(xlabel="confidence", ylabel="queries")
     strip.locator_params(axis="y", nbins=3)
-    for axes in (main, strip):
-        axes.yaxis.set_label_coords(-0.085, 0.5)
-    figure.legend(
-        handles=[
-            Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95%"),
-            Line2D([], [], color=SOFT, lw=1.0, label="exact"),
-            Line2D([], [], color=BAND, lw=8, label="chance alone"),
-            Line2D([], [], color=AMBER, lw=1.1, ls=DASHED, label=f"threshold {threshold:g}"),
-        ],
-        loc="center left",
-        bbox_to_anchor=(0.095, 0.892),
-        ncols=4,
-        handlelength=1.8,
-        columnspacing=1.6,
-        **LEGEND,
-    )
+    handles = [
+        Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95%"),
+        Line2D([], [], color=SOFT, lw=1.0, label="exact"),
+        Line2D([], [], color=BAND, lw=8, label="chance alone"),
+        Line2D([], [], color=AMBER, lw=1.1, ls=DASHED, label=f"threshold {threshold:g}"),
+    ]
+    look = {"ncols": 4, "handlelength": 1.8, "columnspacing": 1.6, **LEGEND}
+    figure.legend(handles=handles, loc="center left", bbox_to_anchor=(0.095, 0.892), **look)
     caption(
         figure,
         "How to read it: each dot is a group of queries with similar confidence. On the diagonal, "
@@ -124,25 +113,24 @@ def risk_coverage_curve(
     """
     if not curves:
         raise ValueError("expected at least one way of being confident, got none")
-    checked = {name: arrays.check_y_p(y, p) for name, p in curves.items()}
+    checked = {name: check_y_p(y, p) for name, p in curves.items()}
     promised = {n: t for n, t in (certified or {}).items() if (checked[n][1] >= t).any()}
     labels = next(iter(checked.values()))[0]
     n, base = len(labels), float(labels.mean())
     rows = len(checked) + len(promised) + 3
     foot = 1.35 + 0.22 * ((rows + 1) // 2)
     height = 5.2 + foot
-    figure = Figure(figsize=(7.2, height), facecolor="white")
-    axes = figure.add_axes((LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
-    heading(figure, "Accuracy against coverage", f"{n:,} queries · {base:.1%} right in all")
-    tidy(axes)
+    below = f"{n:,} queries · {base:.1%} right in all"
+    figure = sheet(7.2, height, "Accuracy against coverage", below)
+    axes = panel(figure, (LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
     accepted = np.arange(1, n + 1)
     oracle = np.minimum(1.0, labels.sum() / accepted)
-    handles = [
-        *axes.plot(accepted / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer")
-    ]
-    handles += [axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection")]
     promise = f"threshold {threshold:g}: no dot should lie below"
-    handles += [axes.axhline(threshold, color=AMBER, lw=1.1, ls=DASHED, label=promise)]
+    handles = [
+        *axes.plot(accepted / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer"),
+        axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection"),
+        axes.axhline(threshold, color=AMBER, lw=1.1, ls=DASHED, label=promise),
+    ]
     lowest = min(base, threshold)
     earlier: list[Floats] = []
     for i, (name, (_, values)) in enumerate(checked.items()):
@@ -159,10 +147,10 @@ def risk_coverage_curve(
             handles.append(_entry(label, colour, "", "D"))
         lowest = min([lowest, float(accuracy.min()), *[right for dot in dots for right in dot]])
     axes.set(xlim=(0, 1.0), ylim=(max(-0.015, lowest - 0.05), 1.015))
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_xlabel("coverage: share of the queries accepted", color=INK)
-    axes.set_ylabel("share of the accepted that is right", color=INK)
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    axes.set_xlabel("coverage: share of the queries accepted")
+    axes.set_ylabel("share of the accepted that is right")
     legend_below(figure, handles[3:] + handles[:3], foot, ncols=2, columnspacing=2.0)
     caption(
         figure,
@@ -180,7 +168,7 @@ def _curve(
     """Draw one curve of accuracy against coverage, append it to `earlier`, and return it."""
     n = len(labels)
     accepted = np.arange(10 if n >= 20 else 1, n + 1)
-    accuracy = 1 - metrics.expected_errors(labels, values)[accepted - 1] / accepted
+    accuracy = 1 - expected_errors(labels, values)[accepted - 1] / accepted
     hidden = any(np.allclose(accuracy, other) for other in earlier)  # then it is a pale, wide line
     width, alpha = (4.5, 0.45) if hidden else (1.2 if earlier else 2.6, 1.0)
     above = 3 if hidden or earlier else 5
@@ -213,39 +201,29 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
     Bars are shares of the right rows (above) and of the wrong ones (below), in 20 bins of equal
     width.
     """
-    labels, values = arrays.check_y_p(y, p)
+    labels, values = check_y_p(y, p)
     edges = np.linspace(0, 1, 21)
-    figure = Figure(figsize=(6.4, 6.0), facecolor="white")
-    heading(
-        figure, "Confidence of right and of wrong answers", f"{len(values):,} queries, 20 bins each"
-    )
-    upper = figure.add_axes((LEFT, 0.565, WIDE, 0.265))
-    lower = figure.add_axes((LEFT, 0.21, WIDE, 0.265), sharey=upper)
+    below = f"{len(values):,} queries, 20 bins each"
+    figure = sheet(6.4, 6.0, "Confidence of right and of wrong answers", below)
+    upper = panel(figure, (LEFT, 0.565, WIDE, 0.265))
+    lower = panel(figure, (LEFT, 0.21, WIDE, 0.265), sharey=upper)
     for axes, name, colour, confidences in (
         (upper, "right", BLUE, values[labels == 1]),
         (lower, "wrong", AMBER, values[labels == 0]),
     ):
-        tidy(axes)
         shares = np.histogram(confidences, edges)[0] / max(1, len(confidences))
         axes.bar(edges[:-1] + 0.025, shares, width=0.044, color=colour, alpha=0.8)
         axes.axvline(threshold, color=INK, lw=1.1, ls=DASHED)
         reach = int((confidences >= threshold).sum())
         share = f" ({reach / len(confidences):.0%})" if len(confidences) else ""
-        axes.set_title(
-            f"{len(confidences):,} {name}, of which {reach:,} reach {threshold:g}{share}",
-            loc="left",
-            fontsize=9.5,
-            color=colour,
-            fontweight="bold",
-            pad=6,
-        )
-        axes.set_ylabel(f"share of the {name}", color=INK)
+        title = f"{len(confidences):,} {name}, of which {reach:,} reach {threshold:g}{share}"
+        axes.set_title(title, loc="left", fontsize=9.5, color=colour, fontweight="bold", pad=6)
+        axes.set(xlim=(0, 1), ylabel=f"share of the {name}")
         axes.yaxis.set_label_coords(-0.085, 0.5)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.yaxis.set_major_formatter("{x:.0%}")
         axes.locator_params(axis="y", nbins=4)
-        axes.set_xlim(0, 1)
     upper.tick_params(labelbottom=False)
-    lower.set_xlabel("confidence", color=INK)
+    lower.set_xlabel("confidence")
     caption(
         figure,
         "How to read it: the further the upper bars lie to the right and the lower ones to the "
@@ -253,10 +231,3 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
         "accepted: of the right ones as many as possible should be there, of the wrong ones few.",
     )
     return figure
-
-
-def _summary(labels: Floats, values: Floats) -> str:
-    return (
-        f"smECE {metrics.smece(labels, values):.3f} · "
-        f"Brier {metrics.brier(labels, values):.3f} · AUROC {metrics.auroc(labels, values):.3f}"
-    )

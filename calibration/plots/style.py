@@ -45,25 +45,30 @@ DPI = 130
 MARGIN = 12  # pixels of white below a picture without its caption
 
 
-def tidy(axes: Axes) -> None:
-    """Give axes a pale grid, two thin spines, and labels without ticks."""
+def panel(figure: Figure, box: tuple[float, float, float, float], **options: Any) -> Axes:
+    """Add axes in this part of a figure, with a pale grid, two thin spines, and no ticks."""
+    axes = figure.add_axes(box, **options)
     axes.grid(color="#edf0f3", lw=0.8)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set_color(INK)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(LINE)
     axes.tick_params(colors=SOFT, labelsize=9, length=0, pad=5)
+    return axes
 
 
-def heading(figure: Figure, title: str, below: str) -> None:
-    """Write a title, and a line below it, at the top left."""
-    height = figure.get_size_inches()[1]
+def sheet(width: float, height: float, title: str, below: str) -> Figure:
+    """A white figure with a title, and a line below it, at the top left."""
+    figure = Figure(figsize=(width, height), facecolor="white")
     first = figure.text(LEFT, 1 - 0.36 / height, title, fontsize=14, fontweight="bold", color=INK)
     first.set_gid("title")
     second = figure.text(LEFT, 1 - 0.62 / height, below, fontsize=9.5, color=SOFT)
     for text in (first, second):
         text.set_parse_math(False)
+    return figure
 
 
 def literal(text: str) -> str:
@@ -75,15 +80,14 @@ def legend_below(
     figure: Figure, handles: Sequence[Artist], foot: float, *, ncols: int, columnspacing: float
 ) -> None:
     """Write the legend under the axes, which begin `foot` inches above the bottom."""
-    legend = figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(0.095, (foot - 0.52) / figure.get_size_inches()[1]),
-        ncols=ncols,
-        columnspacing=columnspacing,
-        borderaxespad=0.0,
+    place = (0.095, (foot - 0.52) / figure.get_size_inches()[1])
+    options: dict[str, Any] = {
+        "loc": "upper left",
+        "bbox_to_anchor": place,
+        "borderaxespad": 0.0,
         **LEGEND,
-    )
+    }
+    legend = figure.legend(handles=handles, ncols=ncols, columnspacing=columnspacing, **options)
     for text in legend.get_texts():
         text.set_parse_math(False)
 
@@ -92,16 +96,8 @@ def caption(figure: Figure, text: str) -> None:
     """Write how to read the picture at the bottom."""
     width, height = figure.get_size_inches()
     lines = "\n".join(textwrap.wrap(text, int(width * 14.2)))
-    figure.text(
-        LEFT,
-        0.16 / height,
-        lines,
-        gid="caption",
-        fontsize=SMALL,
-        color=SOFT,
-        va="bottom",
-        linespacing=LINES,
-    )
+    look: dict[str, Any] = {"fontsize": SMALL, "color": SOFT, "va": "bottom", "linespacing": LINES}
+    figure.text(LEFT, 0.16 / height, lines, gid="caption", **look)
 
 
 def draw(figure: Figure) -> Picture:
