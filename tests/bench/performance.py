@@ -29,29 +29,22 @@ HERE = Path(__file__).resolve().parent
 HEADING = """\
 # Performance
 
-`make bench` writes this page; every number on it is measured by that command, those of a section
-in one run.
+`make bench` writes this page and measures every number on it, those of a section in one run.
 
-**How to read it.** Ways of doing one thing are run in turns, round by round, in one run and on the
-same input; a ratio is taken within a round, and the table gives its median and, in brackets, the
-lowest and the highest of all rounds. A first round, in which libraries compile and caches fill, is
-not counted. Times depend on the machine and its load, ratios much less: pairs a second
-are the median round's, milliseconds the fastest round's.
+**How to read it.** Ways of doing one thing are run in turns, on the same input. A ratio is taken
+within a round; the table gives its median and, in brackets, the lowest and the highest of all
+rounds. Times depend on the machine, ratios much less.
 
-**Who takes part.** Every way of scoring has the same weights, the same cut and the same number of
-threads for the model, tokenises the text itself, in as many threads as its tokenizer takes, and
-gives raw logits, whose largest difference from the first row's is in the last column. `predict` is
-the method of sentence-transformers' `CrossEncoder`; its ONNX and OpenVINO backends run in a process
-of their own, with the versions named below the tables. FlashRank runs our weights exported for
-padded batches, one batch a query. In the first stage each query is asked alone. A library that was
-not installed has no row, and above 100,000 passages rank-bm25 and FAISS's graph have none: they
-would take most of the run. *Of our candidates*: the share of our best 100 passages that it returns
-too. This does not measure quality: bm25s has another formula of BM25 (atire).
+**Who takes part.** All have the same weights, lengths and number of threads, tokenise the text
+themselves, and give raw logits. The last column has the largest difference from the first row's.
+`predict` is the method of sentence-transformers' `CrossEncoder`. FlashRank runs our weights. A
+library that was not installed has no row. Above 100,000 passages, rank-bm25 and FAISS's graph are
+left out. *Of our candidates*: the share of our best 100 passages that it returns too, which is no
+measure of quality (bm25s has another formula of BM25, atire).
 
-**The limit.** For scoring: the floating point operations that the model needs for such pairs, at
-the rate at which the same cores multiply matrices of its size in fp32; int8 and bf16 may pass it.
-For exact dense search: the time that the cores need to read all vectors from memory once; a graph
-reads fewer.
+**The limit.** For scoring: the operations that the model needs, at the rate at which the same
+cores multiply matrices in fp32; int8 and bf16 may pass it. For exact dense search: the time to
+read all vectors from memory once.
 """
 
 

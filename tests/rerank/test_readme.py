@@ -121,9 +121,10 @@ def test_the_tree_names_every_package() -> None:
     (tree,) = (code for _, code in BLOCK.findall(PAGES["README.md"]) if "calibration/ " in code)
     named: list[str] = []
     top = ""
-    for indent, name in re.findall(r"^( *)(\w+)/ ", tree, flags=re.MULTILINE):
-        top = top if indent else name
-        named.append(f"{top}/{name}" if indent else name)
+    for indent, names in re.findall(r"^( *)((?:\w+/ )+)", tree, flags=re.MULTILINE):
+        for name in names.replace("/", "").split():
+            top = top if indent else name
+            named.append(f"{top}/{name}" if indent else name)
     packages = {
         str(p.parent.relative_to(ROOT))
         for package in ("calibration", "rerank")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 PLACES = ("rerank", "docs", "models", "datasets", "tests")
 KINDS = {".py", ".md", ".mk", ".js", ".html", ".j2", ".yml", ".yaml", ".toml"}
 NOT_READ = {"docs/options.md", "tests/rerank/cli/test_help.py", "rerank/commands/table.py"}
-ALONE = ("Makefile", "compose.yaml", "Containerfile", "mkdocs.yml", "pyproject.toml")
+ALONE = ("README.md", "Makefile", "compose.yaml", "Containerfile", "mkdocs.yml", "pyproject.toml")
 TYPED = re.compile(r"(?:`|\$ |\)/|^)rerank\s+([a-z][\w-]*)(?:\s+([a-z][\w-]*))?", re.MULTILINE)
 PRINTED = re.compile(r"""command_line\(\s*["']([a-z-]+)["'](?:,\s*["']([a-z-]+)["'])?""")
 
