@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,8 @@ from rerank.errors import (
     led_to,
 )
 from rerank.protocols import name_of_model
-from rerank.rag.answer.model_answers import answer_confidence_of
-from rerank.rag.answer.quality import AnswerConfidence
 from rerank.report.headline import split_report
+from rerank.rooms import load, rooms
 from rerank.serving.lineage import lineage, network_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.file_lock import locked, remove_leftovers
@@ -62,7 +61,7 @@ class ServedModel:
     loaded: float  # Unix time
     speed: Speed  # of its networks on this machine, measured when it was loaded
     key: str  # sha256 of its manifest
-    answers: AnswerConfidence | None = None  # of generated answers, if labels were fitted on
+    kept: Mapping[str, Any] = field(default_factory=dict)  # for a room of the table, by its name
     run: TrackedRun | None = None  # that logged it to MLflow, where that is known
 
     @property
@@ -168,7 +167,7 @@ def _open(
         model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
         reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
         report = (copy / REPORT).read_text(encoding="utf-8")
-        answers = answer_confidence_of(model)
+        kept = {n: load(room.of_model)(model) for n, room in rooms().items() if room.of_model}
         sketch = model.sketch if model.calibrated else None
     except (OSError, ValueError) as error:
         raise InputError(str(error).replace(str(copy), str(folder))) from None
@@ -185,7 +184,7 @@ def _open(
         loaded=time.time(),
         speed=speed,
         key=sha256_file(copy / MANIFEST),
-        answers=answers,
+        kept=kept,
     )
 
 

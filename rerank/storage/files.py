@@ -45,10 +45,7 @@ def sha256_file(path: str | Path) -> str:
 
 
 def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
-    """Write a file whole or not at all: a temporary sibling, fsync, then rename. Text is UTF-8.
-
-    Parts of a text are written as they arrive.
-    """
+    """Write bytes, UTF-8 text or its parts whole or not at all: a sibling, fsync, then rename."""
     path = Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -99,7 +96,7 @@ def loads(text: bytes | str, *, constants: bool = False) -> Any:
         text,
         object_pairs_hook=_object,
         parse_float=_finite,
-        parse_constant=float if constants else _refuse_constant,
+        parse_constant=float if constants else _finite,
     )
 
 
@@ -158,13 +155,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(written: str) -> float:
-    if math.isinf(number := float(written)):
+    if not math.isfinite(number := float(written)):
         raise InfiniteNumberError(written)
     return number
-
-
-def _refuse_constant(name: str) -> Any:
-    raise InfiniteNumberError(name)
 
 
 def files_below(folder: Path) -> dict[str, Path]:
@@ -197,11 +190,7 @@ def sync(path: Path) -> None:
 
 
 def umask() -> int:
-    """The process' file mode creation mask.
-
-    Linux tells it; elsewhere it is set to 0 for an instant, in which another thread may create a
-    file.
-    """
+    """The process' file mode creation mask; where the system does not tell, it is 0 an instant."""
     with suppress(OSError), Path("/proc/self/status").open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith("Umask:"):

@@ -1,7 +1,6 @@
 """Atomic, hashed, code-free folders: what has the final name is complete, or is not there.
 
-Bytes in, bytes on disk, each file's sha256 in `manifest.json`. It knows nothing of what the files
-mean; the caller that fills a folder adds its own fields to the manifest.
+Bytes in, bytes on disk, each file's sha256 in `manifest.json`, to which the caller adds fields.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.errors import FolderError
-from rerank.storage.cleanup import locked, remove_leftovers
+from rerank.storage.file_lock import locked, remove_leftovers
 from rerank.storage.files import (
     LARGEST_JSON,
     digest,
@@ -70,7 +69,12 @@ def write_folder(
             if path.exists():
                 _swap(new, path)
             else:
-                _move_into_place(path, new)
+                try:
+                    new.rename(path)
+                except OSError:
+                    check_can_replace(path, overwrite=False)  # another writer was faster
+                    raise
+                sync(path.parent)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -146,11 +150,8 @@ def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, A
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts or "\\" in name or str(parts) != name:
             raise FolderError(f"{file} names {name!r}, which is not a path within the folder")
-        if (
-            not isinstance(entry, dict)
-            or not isinstance(entry.get("sha256"), str)
-            or type(entry.get("size")) is not int
-        ):
+        given = entry if isinstance(entry, dict) else {}
+        if not isinstance(given.get("sha256"), str) or type(given.get("size")) is not int:
             raise FolderError(f"{file} has no sha256 and size for {name}")
     if (version > 1 or DIGEST in manifest) and with_digest(manifest) != manifest:
         raise FolderError(f"{file} is changed, its digest is not that of its fields")
@@ -188,18 +189,15 @@ def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, A
             raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     extra = sorted(set(present) - set(manifest["files"]))
     if extra:
-        raise FolderError(
-            f"{path}: {extra[0]} is not in the manifest; remove it ({len(extra)} such)"
-        )
+        such = f"{extra[0]} is not in the manifest; remove it ({len(extra)} such)"
+        raise FolderError(f"{path}: {such}")
     return manifest
 
 
 def read_verified(
     path: str | Path, name: str, manifest: Mapping[str, Any], *, max_bytes: int = LARGEST_JSON
 ) -> bytes:
-    """Return the bytes of a folder's file, which match its manifest.
-
-    A file may have changed since the folder was verified; these bytes have not.
+    """Return the bytes of a folder's file, checked against its manifest as they are read.
 
     Raises:
         FolderError: the manifest lacks the file, or the file is not the manifest's; it has more
@@ -225,16 +223,6 @@ def is_made_from(path: str | Path, made_from: Mapping[str, Any]) -> bool:
     except FolderError:
         return False
     return True
-
-
-def _move_into_place(path: Path, new: Path) -> None:
-    """Rename new to path, which does not exist; another writer may be faster."""
-    try:
-        new.rename(path)
-    except OSError:
-        check_can_replace(path, overwrite=False)
-        raise
-    sync(path.parent)
 
 
 def _swap(new: Path, path: Path) -> None:
@@ -274,9 +262,8 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
     try:
         manifest = read_manifest(path)
     except FolderError as error:
-        raise FolderError(
-            f"{path} is not a folder of ours, and is not replaced: {error}"
-        ) from error
+        refused = f"{path} is not a folder of ours, and is not replaced"
+        raise FolderError(f"{refused}: {error}") from error
     if kind is not None and manifest.get("kind") != kind:
         raise FolderError(f"{path} is not {kind} but {manifest.get('kind')}, and is not replaced")
     if foreign := sorted(files_below(path).keys() - manifest["files"].keys() - {MANIFEST}):

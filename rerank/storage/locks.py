@@ -1,7 +1,4 @@
-"""One job at a time per folder: a lock on its name, from before the work until its end.
-
-The system releases the lock when the process ends, however it ends. It knows nothing of jobs.
-"""
+"""One job at a time per folder: a lock on its name, from before the work until its end."""
 
 from __future__ import annotations
 

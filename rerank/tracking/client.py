@@ -1,9 +1,7 @@
 """Access to MLflow: one store at a time, quietly, and with short timeouts.
 
-This is the only module that imports MLflow when it is imported: see
-`rerank.tracking.records.client_module`. It leaves no global state: no tracking URI, no logging
-level, no environment variable. These are set only while a store is in use, so only one thread of a
-process uses a store at a time.
+Its import imports MLflow: see `rerank.tracking.records.client_module`. The tracking URI, logging
+levels and environment variables are set only while a store is in use, by one thread at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import mlflow
 from mlflow import MlflowClient
 from sqlalchemy.engine import make_url
 
-from rerank.storage.cleanup import locked, remove_leftovers
+from rerank.storage.file_lock import locked, remove_leftovers
 from rerank.workspace import sqlite_url
 
 VARIABLE = "MLFLOW_TRACKING_URI"
@@ -34,10 +32,7 @@ HTTP_LIMITS = {
 """Settings of MLflow while a store is in use, where the environment has none. With its defaults,
 seven retries of two minutes each, a dead server delays a finished job by a quarter of an hour."""
 
-HTTP_LIMITS_ON_FAILURE = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-}
+HTTP_LIMITS_ON_FAILURE = dict(zip(HTTP_LIMITS, ("0", "5"), strict=True))
 """Settings while a run is marked as failed, perhaps because its server does not answer."""
 
 _SILENT = {
@@ -103,11 +98,9 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for key, value in old_values.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
+        for key in values:
+            os.environ.pop(key, None)
+        os.environ.update({key: value for key, value in old_values.items() if value is not None})
 
 
 @contextmanager

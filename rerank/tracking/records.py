@@ -1,7 +1,4 @@
-"""What is logged of a run of a job, and where it was written: values, and what reading them takes.
-
-MLflow is imported when the client is asked for.
-"""
+"""What is logged of a run of a job, and where it was written; MLflow is not imported."""
 
 from __future__ import annotations
 
@@ -38,19 +35,12 @@ KEY = "record_key"
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """How MLflow runs a folder, by its own rules of models from code.
+    """How MLflow runs a folder, by its own rules of models from code."""
 
-    code: a Python file that calls `mlflow.models.set_model`; the folder is its
-        `context.artifacts["folder"]`.
-    inputs, outputs: example data frames from which the signature is made; a column that misses a
-        value is optional.
-    requirements: lines of pip requirements.
-    """
-
-    code: Path
-    inputs: pd.DataFrame
+    code: Path  # calls `mlflow.models.set_model`; the folder is `context.artifacts["folder"]`
+    inputs: pd.DataFrame  # examples for the signature; a column that misses a value is optional
     outputs: pd.DataFrame
-    requirements: Sequence[str]
+    requirements: Sequence[str]  # lines for pip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,50 +55,35 @@ class DataUsed:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What is logged of a run; everything is optional.
-
-    curves: metrics by step.
-    files: logged under their own names. tables: artefact name, with or without its ending, to data
-        frame (JSON, as MLflow shows it). folder: a folder of files, logged as "model" and, if
-        `registered_name` is given, registered under that name; with a `flavour` it is a model that
-        MLflow loads.
-    key: identifies what is logged: if the experiment has a finished run of this key, no other is
-        made.
-    """
+    """What is logged of a run; everything is optional."""
 
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
-    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # by step
     tags: Mapping[str, str] = field(default_factory=dict)
     inputs: Sequence[DataUsed] = ()
-    files: Sequence[Path] = ()
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    folder: Path | None = None
-    registered_name: str | None = None
-    flavour: Flavour | None = None
-    key: str | None = None
+    files: Sequence[Path] = ()  # under their own names
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # by name of the artefact
+    folder: Path | None = None  # logged as "model"
+    registered_name: str | None = None  # of the folder
+    flavour: Flavour | None = None  # makes the folder a model that MLflow loads
+    key: str | None = None  # at most one finished run of an experiment has it
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """Where a run was written.
-
-    `model_version` is the version that is registered under `model_name`; both are None if none is.
-    `found`: the store already had a run of this key, and nothing was written. `command` and
-    `commit` are the command line and the git commit that made it, `started` is when, in seconds
-    since 1970; "" and 0 if they are not known.
-    """
+    """Where a run was written, and what made it: "" and 0 if that is not known."""
 
     run_id: str
     experiment_id: str
     tracking_uri: str
-    model_version: str | None
+    model_version: str | None  # registered under `model_name`
     model_name: str | None = None
-    found: bool = False
+    found: bool = False  # the store already had a run of this key, and nothing was written
     experiment: str = ""  # its name
     command: str = ""
     commit: str = ""
-    started: float = 0.0
+    started: float = 0.0  # seconds since 1970
 
 
 def client_module() -> ModuleType:

@@ -1,11 +1,11 @@
 """MLflow's registry: names of models, the folder that a name stands for, and the champion.
 
-It knows nothing of what a folder means. MLflow is imported when it is used.
+It knows nothing of what a folder means. MLflow is imported when it is used. What opens a store
+raises as `fetch`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -51,11 +51,8 @@ _URI = re.compile(
 
 
 class Fetched(NamedTuple):
-    """A folder that MLflow holds.
-
-    If the store keeps its files on this machine, `folder` is the store's own, which must not be
-    changed, and `temporary` is None. Otherwise it is a copy inside `temporary`, which the caller
-    removes.
+    """A folder that MLflow holds: the store's own, which must not be changed, if it is on this
+    machine; otherwise a copy inside `temporary`, which the caller removes.
     """
 
     folder: Path
@@ -98,11 +95,7 @@ def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> Fetched:
 
 
 def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
-    """The location of the files that a URI means now; each version has its own.
-
-    Raises:
-        As `fetch`.
-    """
+    """The location of the files that a URI means now; each version has its own."""
     parts = _URI.fullmatch(str(uri))
     if parts is None:
         raise InputError(f"{uri}: expected models:/name@alias, models:/name/3 or runs:/id/path")
@@ -117,9 +110,6 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
 
     The run must have this record key, so the run of another version is never returned. A URI of
     another form than `fetch` takes has no run.
-
-    Raises:
-        As `fetch`.
     """
     parts = _URI.fullmatch(str(uri))
     if parts is None:
@@ -138,21 +128,25 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
-    """The folder at a location that `locate` gave, as from `fetch`.
-
-    Raises:
-        As `fetch`.
-    """
+    """The folder at a location that `locate` gave, as from `fetch`."""
     with _open_client(source, tracking_uri):
-        return _folder(source)
+        from mlflow.artifacts import download_artifacts
+
+        scheme = urlparse(source).scheme
+        local = Path(url2pathname(urlparse(source).path) if scheme else source)
+        if scheme in ("", "file") and local.is_dir():
+            return Fetched(_inner_folder(local), None)
+        temporary = Path(tempfile.mkdtemp(prefix="mlflow-"))
+        try:
+            downloaded = download_artifacts(artifact_uri=source, dst_path=str(temporary))
+            return Fetched(_inner_folder(Path(downloaded)), temporary)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
 
 
 def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | None:
-    """The version that has an alias, and where its files are; None if none has it.
-
-    Raises:
-        As `fetch`.
-    """
+    """The version that has an alias, and where its files are; None if none has it."""
     with _open_client(f"the {alias} of {name}", tracking_uri, make=True) as client:
         from mlflow.exceptions import MlflowException
 
@@ -166,11 +160,7 @@ def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | No
 
 
 def aliases(name: str, *, tracking_uri: str) -> dict[str, str]:
-    """The versions of a registered model by alias; {} if there is none.
-
-    Raises:
-        As `fetch`.
-    """
+    """The versions of a registered model by alias; {} if there is none."""
     with _open_client(f"the aliases of {name}", tracking_uri, make=True) as client:
         return _aliases(client, name)
 
@@ -193,7 +183,6 @@ def set_champion(
     Raises:
         InputError: the run registered no version of that name.
         MovedError: one of the aliases is another than `before`.
-        MissingExtraError, TrackingError: as `fetch`.
     """
     with _open_client(f"run {run_id}", tracking_uri) as client, _one_promotion(tracking_uri):
         versions = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
@@ -233,12 +222,9 @@ def _one_promotion(tracking_uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    handle = os.open(database.with_name(f"{database.name}.promotion"), os.O_CREAT | os.O_RDWR)
-    try:
-        lock(handle, wait=True)
+    with database.with_name(f"{database.name}.promotion").open("ab") as file:
+        lock(file.fileno(), wait=True)
         yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -280,23 +266,6 @@ def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
 
 def _source(client: MlflowClient, version: ModelVersion) -> str:
     return str(client.get_model_version_download_uri(version.name, version.version))
-
-
-def _folder(source: str) -> Fetched:
-    """The logged folder at an artefact URI."""
-    from mlflow.artifacts import download_artifacts
-
-    scheme = urlparse(source).scheme
-    local = source if not scheme else url2pathname(urlparse(source).path)
-    if scheme in ("", "file") and Path(local).is_dir():
-        return Fetched(_inner_folder(Path(local)), None)
-    temporary = Path(tempfile.mkdtemp(prefix="mlflow-"))
-    try:
-        downloaded = download_artifacts(artifact_uri=source, dst_path=str(temporary))
-        return Fetched(_inner_folder(Path(downloaded)), temporary)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _inner_folder(place: Path) -> Path:

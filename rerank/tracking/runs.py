@@ -1,8 +1,7 @@
 """Write one run of a job to MLflow, with its folder as a model that MLflow can load.
 
-A record in, ids out. It knows nothing of what the numbers mean, nor of what the model does: the
-code that runs it is passed in. It leaves no global state and no active run. MLflow is imported when
-a run is written.
+A record in, ids out: it knows nothing of what the numbers mean or the model does. It leaves no
+global state and no active run. MLflow is imported when a run is written.
 """
 
 from __future__ import annotations
@@ -159,11 +158,9 @@ def log_run(
 ) -> TrackedRun:
     """Write a record as one finished run; a failure on the way marks the run FAILED and is raised.
 
-    The run names the command line of this process and the git commit of the working directory, if
-    it is in a repository. The environment's MLFLOW_TRACKING_URI wins over `tracking_uri` (such as
-    `sqlite:///runs.db`). `artifact_location` is where a new experiment keeps its files; an existing
-    one keeps its own, and a server named by the environment decides for itself. A server that does
-    not answer is given up after about a minute (see `rerank.tracking.client.HTTP_LIMITS`).
+    The run names the command line and the git commit of the working directory. The environment's
+    MLFLOW_TRACKING_URI wins over `tracking_uri`. `artifact_location` is where a new experiment
+    keeps its files, unless a server named by the environment decides.
 
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.
@@ -192,10 +189,8 @@ def log_run(
         try:
             version = _log_record(client, run_id, record)
         except BaseException:
-            with (
-                suppress(Exception),
-                mlflow_client.environment(mlflow_client.HTTP_LIMITS_ON_FAILURE),
-            ):
+            limits = mlflow_client.HTTP_LIMITS_ON_FAILURE
+            with suppress(Exception), mlflow_client.environment(limits):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
@@ -248,27 +243,20 @@ def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | N
 
 
 def _log_numbers(client: MlflowClient, run_id: str, record: RunRecord) -> None:
-    """Log parameters, metrics, tags, curves and inputs, in requests as large as MLflow takes."""
+    """Log parameters, metrics, tags, curves and inputs."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.utils.time import get_current_time_millis
 
     now = get_current_time_millis()
     params = {key: str(value) for key, value in record.params.items()}
-    client_params = [Param(key, _shorten(value)) for key, value in params.items()]
-    for start in range(0, len(client_params), 100):  # MLflow takes a hundred per request
-        client.log_batch(run_id, params=client_params[start : start + 100])
-    client.log_batch(
+    curves = [*((key, {0: value}) for key, value in record.metrics.items()), *record.curves.items()]
+    points = [(key, *point) for key, curve in curves for point in curve.items()]
+    client.log_batch(  # in requests as large as MLflow takes
         run_id,
-        metrics=[Metric(key, float(value), now, 0) for key, value in record.metrics.items()],
+        metrics=[Metric(key, float(value), now, step) for key, step, value in points],
+        params=[Param(key, _shorten(value)) for key, value in params.items()],
         tags=[RunTag(key, str(value)) for key, value in record.tags.items()],
     )
-    points = [
-        Metric(key, float(value), now, step)
-        for key, curve in record.curves.items()
-        for step, value in curve.items()
-    ]
-    for start in range(0, len(points), 1000):  # and a thousand metrics
-        client.log_batch(run_id, metrics=points[start : start + 1000])
     if record.inputs:
         client.log_inputs(run_id, [_dataset(used) for used in record.inputs])
     if any(len(value) > LONGEST_PARAM for value in params.values()):
@@ -294,13 +282,9 @@ def _dataset(used: DataUsed) -> DatasetInput:
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
     source = {"tags": {"dataset": used.name, "digest": used.digest}}
-    entity = Dataset(
-        used.name,
-        used.digest[:LONGEST_DIGEST],
-        source_type="code",
-        source=json.dumps(source),
-        profile=json.dumps(dict(used.counts)),
-    )
+    place, counts = json.dumps(source), json.dumps(dict(used.counts))
+    digest = used.digest[:LONGEST_DIGEST]
+    entity = Dataset(used.name, digest, source_type="code", source=place, profile=counts)
     return DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)])
 
 
