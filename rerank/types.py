@@ -2,8 +2,7 @@
 
     Query -> Candidates -> Scored -> Ranking -> Assessment
 
-Each stage has its own type, which holds only what is known by then. These values know nothing of
-files, models or statistics.
+Each stage has its own type, which holds only what is known by then.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,17 +77,14 @@ OWN_STAGES = ListKind((), texts=True)  # no lists: our own stages score the pass
 class Query:
     """A query to the index, or to the passages that come with it, in any order.
 
-    `passages` is None to search the index. `logits` (n,), if given, are the scores of the passages
-    by the model's own cross-encoder, which then does not score them again. `scores`, if given, are
-    the scores by another system's stages: for each stage one number per passage (n,), NaN if the
-    stage did not return the passage. Lists of passages become tuples, lists of numbers arrays; None
-    in scores is NaN. A search
-    finds none of the passages `without`, by id, as if they were not in the corpus.
+    `passages` is None to search the index. `logits` (n,) are the scores of the passages by the
+    model's own cross-encoder, which then does not score them again. `scores` are those of another
+    system's stages, for each stage one number per passage (n,); NaN or None if the stage did not
+    return it. A search finds none of the passages `without`, by id. Lists are taken, too.
 
     Raises:
-        InputError: a query that is not text; metadata that is not a mapping; passages that are not
-            a list of `Passage`; logits or scores without passages, both of them, not one finite
-            logit per passage, or not one score per passage that is finite or NaN.
+        InputError: a field of another type; logits or scores without passages, both of them, or not
+            one finite number per passage (or NaN, of scores).
     """
 
     text: str
@@ -100,7 +96,7 @@ class Query:
     without: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is not text, and logits and scores that do not fit the passages."""
+        """Check the fields, and make arrays of numbers."""
         if not isinstance(self.text, str):
             raise InputError(f"the query should be text, got {self.text!r:.100}")
         if not isinstance(self.metadata, Mapping):
@@ -123,9 +119,7 @@ class Query:
                     f"got {self.scores!r:.100}"
                 )
             if self.passages is None or self.logits is not None:
-                raise InputError(
-                    "expected scores of passages that come with them, and no logits besides"
-                )
+                raise InputError("expected scores of passages that come with them, and no logits")
             scores = {s: _numbers(f"score of {s!r}", v, n) for s, v in self.scores.items()}
             object.__setattr__(self, "scores", scores)
         if self.logits is not None:
@@ -135,16 +129,13 @@ class Query:
 
     @property
     def mode(self) -> Mode:
-        """`search` if the index makes the candidates, `rerank` if the caller provides them.
-
-        `lists` if the caller provides them with the scores of other stages.
-        """
+        """Who makes the candidates: see `Mode`."""
         if self.passages is None:
             return "search"
         return "rerank" if self.scores is None else "lists"
 
     def scores_of(self, row: int) -> dict[str, float | None]:
-        """The scores of the passage at `row` by stage; None if a stage did not return it."""
+        """The scores of the passage at `row` by stage, or None."""
         scores = {stage: float(values[row]) for stage, values in (self.scores or {}).items()}
         return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
 
@@ -164,10 +155,7 @@ def _numbers(what: str, values: Any, n: int) -> Floats:
 
 
 def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
-    """The metadata under `key`, as a name: 1 and 1.0 are the same.
-
-    Blank values, and the missing values of tables (None, NaN), give "".
-    """
+    """The metadata under `key`, as a name: 1.0 as 1; "" for blank, None and NaN."""
     value = metadata.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -175,31 +163,32 @@ def metadata_name(metadata: Mapping[str, Any], key: str) -> str:
     return "" if name.lower() == "nan" else name
 
 
-Stage = TypeVar("Stage", "FirstStage", "Candidates", "Ranking")
+class Stage:
+    """The values of a stage: about the query, or one per passage."""
 
+    __slots__ = ()
 
-def _take(stage: Stage, order: Ints) -> Stage:
-    """The stage's values at the positions `order`, of all that it has one of per passage."""
-    return type(stage)(*(_rows(getattr(stage, f.name), order) for f in fields(stage)))
-
-
-def _rows(value: Any, order: Ints) -> Any:
-    if isinstance(value, Query):
-        return value
-    if isinstance(value, tuple):
-        return tuple(value[i] for i in order)
-    return value[order] if isinstance(value, np.ndarray) else value.take(order)
+    def take(self, order: Ints) -> Self:
+        """The same of the passages at the positions `order`, each at most once."""
+        taken: list[Any] = []
+        for value in (getattr(self, f.name) for f in fields(cast(Any, self))):
+            if isinstance(value, tuple):
+                taken.append(tuple(value[i] for i in order))
+            elif isinstance(value, Stage):
+                taken.append(value.take(order))
+            else:
+                taken.append(value[order] if isinstance(value, np.ndarray) else value)
+        return type(self)(*taken)
 
 
 @dataclass(frozen=True, slots=True)
-class FirstStage:
+class FirstStage(Stage):
     """The scores of one query's candidates by BM25 and the bi-encoder; arrays of shape (n,).
 
-    Both score every passage exactly, so a passage found by only one of them has its true score in
-    the other too. Its *rank* there is one more than the number of passages that the stage may find:
-    `Config.pool` in an index, or all that came with the query. If neither has read the passages,
-    because they came with scores, both scores are NaN and both ranks 0. Equal passages share a
-    rank and count once, so all ranks below them are smaller.
+    A passage found by only one of them has its true score in the other too. Its *rank* there is one
+    more than the number of passages that the stage may find: `Config.pool` in an index, or all that
+    came with the query. Passages that came with scores have NaN for both, and ranks of 0. Equal
+    passages share a rank and count once.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
@@ -213,13 +202,9 @@ class FirstStage:
         """Count of candidates."""
         return len(self.rows)
 
-    def take(self, order: Ints) -> FirstStage:
-        """The candidates at the positions `order`."""
-        return _take(self, order)
-
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Stage):
     """The passages that the first stage found for one query, best fused first."""
 
     query: Query
@@ -230,10 +215,6 @@ class Candidates:
     def __len__(self) -> int:
         """Count of candidates."""
         return len(self.passages)
-
-    def take(self, order: Ints) -> Candidates:
-        """The candidates at the positions `order`, each at most once."""
-        return _take(self, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +240,10 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Stage):
     """The candidates of one query, best first, each with its score. Arrays have shape (n,).
 
-    A passage that the cross-encoder has not scored gets the logit of an equal passage, if that was
-    scored, or else the lowest logit.
+    A passage that was not scored gets the logit of an equal passage, or else the lowest one.
     """
 
     candidates: Candidates
@@ -296,10 +276,6 @@ class Ranking:
     def doc_ids(self) -> tuple[str, ...]:
         """Passage ids, best first."""
         return tuple(passage.doc_id for passage in self.passages)
-
-    def take(self, order: Ints) -> Ranking:
-        """The passages at the positions `order`, each at most once."""
-        return _take(self, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,9 +310,8 @@ PREDICTED += ["certified", "context_certified", "calibrated", "reasons"]
 class Assessment:
     """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1].
 
-    They are consistent with each other: see `rerank.assessment.relevance`. What they are called,
-    and whether the answer is accepted, follows from `thresholds`: those of the model, or others
-    (`by`).
+    They are consistent with each other: see `rerank.assessment.relevance`. `level`, `verdict` and
+    `accepted` follow from `thresholds`: those of the model, or others (`by`).
     """
 
     ranking: Ranking

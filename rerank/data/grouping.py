@@ -8,7 +8,7 @@ optimistic for new documents.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.metrics import MIN_GROUPS
@@ -42,13 +42,18 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     of_query = {i: _about(labelled, i) for i in ids}
     passages = sorted({doc_id for doc_ids in of_query.values() for doc_id in doc_ids})
     places = list(near_duplicates([labelled.corpus[d].text for d in passages]))
-    duplicates = [(passages[a], passages[b]) for a, b in places]
     named = any(_document(labelled.corpus[d]) != _own_key(labelled.corpus[d]) for d in passages)
     for name, about, key in (
         ("document" if named else "passage", NEW_DOCUMENTS, _document),
         ("passage", THESE_DOCUMENTS, _own_key),
     ):
-        of = _components(labelled, of_query, duplicates, key)
+        of_passage = {doc_id: key(labelled.corpus[doc_id]) for doc_id in passages}
+        keys = {
+            i: [*(of_passage[d] for d in doc_ids), *filter(None, [labelled.named_group(i)])]
+            for i, doc_ids in of_query.items()
+        }
+        near = [(of_passage[passages[a]], of_passage[passages[b]]) for a, b in places]
+        of = connected_groups({i: of_one for i, of_one in keys.items() if of_one}, near)
         if usable_groups(of.values(), len(ids)):
             yield Grouping(name, about, of)
     yield Grouping("question", THESE_DOCUMENTS, {})
@@ -96,7 +101,7 @@ def marks_of(queries: Iterable[Query]) -> frozenset[str]:
 
 
 def was_seen(query: Query, seen: frozenset[str]) -> bool:
-    """Whether a query, or its `metadata.group`, is among the marks of others: see `marks_of`."""
+    """Whether a query or its `metadata.group` is among the marks of others (`marks_of`)."""
     return not seen.isdisjoint(marks_of([query]))
 
 
@@ -121,26 +126,6 @@ def _document(passage: Passage) -> str:
 
 def _own_key(passage: Passage) -> str:
     return f"passage:{passage.doc_id}"
-
-
-def _components(
-    labelled: LabelledSet,
-    about: dict[str, list[str]],
-    duplicates: Sequence[tuple[str, str]],
-    key: Callable[[Passage], str],
-) -> dict[str, str]:
-    """Query id -> the first key, in order, of all that are connected to what the query is about.
-
-    Queries of one `metadata.group` are connected too.
-    """
-    corpus = labelled.corpus
-    keys: dict[str, list[str]] = {}
-    for i, doc_ids in about.items():
-        named = labelled.named_group(i)
-        of_query = [key(corpus[d]) for d in doc_ids] + ([named] if named else [])
-        if of_query:
-            keys[i] = of_query
-    return connected_groups(keys, [(key(corpus[a]), key(corpus[b])) for a, b in duplicates])
 
 
 def connected_groups(

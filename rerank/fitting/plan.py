@@ -31,10 +31,7 @@ TRAINED_SHARE = 0.05  # a split is "trained on" when more than this share of its
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which queries a run fits on and which it reports on; no question is in both.
-
-    A cross-fitted report is on the queries that are fitted on, in folds by group.
-    """
+    """Which queries a run fits on, and which it reports on: others, or these in folds by group."""
 
     fit: Labelled[Query]
     report: Labelled[Query]
@@ -130,20 +127,22 @@ def plan(
         raise InputError(f"at most {max_queries} queries: expected at least {CALIBRATED_FROM}")
     all_ids = [i for ids in labelled.splits.values() for i in ids]
     untrained_ids = frozenset(unseen(labelled, all_ids, trained_hashes))
-    division = _divide(labelled, untrained_ids)
-    cross_fitted = division.report_split == CROSS_FITTED
+    to_fit, to_report, report_split, beside_training = _divide(labelled, untrained_ids)
+    once = labelled.without_repeats(to_fit, to_report)
+    cross_fitted = report_split == CROSS_FITTED
+    seen, twice = len(all_ids) - len(to_fit) - len(to_report), len(to_fit) - len(once)
     fit, report = (
         _limit_by_group(ids, labelled.question_group, max_queries, seed)
-        for ids in (division.fit, division.report)
+        for ids in (once, to_report or once)
     )
     if len(fit) < CALIBRATED_FROM or not report:
         remedy = "label more queries, or group them more finely"
-        if 2 * division.seen_by_reranker > len(all_ids):
+        if 2 * seen > len(all_ids):
             remedy = "use queries that no model was trained on, or another --reranker"
         reported = "the same ones, cross-fitted," if cross_fitted else f"{len(report)}"
         reasons = {
-            "a model was trained on them": division.seen_by_reranker,
-            "a reported query has the same words or group": division.asked_twice,
+            "a model was trained on them": seen,
+            "a reported query has the same words or group": twice,
         }
         parts = [f"{count} because {why}" for why, count in reasons.items() if count]
         left_out = f" (left out: {', '.join(parts)})" if parts else ""
@@ -163,16 +162,16 @@ def plan(
         )
     grouped = replace(labelled, grouping=grouping)
     fitted_groups = {grouped.group(i) for i in fit}
-    to_fit = labelled.select(fit, group_of)
+    fitted = labelled.select(fit, group_of)
     documents = next((g for g in possible[:-1] if g.about == NEW_DOCUMENTS), None)
     trained_ids = {*all_ids} - untrained_ids
     return Plan(
-        fit=to_fit,
-        report=to_fit if cross_fitted else grouped.select(report),
-        report_split=division.report_split,
-        seen_by_reranker=division.seen_by_reranker,
-        asked_twice=division.asked_twice,
-        beside_training=division.beside_training
+        fit=fitted,
+        report=fitted if cross_fitted else grouped.select(report),
+        report_split=report_split,
+        seen_by_reranker=seen,
+        asked_twice=twice,
+        beside_training=beside_training
         and (documents is None or documents.shares({*fit, *report}, trained_ids)),
         reported_of_fitted_groups=0
         if cross_fitted
@@ -181,20 +180,13 @@ def plan(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """Ids to fit on and to report on, before any limit, whatever their groups: see `Plan`."""
+def _divide(
+    labelled: LabelledSet, untrained_ids: frozenset[str]
+) -> tuple[list[str], list[str], str, bool]:
+    """Hold a split out, and fit on the others: ids of both, the split, if others were trained on.
 
-    fit: list[str]
-    report: list[str]
-    report_split: str
-    seen_by_reranker: int
-    asked_twice: int
-    beside_training: bool  # other queries of these splits were trained on
-
-
-def _divide(labelled: LabelledSet, untrained_ids: frozenset[str]) -> _Division:
-    """Hold a split out, and fit on the others, without the questions of the split held out."""
+    The report is empty if no split can be held out.
+    """
     untrained = {
         split: [i for i in ids if i in untrained_ids] for split, ids in labelled.splits.items()
     }
@@ -214,16 +206,8 @@ def _divide(labelled: LabelledSet, untrained_ids: frozenset[str]) -> _Division:
         to_fit, held_out = [held_out], None
     fit = [i for split in to_fit for i in untrained[split]]
     report = untrained[held_out] if held_out else []
-    once = labelled.without_repeats(fit, report)
     used_splits = [*to_fit, held_out] if held_out else to_fit
-    return _Division(
-        fit=once,
-        report=report or once,
-        report_split=held_out or CROSS_FITTED,
-        seen_by_reranker=sum(map(len, labelled.splits.values())) - len(fit) - len(report),
-        asked_twice=len(fit) - len(once),
-        beside_training=not untrained_splits.issuperset(used_splits),
-    )
+    return fit, report, held_out or CROSS_FITTED, not untrained_splits.issuperset(used_splits)
 
 
 def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> list[str]:
