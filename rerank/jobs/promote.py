@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from calibration.group_tests import mean_lower_bound, mean_upper_bound
 from calibration.metrics.intervals import Estimate
 from calibration.pairs import paired_difference, surely_better
 from calibration.thresholds import Certificate, percent
-from rerank.assessment.fitted_maps import MapsByMode, read_maps
+from rerank.assessment.fitted_maps import read_maps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ModelFolder, open_folder
 from rerank.config import PromotionGate
@@ -31,15 +31,7 @@ from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate, grouped_as
 from rerank.jobs.track import model_name, track_model
-from rerank.tracking.registry import (
-    BEST,
-    CHAMPION,
-    aliased,
-    aliases,
-    folder_at,
-    set_champion,
-)
-from rerank.types import Floats
+from rerank.tracking.registry import BEST, CHAMPION, aliased, aliases, folder_at, set_champion
 from rerank.workspace import Workspace
 
 MAX_TIMES = 100  # times the queries given; a check is never said to need more
@@ -170,11 +162,11 @@ def _ranks_the_same(candidate: CalibratedReranker, other: ModelFolder) -> bool:
         theirs = read_maps(other)
     except InputError:
         return False
-    return _comparison_key(candidate.files, candidate.maps) == _comparison_key(other, theirs)
-
-
-def _comparison_key(files: ModelFolder, maps: MapsByMode) -> object:
-    return maps.source.comparison_key(files.manifest, maps.main.kind)
+    ours, other_key = (
+        maps.source.comparison_key(files.manifest, maps.main.kind)
+        for files, maps in ((candidate.files, candidate.maps), (other, theirs))
+    )
+    return bool(ours == other_key)
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:
@@ -258,22 +250,15 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estima
     common = sorted(set(candidate.query_ids) & set(best.query_ids))
     if not common:
         raise InputError("the cross-encoder of one model was trained on all queries of the other")
-    ours, theirs = (
-        {
-            "right answers": (m.right == 0).astype(np.float64),
-            "Brier score": np.square(m.confidences[OURS] - m.right),
-        }
-        for m in (candidate, best)
-    )
+    losses = []
+    for measured in (candidate, best):
+        row_of = {query_id: row for row, query_id in enumerate(measured.query_ids)}
+        rows = [row_of[i] for i in common]
+        brier = np.square(measured.confidences[OURS] - measured.right)[rows]
+        losses.append({"right answers": 1.0 - measured.right[rows], "Brier score": brier})
+    ours, theirs = losses
     groups = [group_of[i] for i in common]
-    lost = {
-        name: paired_difference(
-            _values_by_id(candidate, ours[name], common),
-            _values_by_id(best, theirs[name], common),
-            groups,
-        )
-        for name in ours
-    }
+    lost = {name: paired_difference(ours[name], theirs[name], groups) for name in ours}
     return lost, len(common)
 
 
@@ -318,9 +303,3 @@ def queries_needed(n: int, value: float, low: float, high: float, *, limit: floa
     needed = n * (reach / distance) ** 2
     unit = 10 ** max(0, math.floor(math.log10(needed)) - 1)
     return f"; too few queries to decide: about {math.ceil(round(needed / unit, 6)) * unit:,} would"
-
-
-def _values_by_id(measured: Evaluation, values: Floats, ids: Sequence[str]) -> Floats:
-    """The values (n,) of the measured queries, in the order of `ids`."""
-    by_id = dict(zip(measured.query_ids, values.tolist(), strict=True))
-    return np.array([by_id[i] for i in ids], dtype=np.float64)

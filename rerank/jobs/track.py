@@ -1,23 +1,16 @@
-"""The MLflow record of a finished model, read entirely from the model folder.
-
-So nothing is lost if tracking fails: the same record can be sent later.
-"""
+"""The MLflow record of a finished model, read entirely from its folder, so it can be sent later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps, read_maps
-from rerank.assessment.model_folder import (
-    MEASURED,
-    PAGE,
-    ModelFolder,
-    open_folder,
-)
+from rerank.assessment.model_folder import MEASURED, PAGE, ModelFolder, open_folder
 from rerank.config import Config
 from rerank.errors import command_line
 from rerank.evaluation.measure import SUFFICIENCY
@@ -84,16 +77,12 @@ def record_of(folder: ModelFolder) -> RunRecord:
     metrics_by_mode = {
         mode: metrics_of(parts[mode], of_mode.certificate) for mode, of_mode in maps.items()
     }
+    certificates = {
+        "certificate" if mode == maps.main_mode else f"{mode}.certificate": m.certificate.sentence
+        for mode, m in maps.items()
+    }
     return RunRecord(
-        params={
-            **flatten(params),
-            "certificate": certificate.sentence,
-            **{
-                f"{mode}.certificate": of_mode.certificate.sentence
-                for mode, of_mode in maps.items()
-                if mode != maps.main_mode
-            },
-        },
+        params={**flatten(params), **certificates},
         metrics={
             key if mode == maps.main_mode else f"{mode}_{key}": value
             for mode, part in metrics_by_mode.items()
@@ -177,41 +166,29 @@ def measurements(
         tables["certificate"] = {"": maps[mode].certificate.to_dict()}
         for kind, table in tables.items():
             for name, row in table.items():
-                rows += [(mode, kind, name, *number) for number in _numbers(row)]
+                for key, value in row.items():
+                    ends = {key: value}
+                    if isinstance(value, list):  # an interval
+                        ends = dict(zip((f"{key}_low", f"{key}_high"), value, strict=True))
+                    rows += [
+                        (mode, kind, name, metric, float(number))
+                        for metric, number in ends.items()
+                        if isinstance(number, (int, float))
+                    ]
     return pd.DataFrame(rows, columns=["mode", "part", "name", "metric", "value"])
-
-
-def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a row by name; an interval gives two."""
-    for key, value in row.items():
-        interval = isinstance(value, list)
-        ends = (
-            zip((f"{key}_low", f"{key}_high"), value, strict=True) if interval else [(key, value)]
-        )
-        yield from ((name, float(n)) for name, n in ends if isinstance(n, (int, float)))
 
 
 def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
     """The standardised weight of each input in each map of each mode."""
     import pandas as pd
 
-    rows = []
-    for mode, of_mode in maps.items():
-        rows += [
-            {
-                "mode": mode,
-                "map": name,
-                "input": column,
-                "weight": weight,
-                "mean": mean,
-                "scale": scale,
-            }
-            for name, columns, fitted_map in of_mode.logistic_maps()
-            for column, weight, mean, scale in zip(
-                columns, fitted_map.coef, fitted_map.mean, fitted_map.scale, strict=True
-            )
-        ]
-    return pd.DataFrame(rows)
+    rows = [
+        (mode, name, *of_input)
+        for mode, of_mode in maps.items()
+        for name, columns, fitted in of_mode.logistic_maps()
+        for of_input in zip(columns, fitted.coef, fitted.mean, fitted.scale, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["mode", "map", "input", "weight", "mean", "scale"])
 
 
 def flavour(segment_by: str) -> Flavour:
@@ -219,19 +196,12 @@ def flavour(segment_by: str) -> Flavour:
     from rerank.batch.table import OUTPUT_EXAMPLE, frame, input_example
 
     code = Path(__file__).parent.parent / "batch" / "mlflow_model.py"
-    return Flavour(
-        code, frame(input_example(segment_by)), frame(OUTPUT_EXAMPLE), tuple(_requirements())
-    )
-
-
-def _requirements() -> list[str]:
     requirements = []
     for name in NEEDED:
-        try:
+        with suppress(PackageNotFoundError):  # run from a tree that is not installed
             requirements.append(f"{name}=={version(name)}")
-        except PackageNotFoundError:  # run from a tree that is not installed
-            continue
-    return requirements
+    examples = frame(input_example(segment_by)), frame(OUTPUT_EXAMPLE)
+    return Flavour(code, *examples, tuple(requirements))
 
 
 def _calibrator(folder: ModelFolder) -> str:
