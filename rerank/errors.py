@@ -157,6 +157,19 @@ def nearest(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def check_one_of(name: str, value: object, known: Iterable[str]) -> None:
+    """Refuse a value that is not one of the known ones.
+
+    Raises:
+        InputError: with all of them, and the most similar one.
+    """
+    known = list(known)
+    if value not in known:
+        raise InputError(
+            f"{name} should be one of {', '.join(known)}, got {value!r:.80}{nearest(value, known)}"
+        )
+
+
 @contextmanager
 def optional() -> Iterator[None]:
     """Wrap the import of an extra's library, so that a missing one gives a clear message.

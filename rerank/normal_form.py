@@ -1,7 +1,4 @@
-"""One coding for texts that read alike, for whatever compares or reads them: words and networks.
-
-It knows nothing of words or of tokens.
-"""
+"""One coding for texts that read alike, for whatever compares or reads them: words and networks."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ENDINGS = (*PARQUET, *JSONL, "")  # of an output
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """The identity of an input: its content, and when its files were last written to."""
+    """What an input holds, and when its files were last written to."""
 
     sha256: str  # of the unpacked lines, or of Parquet as it is
     size: int
@@ -25,11 +25,7 @@ class FileIdentity:
     modified: tuple[tuple[int, int], ...]  # bytes and nanoseconds of each part
 
     def check(self, path: Path, parts: list[Path]) -> None:
-        """Refuse files that were changed since.
-
-        Raises:
-            InputError: one has another size or time.
-        """
+        """Raise InputError if one of the files has another size or time now."""
         if _states(parts) != self.modified:
             raise InputError(f"{path} was changed while it was read; start again when it is whole")
 
@@ -65,22 +61,19 @@ def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = N
     for part, lines in zip(paths, identity.lines, strict=True):
         before = parts[-1].before + parts[-1].total if parts else 0
         name = "" if part == path else part.relative_to(path).as_posix()
-        parts.append(_part(part, parse, before, name, lines))
+        if ending(part) in PARQUET:
+            with optional():
+                from rerank.batch.parquet import ParquetRows
+
+            parts.append(ParquetRows(part, parse, before, name))
+        elif ending(part) in SEPARATED:
+            parts.append(SeparatedRows(part, parse, before, name))
+        else:
+            parts.append(JsonLines(part, parse, before, name, lines))
     reader = Reader(parts)
     if not reader.total:
         raise InputError(f"{path}: holds no query")
     return Input(path, paths, reader, identity)
-
-
-def _part(path: Path, parse: RowParser, before: int, name: str, lines: int) -> Part:
-    if ending(path) in SEPARATED:
-        return SeparatedRows(path, parse, before, name)
-    if ending(path) in PARQUET:
-        with optional():
-            from rerank.batch.parquet import ParquetRows
-
-        return ParquetRows(path, parse, before, name)
-    return JsonLines(path, parse, before, name, lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class Input:
     identity: FileIdentity
 
     def check(self) -> None:
-        """Raise InputError if a file was changed since it was identified."""
+        """See `FileIdentity.check`."""
         self.identity.check(self.path, self.parts)
 
 

@@ -20,7 +20,7 @@ from rerank.batch.ray_process import ray_module
 from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
-from rerank.errors import InputError, RetrieverError, nearest, optional
+from rerank.errors import InputError, RetrieverError, check_one_of, optional
 from rerank.progress import progress
 from rerank.storage.package import package_version
 
@@ -32,15 +32,12 @@ OF_PREDICTIONS = "ranking"  # a field of every prediction, and of no other file 
 
 @dataclass(frozen=True, slots=True)
 class RescoreSummary:
-    """The result of a rescoring: rows answered, rows rejected, and the file that says why.
-
-    `resumed` of these rows had been done by an interrupted run.
-    """
+    """The result of a rescoring: rows answered, rows rejected, and the file that says why."""
 
     answered: int
     rejected: int
     side: Path  # the file of rejected rows, as in `rescore --json`
-    resumed: int
+    resumed: int  # of these rows, those that an interrupted run had done
 
 
 def rescore(
@@ -67,11 +64,8 @@ def rescore(
     begun with another model, input or version; without it, such work is an error.
 
     If the process ends while it scores, as when the system kills it for its memory, the next run
-    scores the rows of that chunk one by one. A row at which it ended twice is rejected; only ends
-    while this row alone was scored count, so that a kill from outside blames no row.
-
-    Memory does not grow with the input, nor with the length of its rows: it is at most 512 MiB
-    beside the model's own, for the longest rows accepted (`rerank.data.records`).
+    scores the rows of that chunk one by one. A row at which it ended twice, scored alone, is
+    rejected. Memory is at most 512 MiB beside the model's own, however long the input and its rows.
 
     `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
 
@@ -88,8 +82,8 @@ def rescore(
     scoring, convert = _scoring(engine, actors), _converter(out, model)
     queries_in = open_input(queries, RowParser(model.segment_by))
     check_places(model.folder, queries, out, rejected_file)
-    _check_replaceable(out)
-    _check_replaceable(rejected_file, holds="rejected rows", field="reason")
+    _check_replaceable(out, "predictions", OF_PREDICTIONS)
+    _check_replaceable(rejected_file, "rejected rows", "reason")
     if strict:
         _check_rows(queries_in, model)
     header = {
@@ -123,16 +117,8 @@ def rescore(
 def _scoring(
     engine: str, actors: int | None
 ) -> Callable[[CalibratedReranker, Input, Checkpoint], Iterator[tuple[Position, ScoredChunk]]]:
-    """The function that scores the chunks of an input that a checkpoint lacks.
-
-    Raises:
-        InputError: there is no such engine.
-    """
-    if engine not in ENGINES:
-        raise InputError(
-            f"`engine` (--engine) should be one of {', '.join(ENGINES)}, got {engine!r}"
-            f"{nearest(engine, ENGINES)}"
-        )
+    """The function that scores the chunks of an input that a checkpoint lacks."""
+    check_one_of("`engine` (--engine)", engine, ENGINES)
     if engine == "local":
         if actors is not None:
             raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
@@ -226,14 +212,8 @@ def _told(path: Path, row: RejectedRow) -> str:
     return f"{path / part}:{line}: {row.reason}"
 
 
-def _check_replaceable(
-    out: Path, *, holds: str = "predictions", field: str = OF_PREDICTIONS
-) -> None:
-    """Refuse to replace a file that is not empty and holds something else.
-
-    Raises:
-        InputError: the file holds something else.
-    """
+def _check_replaceable(out: Path, holds: str, field: str) -> None:
+    """Refuse to replace a file that is not empty and holds something else."""
     if not out.exists() or not out.stat().st_size:
         return
     if is_parquet(out):

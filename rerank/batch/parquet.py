@@ -102,21 +102,19 @@ class ParquetRows(NumberedRows):
                 page_checksum_verification=True,
                 read_dictionary=self._texts,
             )
+            columns = {"columns": self._columns, "use_threads": False}
             for group, (first, end) in enumerate(pairwise(self._ends)):
-                if first >= begin:
-                    yield from self._of_group(file, group, end - first)
-
-    def _of_group(self, file: pq.ParquetFile, group: int, count: int) -> Iterator[pa.RecordBatch]:
-        options = {"row_groups": [group], "columns": self._columns, "use_threads": False}
-        where, read = f"{self.path}: row group {group + 1}", 0
-        try:
-            for batch in file.iter_batches(1, **options):
-                yield batch
-                read += 1
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{where} cannot be read ({_brief(error)})") from None
-        if read != count:
-            raise InputError(f"{where} ends before its last row")
+                if first < begin:
+                    continue
+                where, read = f"{self.path}: row group {group + 1}", 0
+                try:
+                    for batch in file.iter_batches(1, row_groups=[group], **columns):
+                        yield batch
+                        read += 1
+                except (pa.ArrowException, OSError, ValueError) as error:
+                    raise InputError(f"{where} cannot be read ({_brief(error)})") from None
+                if read != end - first:
+                    raise InputError(f"{where} ends before its last row")
 
     def decode(self, line: int, raw: pa.RecordBatch) -> Row:
         """The query of a row; a value that Python cannot hold rejects only its row."""
@@ -159,12 +157,10 @@ def _size(column: pa.Array) -> int:
 def _check_sizes(path: Path, meta: Any, held: int) -> None:
     """Refuse a file that would fill the memory before one of its rows can be checked.
 
-    It reads the sizes of whole row groups only: pyarrow ends the process if those of a column are
-    damaged.
+    It reads no sizes of columns: pyarrow ends the process if those are damaged.
 
     Raises:
-        InputError: a row group unpacks to more than 64 MiB and more than a hundred times the file's
-            `held` bytes.
+        InputError: a row group unpacks to more than 64 MiB and a hundred times the file's bytes.
     """
     for number in range(meta.num_row_groups):
         size, max_size = meta.row_group(number).total_byte_size, max(MAX_UNPACKED, MAX_RATIO * held)

@@ -129,7 +129,7 @@ class NumberedRows(Part):
 
 
 class SeparatedRows(NumberedRows):
-    """Rows with separators; they are read again from the first one to go back."""
+    """Rows with separators; they are read again from the first one."""
 
     def __init__(self, path: Path, parse: RowParser, before: int, name: str) -> None:
         super().__init__(path, parse, before, name, sum(1 for _ in any_rows(path)))

@@ -1,7 +1,4 @@
-"""One row of an input: its query, or why it is rejected; and chunks of neighbouring rows.
-
-It knows nothing of files.
-"""
+"""One row of an input: its query, or why it is rejected; and chunks of neighbouring rows."""
 
 from __future__ import annotations
 
@@ -50,10 +47,7 @@ Row = QueryRow | RejectedRow
 
 
 class Position(NamedTuple):
-    """A position between two rows: how many lines (or rows) are before it, through all parts.
-
-    Of JSON lines also how many bytes of its part.
-    """
+    """How many lines (or rows) are before it, through all parts; of JSON, bytes of its part too."""
 
     line: int = 0
     byte: int = 0
@@ -62,8 +56,7 @@ class Position(NamedTuple):
 class Chunk(NamedTuple):
     """Neighbouring rows of the input, which are read and decoded one at a time, once.
 
-    Chunks depend on the files alone, not on where reading began: the same rows are scored together
-    however often a run was stopped.
+    Chunks depend on the files alone, not on where reading began.
     """
 
     start: Position

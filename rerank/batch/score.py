@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,12 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
                 by_line[row.line] = row
 
     for batch in by_size(readable(), lambda row: _length(row.query), PART_LENGTH):
-        by_line |= {r.line: s for r, s in zip(batch, _answers(model, batch), strict=True)}
+        results = model.assess_each([row.query for row in batch])
+        for row, result in zip(batch, results, strict=True):
+            if isinstance(result, Assessment):
+                by_line[row.line] = _to_line(result.to_dict())
+            else:
+                by_line[row.line] = _rejected(model, row, result)
     in_order = [by_line[line] for line in sorted(by_line)]
     answers = [line for line in in_order if isinstance(line, str)]
     rejections = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
@@ -60,19 +65,8 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
 
 def _length(query: Query) -> int:
     """Characters that the models process: the query, and the query again with each passage."""
-    length = max(len(query.text), MIN_LENGTH)
-    for passage in query.passages or ():
-        length += max(len(query.text) + len(passage.full_text), MIN_LENGTH)
-    return length
-
-
-def _answers(model: CalibratedReranker, rows: Sequence[QueryRow]) -> list[str | RejectedRow]:
-    return [
-        _to_line(result.to_dict())
-        if isinstance(result, Assessment)
-        else _rejected(model, row, result)
-        for row, result in zip(rows, model.assess_each([row.query for row in rows]), strict=True)
-    ]
+    texts = [query.text, *(query.text + passage.full_text for passage in query.passages or ())]
+    return sum(max(len(text), MIN_LENGTH) for text in texts)
 
 
 def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:

@@ -40,20 +40,11 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
     "reasons": [["the first passage is far ahead of the second"]],
     "ranking": [
         [
-            {
-                "doc_id": "numpy.nanmedian",
-                "logit": 4.2,
-                "relevance": 0.86,
-                "bm25": 21.3,
-                "dense": 0.71,
-            },
-            {  # not scored by the cross-encoder
-                "doc_id": "numpy.median",
-                "logit": None,
-                "relevance": 0.01,
-                "bm25": 17.9,
-                "dense": 0.64,
-            },
+            {"doc_id": name, "logit": logit, "relevance": relevance, "bm25": bm25, "dense": dense}
+            for name, logit, relevance, bm25, dense in (
+                ("numpy.nanmedian", 4.2, 0.86, 21.3, 0.71),
+                ("numpy.median", None, 0.01, 17.9, 0.64),  # not scored by the cross-encoder
+            )
         ]
     ],
 }
@@ -127,18 +118,10 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
 
 
 def _values(table: Mapping[str, Sequence[Any]] | pd.DataFrame, name: str) -> list[Any]:
-    """A column as Python values: None for NaN of pandas, and an int for a whole float.
-
-    Pandas stores a column of integers with a missing one as floats.
-    """
-    column: Any = table[name]
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
-    return [_plain(value) for value in values]
-
-
-def _plain(value: Any) -> Any:
+    """A column as Python values: None for NaN, an int for a whole float (of pandas)."""
     import pandas as pd
 
-    if pd.api.types.is_scalar(value) and pd.isna(value):
-        return None
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    column: Any = table[name]
+    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    plain = (None if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values)
+    return [int(v) if isinstance(v, float) and v.is_integer() else v for v in plain]

@@ -28,7 +28,7 @@ from rerank.data.containers import (
 )
 from rerank.data.lines import Problems, lines, read_records, records, rows
 from rerank.data.records import finite_number, passage_row, query_row, read_passage, read_query
-from rerank.errors import InputError
+from rerank.errors import InputError, check_one_of
 from rerank.storage.files import write_file
 from rerank.types import Passage, Query
 
@@ -81,7 +81,7 @@ def tables(folder: Path, name: str) -> list[Path]:
 
 
 def _qrels_files(folder: Path) -> dict[str, list[Path]]:
-    """The files of judgements by split, in `qrels`, else where the hub has them."""
+    """The files of judgements by split, in `qrels`, else as on the hub."""
     by_split: dict[str, list[Path]] = {}
     for place in (folder / name for name in ("qrels", "default", "data")):
         for path in sorted(place.iterdir()) if place.is_dir() and not by_split else ():
@@ -105,16 +105,17 @@ def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
 
 
 def _judgements(path: Path, problems: Problems) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(file and number, cells) of each judgement: query id, passage id and grade, as text."""
+    """(file and number, cells) of each judgement: query id, passage id and grade."""
     for part in parts_of(path):
         separator = SEPARATED.get(ending(part))
         if separator is None:
             for where, row in rows(part, problems):
-                names = [
-                    next((n for n in some if row.get(n) is not None), "") for some in JUDGEMENT
+                cells = [
+                    next((str(row[n]) for n in some if row.get(n) is not None), None)
+                    for some in JUDGEMENT
                 ]
-                if all(names):
-                    yield where, tuple(str(row[name]) for name in names)
+                if None not in cells:
+                    yield where, tuple(map(str, cells))
                 else:
                     expected = ", ".join(QRELS_HEADER)
                     problems.add(where, f"expected {expected}; got {list(row)}", "judgements")
@@ -193,7 +194,7 @@ class _Split:
 
 
 def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> dict[str, str]:
-    """The query ids, in file order, each with its place."""
+    """The query ids, each with its place."""
     places: dict[str, str] = {}
     for where, line in lines(path):
         query_id = line.strip()
@@ -210,8 +211,8 @@ def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> d
 def read_corpus(path: Path, on_bad_lines: str = "") -> dict[str, Passage]:
     """Passages by id, in file order, from a corpus file, or from a folder that holds one.
 
-    With `on_bad_lines="skip"` a warning counts and lists the lines that are left out. "refuse" is
-    as the default, where the caller has such an option, and the error names it.
+    With `on_bad_lines="skip"` a warning counts and lists the lines that are left out; with "refuse"
+    the error names this option.
 
     Raises:
         InputError: listing every bad line with file and line number; or no passage.
@@ -318,13 +319,7 @@ def _read_splits(
     *,
     need_qrels: bool,
 ) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]], set[str]]:
-    """Positive grades by query, the query ids of each split, and those to leave out.
-
-    Bad lines go to `problems`.
-
-    Raises:
-        InputError: there are no qrels, but they are needed.
-    """
+    """Positive grades by query, the query ids of each split, and those to leave out."""
     files, listed_splits = _qrels_files(folder), [p.stem for p in folder.glob("splits/*.txt")]
     if need_qrels and not files:
         raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
@@ -358,16 +353,11 @@ def _read_splits(
 def _unjudged(
     folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], policy: str
 ) -> dict[str, tuple[str, ...]]:
-    """The split with the queries that have no qrels, if they count; nothing if they are left out.
-
-    Raises:
-        InputError: they are refused, or there are several splits to choose from.
-    """
+    """The split with the queries that have no qrels; nothing if these are left out."""
     if policy == UNLABELLED:
         return {UNLABELLED: (*splits.get(UNLABELLED, ()), *ids)}
     subject = f"{len(ids)} queries have no qrels, such as {ids[0]!r:.80}"
-    if policy not in UNJUDGED:
-        raise InputError(f"unjudged should be one of {UNJUDGED}, got {policy!r}")
+    check_one_of("unjudged", policy, UNJUDGED)
     if policy == "refuse":
         raise InputError(
             f"{folder}: {subject}. Either nothing answers them, or nobody judged them. List those "
@@ -377,10 +367,8 @@ def _unjudged(
     if policy == "leave-out":
         return {}
     if len(splits) > 1:
-        raise InputError(
-            f"{folder}: {subject}, and there are {len(splits)} splits: list them in "
-            "splits/<split>.txt"
-        )
+        several = f"there are {len(splits)} splits: list them in splits/<split>.txt"
+        raise InputError(f"{folder}: {subject}, and {several}")
     ((split, judged_ids),) = splits.items()
     return {split: (*judged_ids, *ids)}
 

@@ -1,4 +1,4 @@
-"""Files that hold records: their names, parts and packing. It knows nothing of what is in a record.
+"""Files that hold records: their names, parts and packing.
 
     .jsonl .ndjson .json    one JSON object per line
     .csv .tsv               a first line with the names of the columns, then the rows

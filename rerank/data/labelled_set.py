@@ -1,7 +1,4 @@
-"""A labelled set in memory: passages, queries, which passages are right, and its splits.
-
-It knows nothing of files or of retrieval.
-"""
+"""A labelled set in memory: passages, queries, which passages are right, and its splits."""
 
 from __future__ import annotations
 
@@ -92,9 +89,7 @@ class LabelledSet:
     qrels: Mapping[str, Mapping[str, float]]
     splits: Mapping[str, tuple[str, ...]]
     name: str = "labelled set"
-    grouping: Grouping | None = (
-        None  # larger groups than `question_group`; see `rerank.data.grouping`
-    )
+    grouping: Grouping | None = None  # larger than `question_group`; see `rerank.data.grouping`
     lists: ListKind | None = None  # if the queries come with scored passages
     group_by: str = ""  # the metadata that `grouped_by` took as the group
     reading: Reading = field(default_factory=Reading, compare=False, repr=False)
@@ -141,11 +136,7 @@ class LabelledSet:
         return "lists" if self.lists else "search"
 
     def refuse_lists(self) -> None:
-        """Refuse a set whose queries come with their own scored lists.
-
-        Raises:
-            InputError: its queries come with their own lists.
-        """
+        """Raise InputError if its queries come with their own scored lists."""
         if self.lists:
             raise InputError(f"{self.name} holds lists with their scores; expected a BEIR folder")
 
@@ -168,20 +159,15 @@ class LabelledSet:
         return frozenset(self.qrels.get(query_id, ()))
 
     def group(self, query_id: str) -> str:
-        """The label that keeps queries together in folds, in resampling and in drawn splits.
-
-        It is that of `grouping`, else `question_group`.
-        """
+        """The label that keeps queries together: that of `grouping`, else `question_group`."""
         group = None if self.grouping is None else self.grouping.of.get(query_id)
         return group or self.question_group(query_id)
 
     def question_group(self, query_id: str) -> str:
         """The label that keeps queries about the same passages together.
 
-        It is `metadata.group` if present; else the set of right passages, so that two queries with
-        the same answers stay together; else the passage that an unanswerable query was asked about,
-        as if it answered; else the words of the query. Given splits are kept as they are, except
-        for what `duplicate_keys` marks.
+        It is `metadata.group` if present; else the set of right passages; else the passage that an
+        unanswerable query was asked about; else the words of the query.
         """
         named = self.named_group(query_id)
         if named is not None:
@@ -241,17 +227,21 @@ class LabelledSet:
         return self.splits[name]
 
     def described(self) -> dict[str, Any]:
-        """Name, digest and counts: what a model folder records of the set it was made from.
-
-        Also the metadata that its queries are grouped by, if it was named.
-        """
+        """What a model folder records of the set: name, digest, counts, grouping and reading."""
         grouped = {"group_by": self.group_by} if self.group_by else {}
         read = self.reading.described()
         return {"name": self.name, "digest": self.digest(), **self.counts(), **grouped, **read}
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
-        return _sha256([*_corpus_lines(self.corpus.values()), *_label_lines(self)])
+        labels = [
+            to_json(query_row(q)) for q in sorted(self.queries.values(), key=lambda q: q.query_id)
+        ]
+        for split, ids in sorted(self.splits.items()):
+            labels += [
+                to_json([split, i, sorted(self.qrels.get(i, {}).items())]) for i in sorted(ids)
+            ]
+        return _sha256([*_corpus_lines(self.corpus.values()), *labels])
 
     def corpus_digest(self) -> str:
         """sha256 over the passages alone: see `corpus_digest`."""
@@ -304,11 +294,3 @@ def corpus_digest(passages: Iterable[Passage]) -> str:
 def _corpus_lines(passages: Iterable[Passage]) -> Iterator[str]:
     for passage in sorted(passages, key=lambda p: p.doc_id):
         yield to_json(passage_row(passage))
-
-
-def _label_lines(labelled: LabelledSet) -> Iterator[str]:
-    for query in sorted(labelled.queries.values(), key=lambda q: q.query_id):
-        yield to_json(query_row(query))
-    for split in sorted(labelled.splits):
-        for query_id in sorted(labelled.splits[split]):
-            yield to_json([split, query_id, sorted(labelled.qrels.get(query_id, {}).items())])

@@ -1,7 +1,4 @@
-"""Records and lines of files: all bad ones are reported in one error, or counted and left out.
-
-It knows nothing of what a line means.
-"""
+"""Records and lines of files: all bad ones are reported in one error, or counted and left out."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from rerank.data.containers import (
     parts_of,
     unpacked,
 )
-from rerank.errors import InputError, optional
+from rerank.errors import InputError, check_one_of, optional
 from rerank.storage.files import RepeatedKeyError, loads
 
 SHOWN_PROBLEMS = 20
@@ -59,15 +56,8 @@ class Problems:
 
     @classmethod
     def by(cls, on_bad_lines: str) -> Problems:
-        """As `on_bad_lines` says.
-
-        Raises:
-            InputError: it is not one of `ON_BAD_LINES`.
-        """
-        if on_bad_lines not in ON_BAD_LINES:
-            raise InputError(
-                f"on_bad_lines should be one of {ON_BAD_LINES}, got {on_bad_lines!r:.80}"
-            )
+        """As `on_bad_lines` says, one of `ON_BAD_LINES`."""
+        check_one_of("on_bad_lines", on_bad_lines, ON_BAD_LINES)
         return cls(skip=on_bad_lines == "skip", may_skip=True)
 
     def add(self, where: str, problem: str, what: str = "lines") -> None:
@@ -260,10 +250,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def records(
-    path: Path,
-    make: Callable[[Mapping[str, Any]], Result],
-    problems: Problems,
-    what: str = "lines",
+    path: Path, make: Callable[[Mapping[str, Any]], Result], problems: Problems, what: str = "lines"
 ) -> Iterator[tuple[str, Result]]:
     """(file and number, the result of `make`) for each record of a file or of a folder's parts.
 

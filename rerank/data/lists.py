@@ -26,7 +26,7 @@ from rerank.data.records import (
     read_right,
     read_text,
 )
-from rerank.errors import InputError, nearest
+from rerank.errors import InputError, check_one_of
 from rerank.types import ListKind, Passage, Query
 
 SPLITS = ("train", "dev", "test")  # the first is the default
@@ -104,18 +104,11 @@ def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]
     if query.passages and query.scores is None:
         raise InputError("its passages have no 'scores'; expected a number by stage, each")
     provided = next(row[name] for name in PASSAGES if row.get(name) is not None)
-    unnamed = next(
-        (i for i, p in enumerate(provided) if not any(p.get(key) is not None for key in DOC_ID)),
-        None,
-    )
-    if unnamed is not None:
-        raise InputError(f"passages[{unnamed}] has no '_id'; labels and groups go by it")
+    for i, passage in enumerate(provided):
+        if all(passage.get(key) is None for key in DOC_ID):
+            raise InputError(f"passages[{i}] has no '_id'; labels and groups go by it")
     split = read_text(row, "split") if row.get("split") is not None else SPLITS[0]
-    if split not in SPLITS:
-        raise InputError(
-            f"'split' should be one of {', '.join(SPLITS)}, got {split!r:.80}"
-            f"{nearest(split, SPLITS)}"
-        )
+    check_one_of("'split'", split, SPLITS)
     return query, _grades(row, query, provided), split
 
 

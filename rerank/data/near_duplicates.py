@@ -1,7 +1,4 @@
-"""Which texts are nearly the same: shared word n-grams, found by min-wise hashing.
-
-Texts in, pairs out. It knows nothing of labelled sets.
-"""
+"""Which texts are nearly the same: shared word n-grams, found by min-wise hashing."""
 
 from __future__ import annotations
 

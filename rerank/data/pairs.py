@@ -57,35 +57,30 @@ def read_pairs(folder: Path, *, on_bad_lines: str = "refuse") -> LabelledSet:
     queries: dict[tuple[str, str], Query] = {}
     right: dict[str, dict[str, float]] = {}
     wrong: dict[str, dict[str, None]] = {}
-    for _, (text, group, good, bad) in records(path, partial(_pair, passages), problems):
+    for _, (text, group, good, not_good) in records(path, partial(_pair, passages), problems):
         key = (query_hash(text), group)
         query = queries.setdefault(key, Query(text, f"q{len(queries) + 1}", {"group": group}))
         right.setdefault(query.query_id, {}).update(dict.fromkeys(good, 1.0))
-        wrong.setdefault(query.query_id, {}).update(dict.fromkeys(bad))
+        wrong.setdefault(query.query_id, {}).update(dict.fromkeys(not_good))
     problems.raise_if_any(str(folder))
     if not queries:
         raise InputError(f"{folder}: its file of pairs is empty")
-    judged = [
-        _with_judged_wrong(q, right[q.query_id], list(wrong[q.query_id])) for q in queries.values()
-    ]
+    judged: dict[str, Query] = {}
+    for query in queries.values():
+        metadata: dict[str, Any] = {k: v for k, v in query.metadata.items() if v}
+        if bad := [i for i in wrong[query.query_id] if i not in right[query.query_id]]:
+            metadata[JUDGED_WRONG] = bad
+            if not right[query.query_id]:
+                metadata[ASKED_ABOUT] = bad[0]
+        judged[query.query_id] = replace(query, metadata=metadata)
     return LabelledSet(
         {doc_id: Passage(doc_id, *texts) for texts, doc_id in passages.items()},
-        {q.query_id: q for q in judged},
+        judged,
         {query_id: ids for query_id, ids in right.items() if ids},
-        {SPLIT: tuple(q.query_id for q in judged)},
+        {SPLIT: tuple(judged)},
         folder.resolve().name,
         reading=Reading.of(problems),
     )
-
-
-def _with_judged_wrong(query: Query, right: dict[str, float], wrong: list[str]) -> Query:
-    judged = [doc_id for doc_id in wrong if doc_id not in right]
-    metadata: dict[str, Any] = {k: v for k, v in query.metadata.items() if v}
-    if judged:
-        metadata[JUDGED_WRONG] = judged
-        if not right:
-            metadata[ASKED_ABOUT] = judged[0]
-    return replace(query, metadata=metadata)
 
 
 def _pair(

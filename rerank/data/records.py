@@ -1,7 +1,6 @@
 """Input records: a query, a passage, an id; from JSON lines, Parquet, HTTP or a table.
 
-One schema and one set of limits for all of them. A record is a mapping of plain values; binary
-values, as in Parquet, are read as UTF-8. It knows nothing of files.
+A record is a mapping of plain values; binary values, as in Parquet, are read as UTF-8.
 """
 
 from __future__ import annotations
@@ -72,20 +71,12 @@ def read_query(
     if logits and len(logits) < len(candidates):
         raise InputError(f"{len(logits)} of {len(candidates)} passages have a logit; all, or none")
     scores = _scores_by_stage([by_stage for _, _, by_stage in read], name)
-    twice = [i for i, n in Counter(p.doc_id for p in candidates).items() if n > 1][:1]
-    if twice:
-        raise InputError(
-            f"{name!r} holds the id {quoted(twice[0])} twice (a passage without an id gets its "
-            "position)"
-        )
-    return Query(
-        text,
-        query_id,
-        metadata,
-        passages=candidates,
-        logits=np.array(logits, dtype=np.float64) if logits else None,
-        scores=scores,
-    )
+    for doc_id, n in Counter(p.doc_id for p in candidates).items():
+        if n > 1:
+            of_position = " (a passage without an id gets its position)"
+            raise InputError(f"{name!r} holds the id {quoted(doc_id)} twice{of_position}")
+    given = np.array(logits, dtype=np.float64) if logits else None
+    return Query(text, query_id, metadata, passages=candidates, logits=given, scores=scores)
 
 
 def read_passage(
@@ -99,10 +90,8 @@ def read_passage(
         InputError: as `read_query`; no id, if there is no `default_id`.
     """
     key = _only_field(row, DOC_ID)
-    if key is None and default_id is not None:
-        doc_id = default_id
-    else:
-        doc_id = read_id(row, key or id_of(row))
+    named = key is not None or default_id is None
+    doc_id = read_id(row, key or id_of(row)) if named else str(default_id)
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
     may_be_empty = empty or has_text(title)
     text = read_text(row, "text", max_length=LONGEST_PASSAGE - len(title), empty=may_be_empty)
@@ -124,7 +113,7 @@ def check_length(name: str, passages: Sequence[Passage]) -> None:
 
 
 def id_of(row: Mapping[str, Any]) -> str:
-    """The field of a record's id: `_id`, or `id` if there is no `_id`."""
+    """The field of a record's id: `_id`, else `id`."""
     return "id" if row.get("_id") is None and row.get("id") is not None else "_id"
 
 
@@ -229,20 +218,17 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
     number = row[key]
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InputError(f"{key!r} should be a number, got {json_type(number)}")
-    try:
-        finite = math.isfinite(number)
-    except OverflowError:
-        finite = False
-    if not finite:
+    finite = finite_number(number)
+    if finite is None:
         raise InputError(f"{key!r} is not a finite number")
-    return float(number)
+    return finite
 
 
-def finite_number(text: str) -> float | None:
-    """The number that a cell of text holds; None if it holds no finite one."""
+def finite_number(value: str | float) -> float | None:
+    """The number that a value or a cell of text holds; None if it holds no finite one."""
     try:
-        number = float(text)
-    except ValueError:
+        number = float(value)
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
@@ -289,10 +275,8 @@ def _scores_by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Flo
                 f"{where}[{i}] has the scores of {list(scores or ())}, {where}[0] those of "
                 f"{stages}; expected the same stages, null where one did not bring the passage"
             )
-    return {
-        stage: np.array([scores[stage] for scores in read if scores], dtype=np.float64)
-        for stage in stages
-    }
+    by_stage = {stage: [scores[stage] for scores in read if scores] for stage in stages}
+    return {stage: np.array(numbers, dtype=np.float64) for stage, numbers in by_stage.items()}
 
 
 def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:

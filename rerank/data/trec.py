@@ -16,7 +16,7 @@ from rerank.data.beir import QRELS_HEADER, UNJUDGED, read_corpus
 from rerank.data.lines import Problems, holds_records, lines, records
 from rerank.data.lists import labelled_list
 from rerank.data.records import MAX_PASSAGES, MAX_STAGES, finite_number, read_query
-from rerank.errors import InputError
+from rerank.errors import InputError, check_one_of
 from rerank.types import Passage
 
 Run = dict[str, dict[str, float]]  # query id -> passage id -> score
@@ -46,8 +46,7 @@ def import_trec(
     """
     if len(runs) > MAX_STAGES:
         raise InputError(f"got {len(runs)} runs, at most {MAX_STAGES} are taken")
-    if unjudged not in UNJUDGED:
-        raise InputError(f"unjudged should be one of {', '.join(UNJUDGED)}, got {unjudged!r:.80}")
+    check_one_of("unjudged", unjudged, UNJUDGED)
     problems = Problems()
     read = {name: _run(path, problems) for name, path in runs.items()}
     grades = _qrels(qrels, problems)

@@ -1,7 +1,4 @@
-"""Texts to words: the words that BM25 and the coverage features use.
-
-It knows nothing of documents or queries.
-"""
+"""Texts to words: the words that BM25 and the coverage features use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
-Index, rank, fit, measure, save, track. No query is reported on by a fit that saw it or its group.
-Queries that a model was trained on are left out: its scores on them are too good.
+No query is reported on by a fit that saw it or its group. Queries that a model was trained on are
+left out: its scores on them are too good.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rerank.config import Config
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
-from rerank.errors import InputError, nearest
+from rerank.errors import InputError, check_one_of
 from rerank.evaluation.baselines import Heuristic, baselines_of
 from rerank.evaluation.measure import Part, measure
 from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
@@ -177,12 +177,7 @@ def _check_config(config: Config) -> None:
     """
     from calibration.score_fitting import SCORE_FITS
 
-    names = ("auto", *SCORE_FITS)
-    if config.calibrator not in names:
-        raise InputError(
-            f"`calibrator` (--calibrator) should be one of {', '.join(names)}, got "
-            f"{config.calibrator!r}{nearest(config.calibrator, names)}"
-        )
+    check_one_of("`calibrator` (--calibrator)", config.calibrator, ("auto", *SCORE_FITS))
     for name in ("medium", "sufficient"):
         if not 0 < getattr(config.thresholds, name) < 1:
             raise InputError(
@@ -214,9 +209,9 @@ def _fit_and_measure(
         if planned.cross_fitted:
             folds = fit_folds(scored, config)
         bar.update()
-        baselines = {mode: baselines_of(source.kind) if mode == main else None for mode in scored}
+        beside = baselines_of(source.kind)
         evaluations = {
-            mode: measure([_part(fold, baselines[mode]) for fold in folds[mode]], config)
+            mode: measure([_part(fold, beside, main=mode == main) for fold in folds[mode]], config)
             for mode in scored
         }
         bar.update()
@@ -263,9 +258,7 @@ def _fit_mode(planned: Plan, scored: ScoredPlan, config: Config, *, main: bool) 
     return replace(fitted, maps=refuse_certificates(fitted.maps, refusal)) if refusal else fitted
 
 
-def _part(fold: FittedFold, baselines: Mapping[str, Heuristic] | None) -> Part:
-    """What a fold measures, by the fit that has not seen it, beside the baselines, if any."""
-    if baselines is None:
-        return Part(fold.scored, fold.fitted.maps, {})
-    compared = {**baselines, "temperature": fold.fitted.scaled_logit}
+def _part(fold: FittedFold, baselines: Mapping[str, Heuristic], *, main: bool) -> Part:
+    """What a fold measures, by the fit that has not seen it; of the main mode beside baselines."""
+    compared = {**baselines, "temperature": fold.fitted.scaled_logit} if main else {}
     return Part(fold.scored, fold.fitted.maps, compared)
