@@ -34,18 +34,9 @@ POOLED_OVER_IT = (
     "certificate and figures are slightly too good, because the maps have seen these labels; see "
     "docs/your-labels.md"
 )
-OF_OUR_STAGES = (  # fields of `Config` without effect on lists, which come with their scores
-    "encoder",
-    "encoder_max_length",
-    "encoder_windows",
-    "reranker",
-    "max_length",
-    "precision",
-    "dense",
-    "pool",
-    "candidates",
-    "rerank_depth",
-)
+# fields of `Config` without effect on lists, which come with their scores
+OF_OUR_STAGES = ["encoder", "encoder_max_length", "encoder_windows", "reranker", "max_length"]
+OF_OUR_STAGES += ["precision", "dense", "pool", "candidates", "rerank_depth"]
 TRIED = 20  # passages to encode and search for
 NEAREST = 10  # results that should include the passage itself
 

@@ -131,7 +131,12 @@ def open_index(
         verify_folder(home)
     except FolderError:
         try:
-            _remove_damaged(home)
+            with reserved(home):
+                try:
+                    verify_folder(home)  # another run may have replaced it
+                except FolderError:
+                    if home.exists():
+                        shutil.rmtree(home)
             build_index(
                 labelled.corpus.values(),
                 home,
@@ -143,17 +148,3 @@ def open_index(
         except FolderError:
             verify_folder(home)  # another run built it meanwhile
     return Index(home)
-
-
-def _remove_damaged(home: Path) -> None:
-    """Remove a damaged index, unless another run has replaced it meanwhile.
-
-    Raises:
-        FolderError: another run is about to write it.
-    """
-    with reserved(home):
-        try:
-            verify_folder(home)
-        except FolderError:
-            if home.exists():
-                shutil.rmtree(home)

@@ -1,7 +1,6 @@
 """Recalibrate a model on a few new labels: the ranking stays, the confidence is calibrated again.
 
-The log odds of the confidence get a slope and an intercept, shrunk towards the old model. The new
-folder names its parent, and is measured on the new labels, cross-fitted.
+The log odds of the confidence get a slope and an intercept, shrunk towards the old model.
 """
 
 from __future__ import annotations
@@ -62,18 +61,9 @@ WORSE_IN = (
     "explains: keep the old model."
 )
 OTHER_CORPUS = "Nothing is known of these passages: label answers about them and recalibrate."
-NOT_INHERITED = (
-    "format_version",
-    "files",
-    "digest",
-    "kind",
-    "inputs",
-    "updated",
-    "answers",
-    "exported_from",
-    "calibrated",
-)
-"""Entries of the old model's manifest that do not hold for the new one."""
+# entries of the old model's manifest that do not hold for the new one
+NOT_INHERITED = {"format_version", "files", "digest", "kind", "inputs", "updated", "answers"}
+NOT_INHERITED |= {"exported_from", "calibrated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +135,9 @@ def recalibrate(
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_networks = None
         if NETWORKS in model.manifest:
+            precision = pipeline.config.precision
             write_networks = partial(
-                write_exported,
-                models=pipeline.model_files,
-                precision=pipeline.config.precision,
+                write_exported, models=pipeline.model_files, precision=precision
             )
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)

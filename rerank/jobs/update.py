@@ -87,11 +87,8 @@ def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
     manifest = verify_folder(folder)
     updated = _difference(Corpus(folder), passages)
     made_by = manifest["encoder"]
-    encoder = Encoder(
-        resolve(made_by["name"]),
-        max_length=made_by["max_length"],
-        windows=made_by.get("windows", 1),
-    )
+    windows = made_by.get("windows", 1)
+    encoder = Encoder(resolve(made_by["name"]), max_length=made_by["max_length"], windows=windows)
     if encoder.model.fingerprint != made_by["fingerprint"]:
         raise InputError(
             f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
