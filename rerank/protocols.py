@@ -13,6 +13,32 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, runtime_checka
 from rerank.errors import InputError
 
 Role = Literal["query", "passage"]  # of a text that becomes a vector
+Record = Callable[..., str]  # (assessment, its details) -> its id in the journal, or ""
+
+
+class GivenAnswer(Protocol):
+    """What a journal keeps of an answer to a question."""
+
+    @property
+    def answer(self) -> str:
+        """Its text."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it says that there is no answer."""
+
+    @property
+    def low_confidence(self) -> bool:
+        """Whether it was given although the confidence is low."""
+
+    @property
+    def attribution_coverage(self) -> float | None:
+        """Share of its sentences that sources support; None if that was not measured."""
+
+
+def unrecorded(assessment: object, **_: object) -> str:
+    """A `Record` that keeps nothing."""
+    return ""
 
 
 class Request(NamedTuple):

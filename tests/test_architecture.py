@@ -11,24 +11,27 @@ from pathlib import Path
 
 import pytest
 
+from rerank import rooms
+
 ROOT = Path(__file__).parent.parent
 STATISTICS = {"calibration", "numpy", "scipy", "sklearn", "matplotlib"}
 STATISTICS |= {"threadpoolctl"}  # scikit-learn's own
 
+ROOMS = {room.package.split(".")[1] for room in rooms.ROOMS.values()}
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
-    {"protocols"},
-    {"config", "json_keys", "progress", "normal_form", "storage"},
+    {"protocols", "rooms"},
+    {"config", "cores", "json_keys", "progress", "normal_form", "storage"},
     {"types"},
     {"data", "inference", "workspace"},
     {"ingest", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},
-    {"evaluation", "batch", "advice"},
-    {"rag", "adapters", "labelling"},
-    {"fitting", "journal"},
+    {"evaluation", "batch", "advice", "adapters"},
+    {"fitting"},
     {"report"},
     {"jobs", "serving"},
     {"commands"},
+    ROOMS,  # nothing imports them, and they do not import each other: `rerank.rooms` names them
     {"cli"},
 )
 LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -14,14 +12,14 @@ from rerank.commands.printing import note
 from rerank.config import Option
 from rerank.data.beir import UNJUDGED
 from rerank.data.lines import ON_BAD_LINES
-from rerank.errors import InputError, JournalError, nearest, optional
+from rerank.errors import InputError, nearest
+from rerank.protocols import Record, unrecorded
+from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
     from rerank.data.labelled_set import LabelledSet
-    from rerank.journal.journal import Journal
-    from rerank.rag.answer.model_answers import Record
     from rerank.types import Query
 
 Json = Annotated[bool, Option("print one JSON object")]
@@ -199,27 +197,8 @@ def journal_kept(settings: Settings) -> Iterator[Record]:
         InputError: the URL is not that of a journal, or its schema is of a newer version.
         MissingExtraError: the extra is not installed.
     """
-    from rerank.rag.answer.model_answers import unrecorded
-
-    journal = _opened(settings) if settings.journal else None
-    if journal is None:
+    if not settings.journal:
         yield unrecorded
         return
-    try:
-        yield journal.record
-    finally:
-        sys.stdout.flush()  # the answers first
-        message = journal.close()
-        if message:
-            note(message)
-
-
-def _opened(settings: Settings) -> Journal | None:
-    logging.getLogger("rerank.journal").addHandler(logging.NullHandler())  # told once, at the end
-    with optional():
-        from rerank.journal.journal import Journal
-    try:
-        return Journal(settings.journal, without_text=settings.journal_without_text)
-    except JournalError as error:
-        note(f"not written to the journal: {error}")
-        return None
+    with offered("records in a journal")(settings) as record:
+        yield record

@@ -54,10 +54,10 @@ def quickstart(
         typed.refuse("not with --no-serve, which starts no server", "port", "journal")
     corpus, model = out / "corpus", out / "model"
     if settings.journal and folder.is_dir():  # `ingest` refuses another one
-        from rerank.serving.journaling import check_journal
+        from rerank.serving.server import check_settings
 
         out.mkdir(parents=True, exist_ok=True)  # the journal may lie in it
-        check_journal(settings)  # fail before reading and encoding the documents
+        check_settings(settings)  # fail before reading and encoding the documents
     read = ingest(folder, corpus, config)
     if not json:
         print_ingested(read, corpus)

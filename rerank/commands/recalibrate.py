@@ -10,6 +10,7 @@ from rerank.commands.options import WORK, Json, ModelChoice, Name, Out, Overwrit
 from rerank.commands.printing import note, print_json, print_run, run_fields, tell
 from rerank.config import Option
 from rerank.errors import InputError, TrackingError
+from rerank.rooms import offered
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -56,11 +57,9 @@ def recalibrate(
             f"got {'neither' if labels is None else 'both'}"
         )
     if answers and journal:
-        from rerank.jobs.answer_confidence import recalibrate_answers
-
         typed.refuse("not with --answers, which tracks nothing", "name")
         model = chosen.load(work)
-        count, right = recalibrate_answers(
+        count, right = offered("the confidence of answers")(
             model, journal, out, newest=max_labels, overwrite=overwrite
         )
         text = (
@@ -101,9 +100,8 @@ def _labels(
     newest: int | None,
 ) -> Path | LabelledSet | list[Feedback]:
     if journal is not None:
-        from rerank.jobs.journal import journal_labels
-
-        found, notes = journal_labels(model, journal, newest=newest)
+        found: list[Feedback]
+        found, notes = offered("labels of a journal")(model, journal, newest=newest)
         for one in notes:
             note(one)
         return found

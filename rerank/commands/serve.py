@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rerank.commands.command import Typed, command
 from rerank.commands.options import WORK, ModelChoice, Work
+from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
 
@@ -20,9 +21,7 @@ def serve(
     if mcp:
         typed.refuse("not with --mcp, which starts no HTTP server", "work")
         typed.refuse("not with --mcp, which starts no HTTP server", kind=Settings)
-        from rerank.rag.mcp_server import mcp_server
-
-        mcp_server(chosen.load()).run()
+        offered("MCP")(chosen.load()).run()
         return
     typed.refuse("only with --mcp", "download")
     from rerank.serving.model_place import place_of_model

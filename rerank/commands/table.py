@@ -1,22 +1,22 @@
 """Every command, in the order of `rerank --help`, and the names that older ones had.
 
 A new command is a function in a module of `rerank.commands`, and a word in this table: `data index`
-is `index` in `data.py`, and `search` is `search` in `search.py`.
+is `index` in `data.py`, and `search` is `search` in `search.py`. Those of a room are where
+`rerank.rooms` says, and are left out where the room is not there.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from rerank.commands.command import Command
+from rerank.rooms import ROOMS, load, rooms
 
-GROUPS = {
+_GROUPS = {
     "use": ("quickstart", "search", "answer", "rescore", "serve"),
     "make": ("calibrate", "evaluate", "recalibrate", "model"),
     "data": ("data", "label"),
     "watch and train": ("watch", "train"),
 }
-FAMILIES = {  # of commands with two words: what the second may be, and help
+_FAMILIES = {  # of commands with two words: what the second may be, and help
     "model": (
         ("init", "update", "export", "track", "promote"),
         "Make a model without labels; update, export, track or promote one",
@@ -34,6 +34,27 @@ FAMILIES = {  # of commands with two words: what the second may be, and help
         "Train a cross-encoder, a bi-encoder, or the maps before the first label",
     ),
 }
+_ABSENT = {name for room in ROOMS.values() for name in room.commands} - {
+    name for room in rooms().values() for name in room.commands
+}
+FAMILIES = {
+    first: (kept, text)
+    for first, (seconds, text) in _FAMILIES.items()
+    if (kept := tuple(s for s in seconds if f"{first} {s}" not in _ABSENT))
+}
+GROUPS = {
+    group: tuple(
+        name
+        for name in names
+        if name not in _ABSENT and (name in FAMILIES or name not in _FAMILIES)
+    )
+    for group, names in _GROUPS.items()
+}
+_OURS = {name for names in _GROUPS.values() for name in names}
+if _OTHERS := tuple(  # of other distributions
+    name for room in rooms().values() for name in room.commands if name.split()[0] not in _OURS
+):
+    GROUPS["others"] = _OTHERS
 COMMANDS = tuple(
     f"{first} {second}".strip()
     for names in GROUPS.values()
@@ -69,5 +90,7 @@ def find(name: str) -> Command:
     """The command of a name; its module is imported now."""
     module, _, second = name.partition(" ")
     function = (second or module).replace("-", "_")
-    found: Command = getattr(import_module(f"rerank.commands.{module}"), function)
+    own = f"rerank.commands.{module}:{function}"
+    where = next((r.commands[name] for r in rooms().values() if name in r.commands), own)
+    found: Command = load(where)
     return found

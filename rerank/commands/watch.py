@@ -1,4 +1,4 @@
-"""`rerank watch drift`, `watch journal` and `watch feedback`."""
+"""`rerank watch drift`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Typed, command
-from rerank.commands.options import WORK, JournalUrl, Json, ModelChoice, OnBadLines, Reading, Work
-from rerank.commands.printing import print_json, printable, tell
+from rerank.commands.options import WORK, Json, ModelChoice, OnBadLines, Reading, Work
+from rerank.commands.printing import print_json
 from rerank.config import Option
 from rerank.errors import InputError
+from rerank.rooms import offered
 
 if TYPE_CHECKING:
     from rerank.data.labelled_set import LabelledSet
@@ -67,9 +68,7 @@ def drift(
         )
     else:
         if journal is not None:
-            from rerank.jobs.journal import journal_queries
-
-            asked = journal_queries(model, journal, newest=newest)
+            asked = offered("queries of a journal")(model, journal, newest=newest)
         else:
             asked = read_queries(queries or Path(), passages=not model.source.searches)
         found = detect_drift(model, asked, level=level)
@@ -95,56 +94,3 @@ def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:
     if split:
         return tuple(named.split(split))
     return (*named.split("test"), *of_none) if splits else of_none
-
-
-@command("sqlite:///journal.db --days 30")
-def journal(
-    journal: JournalUrl,
-    *,
-    days: Annotated[int, Option(ge=1)] = 30,
-    documents: Annotated[int, Option(ge=1)] = 10,
-    target: Annotated[float | None, Option(gt=0, lt=1)] = None,
-    json: Json = False,
-) -> bool:
-    """Report on a journal: confidence, labels, weak documents; exit code 1: alarm.
-
-    Args:
-        days: days to look back
-        documents: most documents to list
-        target: share of accepted answers that should be right (default: the threshold from which
-            the model accepts)
-    """
-    from rerank.journal.report import report
-    from rerank.journal.store import JournalStore
-
-    with JournalStore(journal) as store:
-        found = report(store, days=days, documents=documents, target=target)
-    tell(json, printable(found.text()), **found.to_dict())
-    return not found.alarmed
-
-
-@command("sqlite:///journal.db 0f8fad5bd9cb469fa16570867728950e right")
-def feedback(
-    journal: JournalUrl,
-    answer: Annotated[str, Option(metavar="ANSWER_ID")],
-    word: Annotated[str, Option(choices=("right", "wrong"))],
-    *,
-    comment: str = "",
-    json: Json = False,
-) -> None:
-    """Record in a journal whether an answer was right.
-
-    Args:
-        answer: `id` of the answer
-        word: whether it was right; the latest judgement counts
-        comment: why, in words
-    """
-    from rerank.journal.store import JournalStore
-
-    with JournalStore(journal) as store:
-        if not store.judge(answer, word == "right", comment):
-            raise InputError(
-                f"the journal {store.name} has no answer {answer!r:.100}; expected the `id` that "
-                "came with an answer"
-            )
-    tell(json, f"recorded: {answer} was {word}", id=answer, right=word == "right")

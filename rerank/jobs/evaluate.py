@@ -14,8 +14,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random, drawn_by, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import baselines_of
-from rerank.evaluation.measure import OURS, Evaluation, Part, measure
-from rerank.evaluation.weighted_accuracy import weighted_accuracy
+from rerank.evaluation.measure import OURS, Evaluation, Part, measure, weighted_accuracy
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
@@ -39,10 +38,9 @@ def evaluate(
     """Measure a model on a split, on the set's own corpus.
 
     If that is not the model's corpus, it is indexed under `work`. Queries that its models were
-    trained on are left out. The queries are grouped by `grouped_as`. `notes` of the
-    result say what makes the figures too good. If queries have weights (`rerank.jobs.label_next`),
-    `weighted` is the estimate for all queries that they were drawn from, with an interval if this
-    model drew them; all else is of these alone.
+    trained on are left out. `notes` of the result say what makes the figures too good. If queries
+    have weights (`rerank.labelling.label_next`), `weighted` is the estimate for all queries that
+    they were drawn from, with an interval if this model drew them; all else is of these alone.
 
     Raises:
         InputError: no such split, no query left in it, or only some of them have a weight; or

@@ -15,7 +15,7 @@ from typing import Any
 from rerank.advice.places import place_of
 from rerank.data.canonical import query_hash
 from rerank.data.records import query_row
-from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.protocols import GivenAnswer
 from rerank.types import Assessment, Query, RankedPassage
 
 KEPT = 10  # passages in an entry, best first
@@ -67,7 +67,7 @@ def entry_of(
     answer_id: str,
     model: str,
     latency: float,
-    answer: BoundedAnswer | None = None,
+    answer: GivenAnswer | None = None,
     without_text: bool = False,
 ) -> Entry:
     """The entry of an assessment made just now, and of the answer based on it."""
@@ -102,7 +102,7 @@ def entry_of(
     )
 
 
-def _decision(assessment: Assessment, answer: BoundedAnswer | None) -> str:
+def _decision(assessment: Assessment, answer: GivenAnswer | None) -> str:
     if answer is None:
         return ACCEPTED if assessment.accepted else ADVISORY
     if answer.refused:

@@ -23,7 +23,7 @@ from rerank.errors import JournalError, RerankError
 from rerank.journal.database import RefusedValueError
 from rerank.journal.entry import Entry, entry_of
 from rerank.journal.store import JournalStore
-from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.protocols import GivenAnswer
 from rerank.types import Assessment
 
 GATHER = 0.2  # seconds to collect entries for one commit
@@ -260,7 +260,7 @@ class Journal:
         *,
         model: str,
         latency: float = 0.0,
-        answer: BoundedAnswer | None = None,
+        answer: GivenAnswer | None = None,
         answer_id: str = "",
     ) -> str:
         """Queue an assessed question, and the answer based on it; never waits, never fails.

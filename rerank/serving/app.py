@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -20,18 +20,10 @@ from starlette.exceptions import HTTPException
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.bodies import StrictRoute
-from rerank.serving.document_route import document_route
-from rerank.serving.journaling import (
-    JournalAccess,
-    JournalRecorder,
-    journal_routes,
-    open_journal,
-)
-from rerank.serving.labelling import LabelSessions, label_routes
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, ModelPoller
 from rerank.serving.pages import page_routes
-from rerank.serving.rag_routes import rag_routes
+from rerank.serving.parts import Part, parts_of
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
 from rerank.serving.request_assessor import RequestAssessor
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest
@@ -44,9 +36,6 @@ from rerank.serving.responses import (
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import event
 from rerank.serving.worker import Worker
-
-if TYPE_CHECKING:
-    from rerank.journal.journal import Journal
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text}
@@ -79,36 +68,37 @@ class TextScore(BaseModel):
 
 
 def create_app(
-    holder: ModelHolder, settings: Settings, keys: ApiKeys, labels: LabelSessions | None = None
+    holder: ModelHolder,
+    settings: Settings,
+    keys: ApiKeys,
+    given: Mapping[str, Any] | None = None,
 ) -> FastAPI:
     """The application; on shutdown it answers the requests accepted before.
 
-    With `labels`, people can label on a page.
+    given: by the name of a room, what its part of the server gets beside the settings.
     """
     worker = Worker(holder, settings)
     poller = ModelPoller(holder, settings.poll)
-    kept = open_journal(settings, holder.metrics)
-    journal = kept.journal if kept else None
-    access = JournalAccess(kept, settings.timeout)
+    assessor = RequestAssessor(worker, settings)
+    parts = parts_of(holder, settings, assessor, given or {})
     app = FastAPI(
         title="calibrated-rerank",
         description="Retrieval that knows when it is right. Every probability is calibrated.",
         version="1",
-        lifespan=_lifespan(worker, poller, access, journal),
+        lifespan=_lifespan(worker, poller, parts),
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
         redirect_slashes=False,  # such an address is unknown, and a proxy's scheme is not ours
         responses=REFUSALS,
         dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
     )
-    assessor = RequestAssessor(worker, settings)
     routers = (
         _answers(assessor),
-        rag_routes(assessor, seconds=settings.timeout, feedback=journal is not None),
-        document_route(holder),
-        journal_routes(access, holder),
-        label_routes(labels, holder),
-        page_routes(labels=labels is not None),
+        *(router for part in parts for router in part.routers),
+        page_routes(
+            {path: name for part in parts for path, name in part.pages.items()},
+            [path for part in parts if not part.linked for path in part.pages],
+        ),
         _about(holder, worker),
     )
     for router in routers:
@@ -121,8 +111,8 @@ def create_app(
         metrics=holder.metrics,
         retry_after=worker.retry_after,
     )
-    if journal is not None:
-        app.add_middleware(JournalRecorder, journal=journal)
+    for layer, arguments in (one for part in parts for one in part.middleware):
+        app.add_middleware(layer, **arguments)
     app.add_middleware(RequestLog, metrics=holder.metrics, paths=paths)
     for kind in (RequestValidationError, InputError, RetrieverError, HTTPException):
         app.add_exception_handler(kind, _refused)
@@ -130,9 +120,9 @@ def create_app(
 
 
 def _lifespan(
-    worker: Worker, poller: ModelPoller, access: JournalAccess, journal: Journal | None
+    worker: Worker, poller: ModelPoller, parts: Sequence[Part]
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Start the worker and the poller with the server; stop both, and the journal, with it."""
+    """Start the worker and the poller with the server; stop both, and the parts, with it."""
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -143,10 +133,13 @@ def _lifespan(
         poller.start()
         yield
         poller.stop()
-        access.close()
+        for part in parts:
+            if part.stop:
+                part.stop()
         await asyncio.to_thread(worker.finish)
-        if journal is not None:
-            await asyncio.to_thread(journal.close)
+        for part in parts:
+            if part.finish:
+                await asyncio.to_thread(part.finish)
 
     return life
 

@@ -5,25 +5,22 @@ Their data comes from the API's routes, with the key that the reader enters.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
+
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-PAGES = {
-    "/": "ask.html",
-    "/reliability": "reliability.html",
-    "/watch": "watch.html",
-    "/label": "label.html",
+PAGES = {  # of the core: address -> PACKAGE/FILE, which lies in the package's folder `static`
+    "/reliability": "rerank.serving/reliability.html",
     **{
-        f"/static/{name}": name
-        for name in (
-            *("icon.svg", "page.css", "page.js", "document.js"),
-            *("ask.js", "reliability.js", "watch.js", "label.js"),
-        )
+        f"/static/{name}": f"rerank.serving/{name}"
+        for name in ("icon.svg", "page.css", "page.js", "reliability.js")
     },
 }
+LINK = re.compile(rb' ?<a href="(/\w*)"[^>]*>\w+</a>')  # to a page, in the list of pages
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -35,20 +32,21 @@ HEADERS = {
 }
 
 
-LABEL_LINK = b' <a href="/label">Label</a>'
+def page_routes(more: Mapping[str, str], unlinked: Collection[str] = ()) -> APIRouter:
+    """One route per file of the core and of the rooms (`more`); all are read at the start.
 
-
-def page_routes(*, labels: bool) -> APIRouter:
-    """One route per file; all files are read when the server starts.
-
-    labels: whether the server takes labels; without them no page has a link to the Label page.
+    A page links to those alone that are there and are not among `unlinked`, and to itself.
     """
     router = APIRouter(include_in_schema=False)
-    for path, name in PAGES.items():
-        content = files("rerank.serving").joinpath("static", name).read_bytes()
-        if not labels:
-            content = content.replace(LABEL_LINK, b"")
-        kind = f"{KINDS[name.rpartition('.')[2]]}; charset=utf-8"
+    pages = {**PAGES, **more}
+    linked = {path.encode() for path in pages if path not in unlinked}
+    for path, name in pages.items():
+        package, _, file = name.partition("/")
+        content = files(package).joinpath("static", file).read_bytes()
+        if file.endswith(".html"):
+            here = {*linked, path.encode()}
+            content = LINK.sub(lambda m, here=here: m[0] if m[1] in here else b"", content)
+        kind = f"{KINDS[file.rpartition('.')[2]]}; charset=utf-8"
         router.api_route(path, methods=["GET", "HEAD"])(_serve(content, kind))
     return router
 

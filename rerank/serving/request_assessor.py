@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.protocols import GivenAnswer
 from rerank.serving.middleware import while_connected
 from rerank.serving.model_source import ServedModel
 from rerank.serving.requests import QueryRequest
@@ -24,7 +24,7 @@ class AssessedRequest:
     served: ServedModel
     request_id: str
     deadline: float  # when the request must be answered, by the clock of the event loop
-    answer: BoundedAnswer | None = None  # if this is what was asked for, and is judged
+    answer: GivenAnswer | None = None  # if this is what was asked for, and is judged
 
     @property
     def names(self) -> dict[str, str]:

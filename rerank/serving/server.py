@@ -8,14 +8,14 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
+from typing import Any
 
 import uvicorn
 
 from rerank.errors import InputError
+from rerank.rooms import offered
 from rerank.serving.app import create_app
 from rerank.serving.client_limits import client_limits
-from rerank.serving.journaling import check_journal
-from rerank.serving.labelling import LabelSessions
 from rerank.serving.middleware import ApiKeys
 from rerank.serving.model_place import ModelPlace
 from rerank.serving.model_source import ModelHolder
@@ -30,18 +30,18 @@ VARIABLE = "RERANK_API_KEYS"  # in the environment: comma-separated keys, any of
 
 
 def make_server(
-    holder: ModelHolder, settings: Settings, labels: LabelSessions | None = None
+    holder: ModelHolder, settings: Settings, given: Mapping[str, Any] | None = None
 ) -> uvicorn.Server:
     """A server of the holder's model; it starts to listen with `run(sockets=[...])`.
 
-    With `labels`, people can label on a page.
+    given: by the name of a room, what its part of the server gets beside the settings.
 
     Raises:
         InputError: keys are needed, and the environment has none.
     """
     max_connections = connections()
     config = uvicorn.Config(
-        create_app(holder, settings, keys_for(settings.host), labels),
+        create_app(holder, settings, keys_for(settings.host), given),
         http=client_limits(settings.read_timeout, max_connections),
         ws="none",
         log_config=None,
@@ -57,14 +57,14 @@ def make_server(
 def serve(
     place: ModelPlace,
     settings: Settings,
-    labels: LabelSessions | None = None,
+    given: Mapping[str, Any] | None = None,
     *,
     manifest_sha256: str | None = None,
 ) -> None:
     """Serve the model that is at a place, until SIGTERM or Ctrl-C.
 
-    Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model. With
-    `labels`, people can label on a page.
+    Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model.
+    `given` is that of `make_server`.
 
     Raises:
         InputError: the model cannot be served, keys are needed, the address cannot be used, or the
@@ -74,12 +74,12 @@ def serve(
     if hasattr(signal, "SIGHUP"):  # until the model is there to be refreshed
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keys = keys_for(settings.host)  # fail before spending seconds on the model
-    check_journal(settings)
+    check_settings(settings)
     with listen(settings) as listening:
         holder = ModelHolder(
             place.folder, Metrics(), run_of=place.run, manifest_sha256=manifest_sha256
         )
-        server = make_server(holder, settings, labels)
+        server = make_server(holder, settings, given)
         log_to_stderr()
         address = url_of(settings.host, listening.getsockname()[1])
         event("serving", address=address, model=holder.current.version, keys=bool(keys))
@@ -90,6 +90,18 @@ def serve(
         signal.signal(signal.SIGTERM, end)  # before uvicorn installs its own handler, and after
         server.run(sockets=[listening])
         event("stopped")
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse a journal that cannot be written; create it if there is none.
+
+    Raises:
+        InputError: the URL is not that of a journal, or its schema is of a newer version.
+        JournalError: the database cannot be used.
+        MissingExtraError: the extra is not installed.
+    """
+    if settings.journal:
+        offered("a journal")(settings)
 
 
 def url_of(host: str, port: int) -> str:

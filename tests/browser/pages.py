@@ -30,9 +30,9 @@ import rerank
 from rerank import LabelledSet
 from rerank.config import LabelConfig
 from rerank.jobs.init import init
+from rerank.journal.server import MOVES
+from rerank.labelling.server import LabelSessions
 from rerank.labelling.session import Session
-from rerank.serving.journaling import MOVES
-from rerank.serving.labelling import LabelSessions
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WAIT = 120_000  # milliseconds

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi.dependencies import models
 
-from rerank.serving.labelling import LabelSessions
+from rerank.labelling.server import LabelSessions
 from rerank.serving.model_place import place_of_model
 from rerank.serving.model_source import ModelHolder, release_memory
 from rerank.serving.server import listen, make_server
@@ -51,7 +51,7 @@ def serving(
     with listen(chosen) as listening:
         place = place_of_model(str(folder), work)
         holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
-        server = make_server(holder, chosen, labels)
+        server = make_server(holder, chosen, {"labelling": labels})
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         started = Serving(url, holder, server, thread)

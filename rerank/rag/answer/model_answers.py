@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS
 from rerank.config import Thresholds
+from rerank.protocols import Record, unrecorded
 from rerank.rag.answer.answerers import Answerer, ExtractiveAnswerer
 from rerank.rag.answer.attribution import Judge
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
@@ -17,13 +17,6 @@ from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.quality import AnswerConfidence
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Query
-
-Record = Callable[..., str]  # (assessment, its details) -> its id in the journal, or ""
-
-
-def unrecorded(assessment: Assessment, **_: Any) -> str:
-    """A `Record` that keeps nothing."""
-    return ""
 
 
 def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:

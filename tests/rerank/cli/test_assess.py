@@ -57,7 +57,7 @@ def test_every_reason_has_its_words() -> None:
     """In the terminal and on the page."""
     reasons = {THRESHOLD, LEAST_GAIN, MAX_K, NO_MORE, NO_RESULTS, NO_PASSAGES}
     assert set(STOPPED) == reasons
-    page = files("rerank.serving").joinpath("static", "ask.js").read_text(encoding="utf-8")
+    page = files("rerank.rag").joinpath("static", "ask.js").read_text(encoding="utf-8")
     told = page.partition("const STOPPED = {")[2].partition("}")[0]
     assert set(re.findall(r"^ +(\w+):", told, re.MULTILINE)) == reasons
 

@@ -33,9 +33,9 @@ from rerank.errors import EXTRAS, InputError
 from rerank.fitting.fit import fit
 from rerank.fitting.plan import REPORT_NOT_AT_RANDOM, plan
 from rerank.fitting.scored_plan import score_lists
-from rerank.jobs.answer_file import answer_file
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.journal.entry import entry_of
+from rerank.rag.answer_file import answer_file
 from rerank.types import OWN_STAGES, Passage, Query
 
 CONFIG = Config(folds=2, calibrator="logistic")

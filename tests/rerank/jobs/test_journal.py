@@ -15,9 +15,9 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import feedback_from, without_moved
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.jobs.journal import journal_labels, journal_queries
 from rerank.journal.entry import entry_of
 from rerank.journal.labels import label_of, newest_labels
+from rerank.journal.reading import journal_labels, journal_queries
 from rerank.journal.store import JournalStore
 from rerank.types import Passage, Query
 

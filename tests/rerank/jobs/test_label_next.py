@@ -16,9 +16,9 @@ from rerank.data.feedback import feedback_from, read_feedback
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import weights_of
 from rerank.errors import FolderError, InputError
-from rerank.evaluation.weighted_accuracy import weighted_accuracy
+from rerank.evaluation.measure import weighted_accuracy
 from rerank.jobs.evaluate import evaluate
-from rerank.jobs.label_next import label_next
+from rerank.labelling.label_next import label_next
 from rerank.report.headline import after_evaluation, headline
 from rerank.types import Passage, Query
 

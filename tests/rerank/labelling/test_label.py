@@ -15,11 +15,11 @@ from command_line import call, refused
 from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.commands.label import _read_questions, _without_escapes
 from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
 from rerank.errors import InputError
+from rerank.labelling.commands import _read_questions, _without_escapes
 from rerank.labelling.session import JUDGEMENTS, Pool, Session, pool
 from rerank.labelling.state import gone, questions_of
 
@@ -133,7 +133,7 @@ def test_the_page_has_the_only_model_in_memory(
 
     before, found = models(), list[int]()
     label(["n", "q"], "--count", 2)
-    monkeypatch.setattr("rerank.commands.label._serve", lambda *_: found.append(models()))
+    monkeypatch.setattr("rerank.labelling.commands._serve", lambda *_: found.append(models()))
     assert "1 question labelled" in label([], "--count", 2, "--page")
     assert found == [before]
 
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_the_page_and_the_report_follows(
         raise KeyboardInterrupt
 
     label(["n", "q"], "--count", 2)
-    monkeypatch.setattr("rerank.commands.label._serve", interrupted)
+    monkeypatch.setattr("rerank.labelling.commands._serve", interrupted)
     assert "1 question labelled" in label([], "--count", 2, "--page")
 
 
@@ -168,7 +168,7 @@ def test_no_key_is_lost_that_is_typed_before_its_prompt() -> None:
     code = """
 import os, pty, signal, sys
 signal.alarm(60)  # rather than to wait for ever
-from rerank.commands.label import KeyReader
+from rerank.labelling.commands import KeyReader
 terminal, keyboard = pty.openpty()
 sys.stdin = os.fdopen(keyboard)
 os.write(terminal, b"rpwnq")

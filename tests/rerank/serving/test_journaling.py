@@ -24,9 +24,9 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.data.feedback import read_feedback
 from rerank.errors import InputError, JournalError
+from rerank.journal import server as journaling
 from rerank.journal.journal import Journal
-from rerank.serving import journaling
-from rerank.serving.journaling import (
+from rerank.journal.server import (
     LEFT_OUT,
     WAITING,
     JournalAccess,

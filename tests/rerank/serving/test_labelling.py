@@ -13,8 +13,8 @@ from server import serving
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LabelConfig
 from rerank.data.labelled_set import LabelledSet
+from rerank.labelling.server import LabelRequest, LabelSessions
 from rerank.labelling.session import Session
-from rerank.serving.labelling import LabelRequest, LabelSessions
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_few_sessions_are_kept(
     folder: Path, model: CalibratedReranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many names are given; a session that was dropped goes on where it was."""
-    monkeypatch.setattr("rerank.serving.labelling.SESSIONS", 2)
+    monkeypatch.setattr("rerank.labelling.server.SESSIONS", 2)
     labels = LabelSessions(folder, LabelConfig(count=10, depth=2))
     task = labels.asked("ann", model)["task"]
     given = {"annotator": "ann", "do": "nothing"}

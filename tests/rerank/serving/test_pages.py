@@ -12,7 +12,13 @@ from fastapi.testclient import TestClient
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.serving.pages import PAGES, page_routes
+from rerank.journal.server import PAGES as WATCH
+from rerank.labelling.server import PAGES as LABEL
+from rerank.rag.routes import PAGES as ASK
+from rerank.serving.pages import PAGES as CORE
+from rerank.serving.pages import page_routes
+
+PAGES = {**CORE, **ASK, **WATCH, **LABEL}
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -47,7 +53,9 @@ def test_the_label_page_is_linked_where_labels_are_taken() -> None:
     pages = [path for path, name in PAGES.items() if name.endswith(".html") and path != "/label"]
     for labels in (True, False):
         app = FastAPI()
-        app.include_router(page_routes(labels=labels))
+        app.include_router(
+            page_routes([Part((), {**ASK, **WATCH}), Part((), LABEL, linked=labels)])
+        )
         with TestClient(app) as client:
             for path in pages:
                 assert ('href="/label"' in client.get(path).text) is labels, path

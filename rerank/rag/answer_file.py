@@ -21,8 +21,9 @@ from rerank.data.lines import Problems
 from rerank.data.records import query_row
 from rerank.errors import FolderError, InputError
 from rerank.progress import progress
+from rerank.protocols import Record, unrecorded
 from rerank.rag.answer.bounded import BoundedAnswer
-from rerank.rag.answer.model_answers import Record, answer, unrecorded
+from rerank.rag.answer.model_answers import answer
 from rerank.rag.settings import AnswerConfig
 from rerank.storage.package import package_version
 from rerank.types import Query

@@ -47,8 +47,8 @@ def answer(
             QUERY
         out: JSONL to write, with --queries: one answer per line
     """
-    from rerank.jobs.answer_file import answer_file
     from rerank.rag.answer.model_answers import answer as answers
+    from rerank.rag.answer_file import answer_file
 
     if (query is None) == (queries is None):
         raise InputError("expected a QUERY, or a file of them with --queries")

@@ -110,7 +110,7 @@ def _choose(
     """Write the queries to label next, with their top passages."""
     from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
-    from rerank.jobs.label_next import label_next
+    from rerank.labelling.label_next import label_next
 
     if queries is None:
         raise InputError("expected QUERIES, a JSONL file of queries, with --next")
@@ -140,7 +140,7 @@ def _choose(
 
 def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work: Path) -> None:
     """Serve the model with the labelling page, until Ctrl-C."""
-    from rerank.serving.labelling import LabelSessions
+    from rerank.labelling.server import LabelSessions
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve, url_of
 
@@ -150,7 +150,7 @@ def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work
         else "/label of the address below"
     )
     note(f"open {where} in a browser; Ctrl-C ends")
-    serve(place_of_model(str(model), work), settings, LabelSessions(out, config))
+    serve(place_of_model(str(model), work), settings, {"labelling": LabelSessions(out, config)})
 
 
 def _read_questions(path: Path) -> list[Query]:

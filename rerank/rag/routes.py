@@ -16,19 +16,25 @@ from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
+from rerank.rag.document_route import document_route, shown_passage
+from rerank.rag.responses import AnswerResponse, ExplainResponse, RetrieveResponse
 from rerank.rag.settings import AnswerConfig
 from rerank.serving.bodies import StrictRoute
-from rerank.serving.document_route import shown_passage
 from rerank.serving.middleware import while_connected
+from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
 from rerank.serving.requests import QueryRequest
-from rerank.serving.responses import AnswerResponse, ExplainResponse, RetrieveResponse
 from rerank.types import RankedPassage
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
+PAGES = {  # of this room
+    "/": "rerank.rag/ask.html",
+    "/static/ask.js": "rerank.rag/ask.js",
+    "/static/document.js": "rerank.rag/document.js",
+}
 SHOWN = 10  # passages that a page lists
 EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
 
@@ -73,6 +79,13 @@ class RetrieveRequest(PlainRequest):
         if given := sorted(numbers.keys() & self.model_fields_set):
             raise InputError(f"`guaranteed` chooses all numbers itself; remove {', '.join(given)}")
         return None
+
+
+def part(host: Host) -> Part:
+    """The routes of this room, and the page that asks."""
+    feedback, seconds = bool(host.settings.journal), host.settings.timeout
+    routes = rag_routes(host.assessor, seconds=seconds, feedback=feedback)
+    return Part([routes, document_route(host.holder)], PAGES)
 
 
 def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = False) -> APIRouter:
@@ -158,7 +171,7 @@ async def _answered(request: Request, done: AssessedRequest, seconds: float) -> 
         done.assessment,
         AnswerConfig(),
         extractive(model),
-        done.served.answers,
+        done.served.kept["rag"],
     )
     try:
         async with asyncio.timeout_at(done.deadline):

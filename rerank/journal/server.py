@@ -22,6 +22,7 @@ from rerank.assessment.ranking_features import meaning
 from rerank.data.canonical import to_json
 from rerank.errors import InputError, JournalError, optional
 from rerank.serving.bodies import StrictRoute
+from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
 from rerank.serving.settings import Settings
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rerank.serving.model_source import ModelHolder, ServedModel
     from rerank.serving.request_assessor import AssessedRequest
 
+PAGES = {"/watch": "rerank.journal/watch.html", "/static/watch.js": "rerank.journal/watch.js"}
 LINES = "application/x-ndjson"
 RETRY = 5  # seconds after which a request may be sent again
 MOVES = 10  # features of the drift alarm that are shown
@@ -147,6 +149,17 @@ class ServerJournal:
                 feedback_from(label)
                 found.append(label)
         return found, len(rows) - len(found)
+
+
+def part(host: Host) -> Part:
+    """The routes of the journal, and the page that reads it; with a journal, what writes it."""
+    kept = open_journal(host.settings, host.holder.metrics)
+    access = JournalAccess(kept, host.settings.timeout)
+    routes = [journal_routes(access, host.holder)]
+    if kept is None:
+        return Part(routes, PAGES, stop=access.close)
+    layers = [(JournalRecorder, {"journal": kept.journal})]
+    return Part(routes, PAGES, middleware=layers, stop=access.close, finish=kept.journal.close)
 
 
 def check_journal(settings: Settings) -> None:

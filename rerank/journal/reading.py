@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,13 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import MOVED, Feedback, feedback_from, still_first
 from rerank.data.records import read_query
 from rerank.errors import InputError
-from rerank.journal.labels import label_of, newest_labels, newest_searches, one_per_question
+from rerank.journal.labels import (
+    label_of,
+    newest_answers,
+    newest_labels,
+    newest_searches,
+    one_per_question,
+)
 from rerank.journal.store import JournalStore, Row
 from rerank.types import Query
 
@@ -107,3 +114,14 @@ def journal_queries(model: CalibratedReranker, journal: str, *, newest: int) -> 
             f"the journal {name} has no search with its text; expected some to compare"
         )
     return queries
+
+
+def journal_answers(journal: str, versions: Sequence[str], newest: int | None) -> list[Row]:
+    """The newest labelled answer to each question, by models of these versions.
+
+    Raises:
+        InputError: no journal.
+        JournalError: the database cannot be used.
+    """
+    with JournalStore(journal) as store:
+        return newest_answers(store, versions, newest)

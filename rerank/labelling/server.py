@@ -17,6 +17,7 @@ from pydantic import Field
 from rerank.advice.places import place_of
 from rerank.config import LabelConfig
 from rerank.serving.bodies import StrictRoute
+from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from rerank.labelling.session import LabelTask, Session
     from rerank.serving.model_source import ModelHolder
 
+PAGES = {
+    "/label": "rerank.labelling/label.html",
+    "/static/label.js": "rerank.labelling/label.js",
+}
 LONGEST_NAME = 100
 SESSIONS = 64  # annotators whose sessions are kept; another one's is opened anew from the folder
 NO_LABELS = (
@@ -94,6 +99,12 @@ class LabelRequest(KnownFields):
     query_id: str = Field("", description="of the question that was shown")
     doc_id: str = Field("", description="of the passage that was shown; none of a proposal")
     text: str | None = Field(None, description="other words of a proposed question")
+
+
+def part(host: Host) -> Part:
+    """The routes of labelling, and its page; it is linked if the server was given sessions."""
+    labels: LabelSessions | None = host.given
+    return Part([label_routes(labels, host.holder)], PAGES, linked=labels is not None)
 
 
 def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter:

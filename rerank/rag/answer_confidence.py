@@ -8,9 +8,8 @@ from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
-from rerank.journal.labels import newest_answers
-from rerank.journal.store import JournalStore
 from rerank.rag.answer.quality import fit_answer_confidence
+from rerank.rooms import offered
 from rerank.storage.files import write_json
 from rerank.storage.locks import output_folder
 
@@ -39,8 +38,7 @@ def recalibrate_answers(
         FolderError: `out` exists, and `overwrite` is False; or another job uses it.
     """
     versions = [*model.manifest.get("answers", {}).get("versions", ()), model.version]
-    with JournalStore(journal) as store:
-        rows = newest_answers(store, versions, newest)
+    rows = offered("answers of a journal")(journal, versions, newest)
     right = [int(row["right"]) for row in rows]
     fitted = fit_answer_confidence(
         [row["confidence"] for row in rows], [row["attribution"] for row in rows], right

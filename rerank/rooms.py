@@ -1,0 +1,96 @@
+"""The rooms: features that the core does not need, each a package that nothing below it imports.
+
+This table is the one way in. It holds names alone, `MODULE:NAME`, and what they name is imported
+when it is asked for. A room whose package is not there is left out. Another distribution enters a
+`Room` of its own under the entry-point group `rerank.rooms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from rerank.errors import InputError
+
+GROUP = "rerank.rooms"  # of entry points
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A package, and what it brings; every value is `MODULE:NAME`."""
+
+    package: str
+    commands: Mapping[str, str] = field(default_factory=dict)  # words -> the command
+    server: str = ""  # a function of a `rerank.serving.parts.Host` that returns a `Part`
+    of_model: str = ""  # a function of a model: what a server keeps of it for this room
+    offers: Mapping[str, str] = field(default_factory=dict)  # what others ask for by a name
+
+
+ROOMS = {
+    "rag": Room(
+        "rerank.rag",
+        commands={"answer": "rerank.rag.commands:answer"},
+        server="rerank.rag.routes:part",
+        of_model="rerank.rag.answer.model_answers:answer_confidence_of",
+        offers={
+            "the confidence of answers": "rerank.rag.answer_confidence:recalibrate_answers",
+            "MCP": "rerank.rag.mcp_server:mcp_server",
+        },
+    ),
+    "journal": Room(
+        "rerank.journal",
+        commands={
+            "watch journal": "rerank.journal.commands:journal",
+            "watch feedback": "rerank.journal.commands:feedback",
+        },
+        server="rerank.journal.server:part",
+        offers={
+            "a journal": "rerank.journal.server:check_journal",
+            "records in a journal": "rerank.journal.commands:recorder",
+            "labels of a journal": "rerank.journal.reading:journal_labels",
+            "queries of a journal": "rerank.journal.reading:journal_queries",
+            "answers of a journal": "rerank.journal.reading:journal_answers",
+        },
+    ),
+    "labelling": Room(
+        "rerank.labelling",
+        commands={"label": "rerank.labelling.commands:label"},
+        server="rerank.labelling.server:part",
+    ),
+}
+
+
+def load(name: str) -> Any:
+    """What `MODULE:NAME` names; its module is imported now."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+@cache
+def rooms() -> dict[str, Room]:
+    """The rooms that are there, by name: ours, then those of other distributions."""
+    return {name: room for name, room in ROOMS.items() if find_spec(room.package)} | _others()
+
+
+def _others() -> dict[str, Room]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+
+
+def offered(what: str) -> Any:
+    """What a room offers under this name.
+
+    Raises:
+        InputError: no room that is there offers it.
+    """
+    for room in rooms().values():
+        if what in room.offers:
+            return load(room.offers[what])
+    lacking = next((room.package for room in ROOMS.values() if what in room.offers), "")
+    why = f": the package {lacking} is not there" if lacking else ""
+    raise InputError(f"this installation does not have {what}{why}")

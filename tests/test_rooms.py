@@ -1,0 +1,81 @@
+"""Each room can be taken away: what is left imports nothing of it, lists its commands, and serves."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank import rooms
+
+ROOT = Path(__file__).parent.parent
+CHECK = """
+import sys
+from pathlib import Path
+
+# of an editable installation, which would find what is taken away
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(finder)]
+
+import rerank
+
+assert Path(rerank.__file__).is_relative_to(sys.argv[1]), rerank.__file__
+
+from rerank.commands.parser import overview
+from rerank.commands.table import COMMANDS, find
+
+overview()
+for name in COMMANDS:
+    find(name)
+print(*COMMANDS, sep="\\n")
+
+import rerank.serving.app
+from rerank.serving.model_source import ModelHolder
+from rerank.serving.parts import parts_of
+from rerank.serving.settings import Settings
+from rerank.serving.telemetry import Metrics
+
+holder = object.__new__(ModelHolder)  # of no model: nothing is asked
+holder.metrics = Metrics()
+for part in parts_of(holder, Settings(), None, {}):
+    print(*(route.path for router in part.routers for route in router.routes), sep="\\n")
+"""
+ROUTES = {"rag": "/v1/answer", "journal": "/v1/journal", "labelling": "/v1/label"}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports from, within functions too."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    plain = {name.name for n in nodes if isinstance(n, ast.Import) for name in n.names}
+    return plain | {str(n.module) for n in nodes if isinstance(n, ast.ImportFrom)}
+
+
+@pytest.mark.parametrize("name", ["", *rooms.ROOMS])
+def test_a_room_can_be_taken_away(name: str, tmp_path: Path) -> None:
+    """Everything else is there: modules, commands, and the routes of the server."""
+    for package in ("rerank", "calibration"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    if name:
+        gone = rooms.ROOMS[name].package
+        shutil.rmtree(tmp_path.joinpath(*gone.split(".")))
+        for path in (tmp_path / "rerank").rglob("*.py"):
+            assert not [m for m in imported(path) if f"{m}.".startswith(f"{gone}.")], path
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CHECK, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = set(done.stdout.splitlines())
+    assert {"search", "serve", "calibrate"} <= told
+    for other, room in rooms.ROOMS.items():
+        brought = {*room.commands, *([ROUTES[other]] if other in ROUTES else [])}
+        assert (brought & told) == (set() if other == name else brought), other
