@@ -281,20 +281,24 @@ def read_files(
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")
-    problems = problems or Problems()
+    problems, need_qrels = problems or Problems(), unjudged != UNLABELLED
+    corpus_paths = [] if corpus_elsewhere else tables(folder, "corpus")
+    query_paths = tables(folder, "queries")
+    missing = [path for path in (*corpus_paths, *query_paths) if not path.exists()]
+    if need_qrels and not _qrels_files(folder):
+        missing.append(folder / "qrels/<split>.tsv")
+    if missing:
+        raise InputError(f"{', '.join(map(str, missing))}: no such file")
     corpus: Mapping[str, Passage] | None = None
-    if not corpus_elsewhere:
-        corpus = _by_id(tables(folder, "corpus"), read_passage, problems, "passages")
-    queries = _by_id(
-        tables(folder, "queries"), partial(read_query, passages=False), problems, "queries"
-    )
+    if corpus_paths:
+        corpus = _by_id(corpus_paths, read_passage, problems, "passages")
+    queries = _by_id(query_paths, partial(read_query, passages=False), problems, "queries")
     for name, table in ((CORPUS, corpus), ("queries.jsonl", queries)):
         if table is not None and not table:  # else every line of the qrels would be reported
             problems.raise_if_any(str(folder))
             left_out = " but for what is left out" if problems.left_out else ""
             raise problems.nothing(f"{folder / name} is empty{left_out}")
-    need_qrels = unjudged != UNLABELLED
-    qrels, splits, lost = _read_splits(folder, corpus, queries, problems, need_qrels=need_qrels)
+    qrels, splits, lost = _read_splits(folder, corpus, queries, problems)
     problems.raise_if_any(str(folder))
     queries = {i: query for i, query in queries.items() if i not in lost}
     splits = {name: tuple(i for i in ids if i not in lost) for name, ids in splits.items()}
@@ -316,13 +320,9 @@ def _read_splits(
     corpus: Mapping[str, Any] | None,
     queries: Mapping[str, Any],
     problems: Problems,
-    *,
-    need_qrels: bool,
 ) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]], set[str]]:
     """Positive grades by query, the query ids of each split, and those to leave out."""
     files, listed_splits = _qrels_files(folder), [p.stem for p in folder.glob("splits/*.txt")]
-    if need_qrels and not files:
-        raise InputError(f"{folder}: no qrels/<split>.tsv; expected at least one split")
     qrels: dict[str, Mapping[str, float]] = {}
     splits: dict[str, tuple[str, ...]] = {}
     split_of: dict[str, str] = {}

@@ -246,6 +246,12 @@ def test_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     assert refusal(folder) == f"{folder / name}: no such file"
 
 
+def test_all_missing_files_are_named_at_once(tmp_path: Path) -> None:
+    """An empty folder lacks passages, queries and judgements."""
+    names = ("corpus.jsonl", "queries.jsonl", "qrels/<split>.tsv")
+    assert refusal(tmp_path) == ", ".join(f"{tmp_path / n}" for n in names) + ": no such file"
+
+
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     """The error names the folder and what was expected of it."""
     message = refusal(tmp_path / "nowhere")
