@@ -112,8 +112,9 @@ def check_option(name: str, option: Option, kind: type, value: Any) -> None:
         InputError: as of `check_options`.
     """
     if not option.takes(value, kind):
+        own = ", an object or a function" if option.objects else ""
         raise InputError(
-            f"`{name}` should be {option.values(kind)}, got {value!r}"
+            f"`{name}` should be {option.values(kind)}{own}, got {value!r}"
             f"{nearest(value, option.choices)}"
         )
     if kind is int and value > LARGEST:

@@ -83,7 +83,7 @@ def test_an_unknown_field_is_named() -> None:
 @pytest.mark.parametrize("values", [{"encoder": 5}, {"reranker": None}])
 def test_a_value_of_the_wrong_type_is_refused(values: dict[str, Any]) -> None:
     """`from_dict` says that a field of the wrong type is an InputError."""
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="an object or a function"):
         Config.from_dict(values)
 
 
