@@ -31,6 +31,13 @@ class Room:
 
 
 ROOMS = {
+    "ingest": Room(
+        "rerank.ingest",
+        commands={
+            "quickstart": "rerank.ingest.commands:quickstart",
+            "data ingest": "rerank.ingest.commands:ingest",
+        },
+    ),
     "rag": Room(
         "rerank.rag",
         commands={"answer": "rerank.rag.commands:answer"},

@@ -24,7 +24,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"config", "cores", "json_keys", "progress", "normal_form", "storage"},
     {"types"},
     {"data", "inference", "workspace"},
-    {"ingest", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
+    {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment", "training"},
     {"evaluation", "batch", "advice", "adapters"},
     {"fitting"},

@@ -1,4 +1,4 @@
-"""Each room can be taken away: what is left imports nothing of it, lists its commands, and serves."""
+"""Each room can be taken away: the rest imports nothing of it, lists its commands, and serves."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""`rerank data build`, `check`, `ingest`, `index` and `import-trec`."""
+"""`rerank data build`, `check`, `index` and `import-trec`."""
 
 from __future__ import annotations
 
 import json as json_lines
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rerank.commands.command import Only, command
 from rerank.commands.options import (
-    Documents,
     Json,
     OnBadLines,
     Out,
@@ -19,12 +18,9 @@ from rerank.commands.options import (
     Reading,
     Unjudged,
 )
-from rerank.commands.printing import note, print_json, tell
-from rerank.config import Config, IngestConfig, Option
-from rerank.errors import InputError, command_line
-
-if TYPE_CHECKING:
-    from rerank.ingest.ingest import Ingested
+from rerank.commands.printing import print_json, tell
+from rerank.config import Config, Option
+from rerank.errors import InputError
 
 MATCHES = {
     "new": "its manifest.json holds the package versions and the digest",
@@ -33,7 +29,6 @@ MATCHES = {
     "figures will differ a little",
     "differs": "WARNING: not the set of the manifest, although the package versions are the same",
 }
-SHOWN = 10  # files that are named, of each sort
 
 
 @command("pydata --out datasets/pydata")
@@ -80,52 +75,6 @@ def check(
     for name, count in counts.items():
         print(f"{name:<20}{count:>8}")
     print(f"grouped by {by}\ndigest {digest}")
-
-
-@command("docs --out work/corpus", resumes=True)
-def ingest(folder: Documents, config: IngestConfig, *, out: Path, json: Json = False) -> None:
-    """Make a corpus of a folder of documents; run again, it reads only what changed.
-
-    Args:
-        out: corpus folder to write, or to update
-    """
-    from rerank.ingest.ingest import ingest
-
-    found = ingest(folder, out, config)
-    if json:
-        print_json(corpus=out, **asdict(found))
-        return
-    print_ingested(found, out)
-    print(f"Next: {command_line('model', 'init', out, '--out', 'work/model')}")
-    update = command_line("model", "update", "work/model", out)
-    print(f"or, if there is a model of this corpus: {update}")
-
-
-def print_ingested(found: Ingested, out: Path) -> None:
-    """Print what a run did; what it skipped goes to stderr."""
-    from rerank.ingest.ingest import DUPLICATES, SKIPPED
-
-    print(
-        f"{out}: {found.passages} passages of {found.files} files; {found.read} files read, "
-        f"{found.gone} gone, the others unchanged"
-    )
-    if found.exact or found.near:
-        print(
-            f"duplicate passages left out: {found.exact}; nearly the same: {found.near} pairs; see "
-            f"{out / DUPLICATES}"
-        )
-    if found.other:
-        kinds = ", ".join(f"{n} {kind or 'no ending'}" for kind, n in found.other.items())
-        note(f"files of other kinds, not read: {kinds}")
-    _note_files("files skipped", found.skipped, out / SKIPPED)
-    _note_files("files read without a part of them", found.left_out, out / SKIPPED)
-
-
-def _note_files(what: str, files: Mapping[str, str], listed: Path) -> None:
-    if files:
-        note(f"{what}: {len(files)}, all in {listed}:")
-    for name, why in list(files.items())[:SHOWN]:
-        note(f"  {name}: {why}")
 
 
 @command("datasets/pydata --out work/pydata-index")

@@ -11,7 +11,6 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
-
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 PAGES = {  # of the core: address -> PACKAGE/FILE, which lies in the package's folder `static`
     "/reliability": "rerank.serving/reliability.html",

@@ -1,25 +1,75 @@
-"""`rerank quickstart`."""
+"""`rerank data ingest` and `rerank quickstart`."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.data import print_ingested
 from rerank.commands.model import print_updated
 from rerank.commands.options import WORK, Documents, Json, Work
-from rerank.commands.printing import print_json
+from rerank.commands.printing import note, print_json
 from rerank.config import IngestConfig
 from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 from rerank.storage.folder import MANIFEST
 from rerank.workspace import sqlite_url
 
+if TYPE_CHECKING:
+    from rerank.ingest.ingest import Ingested
+
 BODY, JSON = '{"query": "a question of yours"}', "-H 'Content-Type: application/json'"
+SHOWN = 10  # files that are named, of each sort
+
+
+@command("docs --out work/corpus", resumes=True)
+def ingest(folder: Documents, config: IngestConfig, *, out: Path, json: Json = False) -> None:
+    """Make a corpus of a folder of documents; run again, it reads only what changed.
+
+    Args:
+        out: corpus folder to write, or to update
+    """
+    from rerank.ingest.ingest import ingest
+
+    found = ingest(folder, out, config)
+    if json:
+        print_json(corpus=out, **asdict(found))
+        return
+    print_ingested(found, out)
+    print(f"Next: {command_line('model', 'init', out, '--out', 'work/model')}")
+    update = command_line("model", "update", "work/model", out)
+    print(f"or, if there is a model of this corpus: {update}")
+
+
+def print_ingested(found: Ingested, out: Path) -> None:
+    """Print what a run did; what it skipped goes to stderr."""
+    from rerank.ingest.ingest import DUPLICATES, SKIPPED
+
+    print(
+        f"{out}: {found.passages} passages of {found.files} files; {found.read} files read, "
+        f"{found.gone} gone, the others unchanged"
+    )
+    if found.exact or found.near:
+        print(
+            f"duplicate passages left out: {found.exact}; nearly the same: {found.near} pairs; see "
+            f"{out / DUPLICATES}"
+        )
+    if found.other:
+        kinds = ", ".join(f"{n} {kind or 'no ending'}" for kind, n in found.other.items())
+        note(f"files of other kinds, not read: {kinds}")
+    _note_files("files skipped", found.skipped, out / SKIPPED)
+    _note_files("files read without a part of them", found.left_out, out / SKIPPED)
+
+
+def _note_files(what: str, files: Mapping[str, str], listed: Path) -> None:
+    if files:
+        note(f"{what}: {len(files)}, all in {listed}:")
+    for name, why in list(files.items())[:SHOWN]:
+        note(f"  {name}: {why}")
 
 
 @command("docs", resumes=True)
