@@ -103,7 +103,8 @@ def create_app(
     )
     for router in routers:
         app.include_router(router)
-    paths = {getattr(route, "path", "") for owner in (app, *routers) for route in owner.routes}
+    owners: list[APIRouter | FastAPI] = [app, *routers]
+    paths = {getattr(route, "path", "") for owner in owners for route in owner.routes}
     app.add_middleware(  # the innermost layer first
         RequestGuard,
         settings=settings,

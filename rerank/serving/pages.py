@@ -43,8 +43,9 @@ def page_routes(more: Mapping[str, str], unlinked: Collection[str] = ()) -> APIR
         package, _, file = name.partition("/")
         content = files(package).joinpath("static", file).read_bytes()
         if file.endswith(".html"):
-            here = {*linked, path.encode()}
-            content = LINK.sub(lambda m, here=here: m[0] if m[1] in here else b"", content)
+            for link in LINK.finditer(content):
+                if link[1] not in (*linked, path.encode()):
+                    content = content.replace(link[0], b"")
         kind = f"{KINDS[file.rpartition('.')[2]]}; charset=utf-8"
         router.api_route(path, methods=["GET", "HEAD"])(_serve(content, kind))
     return router

@@ -33,7 +33,7 @@ class Part:
     linked: bool = True  # whether other pages link to its pages
     middleware: Sequence[tuple[Any, dict[str, Any]]] = ()  # class and arguments, innermost first
     stop: Callable[[], None] | None = None  # begin nothing new; before the last answers
-    finish: Callable[[], None] | None = None  # after them, in a thread
+    finish: Callable[[], object] | None = None  # after them, in a thread
 
 
 def parts_of(

@@ -18,10 +18,10 @@ from rerank.advice.adaptive import search
 from rerank.advice.explanation import explain
 from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
+from rerank.rag import routes as rag_routes
 from rerank.rag.answer import model_answers
 from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
-from rerank.serving import rag_routes
 from rerank.serving.refusals import Refusal
 from rerank.serving.request_assessor import AssessedRequest
 from rerank.types import Assessment, Query
