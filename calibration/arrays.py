@@ -1,4 +1,9 @@
-"""Helpers of maps and fits: log odds, and checks of the arrays and numbers that they take."""
+"""Helpers of maps and fits: log odds, and checks of the arrays and numbers that they take.
+
+A check returns what it took, as floats or integers of the shape in its docstring, or raises a
+ValueError that says what came and what was expected: another shape, no row, values that are no real
+numbers (text, dates, complex, masked), or not finite, or outside their range.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +51,7 @@ def log_odds(p: ArrayLike) -> Floats:
 
 
 def as_floats(values: ArrayLike) -> Floats:
-    """Return real numbers, in an array of any shape, as floats; booleans are 0 and 1, None is NaN.
-
-    Raises:
-        ValueError: complex numbers, text, dates, masked values, or what is no array at all.
-    """
+    """Return real numbers, of any shape, as floats; booleans are 0 and 1, None is NaN."""
     if type(values) is np.ndarray and values.dtype == np.float64:
         return values
     refuse_masked(values)
@@ -89,11 +90,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def refuse_masked(values: object) -> None:
-    """Refuse masked arrays, also in a list, with masked values: NumPy would unmask them.
-
-    Raises:
-        ValueError: with the number of masked values.
-    """
+    """Refuse masked arrays, also in a list, with masked values: NumPy would unmask them."""
     if isinstance(values, (list, tuple)):
         for value in values:
             if not isinstance(value, (float, int, str)):
@@ -105,11 +102,7 @@ def refuse_masked(values: object) -> None:
 
 
 def as_scores(scores: ArrayLike) -> Floats:
-    """Return one score per row as (n,) floats; (n,) and (n, 1) are accepted.
-
-    Raises:
-        ValueError: another shape, or a value that is not a finite real number.
-    """
+    """Return one score per row as (n,) floats; (n,) and (n, 1) are accepted."""
     s = as_floats(scores)
     if s.ndim == 2 and s.shape[1] == 1:
         s = s[:, 0]
@@ -123,9 +116,6 @@ def as_features(X: ArrayLike, width: int | None = None) -> Floats:
     """Return features as (n, width) floats; (n,) is accepted if width is 1.
 
     width None: the width of X, which is 1 for shape (n,).
-
-    Raises:
-        ValueError: another width, or a value that is not a finite real number.
     """
     x = np.asarray(as_floats(X), order="C")  # so that sums run the same way for any caller
     if width is None:
@@ -160,9 +150,6 @@ def as_number(name: str, value: object) -> float:
     """Return a real number, which may be infinite or NaN, as a float; text is not a number.
 
     An array without an axis is the number in it.
-
-    Raises:
-        ValueError: naming the field.
     """
     number: Any = value if np.ma.is_masked(value) else _unwrapped(value)
     if isinstance(number, bool) or not _is_real(number):
@@ -174,11 +161,7 @@ def as_number(name: str, value: object) -> float:
 
 
 def finite_number(name: str, value: object) -> float:
-    """Return the value as a finite float, as `as_number`.
-
-    Raises:
-        ValueError: naming the field.
-    """
+    """Return the value as a finite float, as `as_number`."""
     result = as_number(name, value)
     if not math.isfinite(result):
         raise ValueError(f"{name} must be finite, got {str(value)[:80]}")
@@ -186,9 +169,14 @@ def finite_number(name: str, value: object) -> float:
 
 
 def set_finite_numbers(value: Any, *names: str) -> None:
-    """Set fields of a frozen value to tuples of finite floats, or raise a ValueError."""
+    """Set fields of a frozen value to tuples of finite floats."""
     for name in names:
-        object.__setattr__(value, name, _finite_numbers(name, getattr(value, name)))
+        numbers = getattr(value, name)
+        if not isinstance(numbers, (list, tuple, np.ndarray)):
+            raise ValueError(f"{name} must be a list of numbers, got {str(numbers)[:80]!r}")
+        if not len(numbers):
+            raise ValueError(f"{name} must have at least one number, got none")
+        object.__setattr__(value, name, tuple(finite_number(name, number) for number in numbers))
 
 
 def arrays_field() -> Any:
@@ -204,14 +192,6 @@ def freeze_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
     object.__setattr__(value, "_arrays", arrays)
 
 
-def _finite_numbers(name: str, values: object) -> tuple[float, ...]:
-    if not isinstance(values, (list, tuple, np.ndarray)):
-        raise ValueError(f"{name} must be a list of numbers, got {str(values)[:80]!r}")
-    if not len(values):
-        raise ValueError(f"{name} must have at least one number, got none")
-    return tuple(finite_number(name, value) for value in values)
-
-
 def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False) -> None:
     """Refuse knots x that do not rise strictly, or probabilities that fall or leave [0, 1]."""
     steps = np.diff(values)
@@ -223,11 +203,7 @@ def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False
 
 
 def check_probabilities(p: ArrayLike) -> Floats:
-    """Return p as (n,) floats.
-
-    Raises:
-        ValueError: another shape, no row, or a value that is not a number in [0, 1].
-    """
+    """Return p as (n,) floats."""
     values = as_floats(p)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"expected probabilities of shape (n,), n >= 1, got {values.shape}")
@@ -238,11 +214,7 @@ def check_probabilities(p: ArrayLike) -> Floats:
 
 
 def as_labels(y: ArrayLike, n: int) -> Ints:
-    """Return y as (n,) integers 0 and 1.
-
-    Raises:
-        ValueError: not one label per row, no row at all, or a label other than 0 and 1.
-    """
+    """Return y as (n,) integers 0 and 1."""
     labels = as_floats(y)
     if labels.shape != (n,) or n == 0:
         raise ValueError(f"expected one label per row for {n} rows, got shape {labels.shape}")
@@ -257,11 +229,7 @@ def _check_labels(labels: Floats) -> None:
 
 
 def check_y_p(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
-    """Return (y, p) as floats of shape (n,).
-
-    Raises:
-        ValueError: as `check_probabilities`; y of another length; a label other than 0 and 1.
-    """
+    """Return (y, p) as floats of shape (n,)."""
     values, labels = check_probabilities(p), as_floats(y)
     if labels.shape != values.shape:
         raise ValueError(f"y has shape {labels.shape} and p has shape {values.shape}")
@@ -286,11 +254,7 @@ def plain(value: Any) -> Any:
 
 
 def check_keys(name: str, d: object, keys: Iterable[str]) -> None:
-    """Refuse what is not a mapping with exactly these keys.
-
-    Raises:
-        ValueError: naming it, and the keys that are missing or unknown.
-    """
+    """Refuse what is not a mapping with exactly these keys."""
     keys = tuple(keys)
     if not isinstance(d, Mapping):
         raise ValueError(f"expected {name} with the keys {', '.join(keys)}, got {d!r:.80}")
@@ -302,12 +266,7 @@ def check_keys(name: str, d: object, keys: Iterable[str]) -> None:
 
 
 def group_codes(groups: Groups, n: int) -> Codes:
-    """Return (n,) group numbers 0, 1, ... in sorted order of the labels; None: one row per group.
-
-    Raises:
-        ValueError: groups is not one label per row, not all are text or all numbers, or one is NaN
-            or masked.
-    """
+    """Return (n,) group numbers 0, 1, ... in sorted order; None: every row is its own group."""
     if groups is None:
         return Codes(np.arange(n, dtype=np.int64))
     refuse_masked(groups)
@@ -324,11 +283,7 @@ def group_codes(groups: Groups, n: int) -> Codes:
 
 
 def check_share(name: str, value: object) -> float:
-    """Return a number within (0, 1) as a float.
-
-    Raises:
-        ValueError: naming what is not a number, or not within (0, 1).
-    """
+    """Return a number within (0, 1) as a float."""
     share = as_number(name, value)
     if not 0 < share < 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value!s:.80}")

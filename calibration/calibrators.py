@@ -1,8 +1,7 @@
 """Calibrators as scikit-learn estimators: scores or features and labels in, probabilities out.
 
 Thin classes around `calibration.fitting`. What they learn is in `map_`, a value of
-`calibration.maps`; production does not need this file. It knows nothing of where features come
-from, and nothing of files.
+`calibration.maps`; production does not need this file.
 """
 
 from __future__ import annotations
@@ -74,10 +73,10 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
         if len(classes) == 1 and classes[0] in (0, 1):  # as where nothing is right yet
             classes = np.array([0, 1])
         self.classes_ = classes
-        if len(self.classes_) != 2:
+        if len(classes) != 2:
+            got = f"{len(classes)} ({', '.join(map(str, classes[:5]))})"
             raise ValueError(
-                "Only binary classification is supported: expected labels of two classes, got "
-                f"{len(classes)} ({', '.join(map(str, classes[:5]))})"
+                f"Only binary classification is supported: expected two classes, got {got}"
             )
         return np.asarray(y == self.classes_[1], dtype=np.int64)
 

@@ -1,6 +1,6 @@
 """The effective number of dependent rows, and the design effect of groups that reduces it.
 
-Checked arrays in, one number out; numpy only. It knows nothing of what the groups are.
+Checked arrays in, one number out; numpy only.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from calibration.arrays import Codes, Floats
 def design_effect(residuals: Floats, number: Codes) -> float:
     """Return how many of the rows are as informative as one independent row: 1 to n.
 
-    residuals (n,): the averaged values minus their mean or expectation. Rows of one group (n,) may
-    be dependent. The result is the variance of the sum by
-    groups over that by rows (Kish 1965; Rao and Scott 1992), with G / (G - 1) for few groups. A
-    ratio below 1 (negatively correlated rows in a group) becomes 1, since chance alone produces it
-    as well.
+    residuals (n,): the averaged values minus their mean or expectation. The result is the variance
+    of the sum by groups (n,) over that by rows (Kish 1965; Rao and Scott 1992), with G / (G - 1)
+    for few groups, and at least 1: chance alone produces less as well.
     """
     n, n_groups = len(residuals), int(number.max(initial=-1)) + 1
     rows = float((residuals**2).sum())

@@ -1,7 +1,7 @@
 """Features to one logit, and that logit to a probability: the mathematics of the two stages.
 
-Features and labels of 0 and 1 in, a value of `calibration.maps` out. It knows nothing of where
-features come from, and nothing of files. `calibrators` wraps it for scikit-learn.
+Features and labels of 0 and 1 in, a value of `calibration.maps` out. Every fit takes X (n, d) or
+scores (n,), and y (n,); C is above 0, and `folds` at least 2. `calibrators` wraps it.
 
 If there is nothing to learn (labels of one class only, fewer than two groups to cross-fit), a fit
 without a reference map gives a constant, the smoothed base rate; one with it stays close to it.
@@ -55,10 +55,8 @@ STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     """Return the ridge-penalised logistic regression of y (n,) on X (n, d), features standardised.
 
-    The map clips each feature to its range in X.
-
-    The fit is scikit-learn's lbfgs, unweighted, with its penalty |coef|^2 / (2 C). A constant
-    column gets coefficient 0. Labels of one class give `base_rate` everywhere.
+    The fit is scikit-learn's lbfgs, with its penalty |coef|^2 / (2 C). The map clips each feature
+    to its range in X; a constant column gets coefficient 0.
     """
     x = as_features(X)
     labels = as_labels(y, len(x))
@@ -96,9 +94,8 @@ def _out_of_fold_logits(
     penalties: Sequence[Penalty],
     reference: LogisticMap | None,
 ) -> tuple[Floats, Floats]:
-    """Return logits (penalties, n) of rows x (n, d), each by a map fitted without the row's fold.
-
-    And the mean logit (penalties, n) that each row's map gives the rows it was fitted on.
+    """Return logits (penalties, n), each by a map fitted without the row's fold, and the mean
+    logits (penalties, n) that these maps give the rows they were fitted on.
     """
     logits, levels = np.empty((2, len(penalties), len(x)))
     with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
@@ -112,13 +109,13 @@ def _out_of_fold_logits(
 
 def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequence[Penalty]:
     """The penalties to choose from, strongest first."""
+    if C is None:
+        return STEPS if reference else [Penalty(each) for each in PENALTIES]
     if isinstance(C, Penalty):
         return [C]
-    if C is not None and not C > 0:
+    if not C > 0:
         raise ValueError(f"C must be positive, got {C}")
-    if C is not None:
-        return [Penalty(C, keep_signs=True)]
-    return [Penalty(each) for each in PENALTIES] if reference is None else STEPS
+    return [Penalty(C, keep_signs=True)]
 
 
 def _choose_step(losses: Floats, number: Codes) -> int:

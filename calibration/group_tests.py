@@ -1,8 +1,7 @@
 """The test behind a certificate for new groups: groups are exchangeable, their rows are not.
 
 Labels by falling confidence and the numbers of their groups in, tail probabilities out. The rows of
-a group may depend on each other in any way, so many rows in a few large groups prove little. It
-knows nothing of what a group is.
+a group may depend on each other in any way, so many rows in a few large groups prove little.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
     bounded S, is proved for two values and otherwise their conjecture, which `make promise` tests.
     No test can detect groups that are larger than any seen.
 
-    labels (n,) of 0 and 1, the most confident first; number (n,): their groups, from 0. The
-    exponentials are drawn `DRAWS` times, always the same ones, and go to the groups in the order of
-    their first rows. So equal rows give equal certificates, whatever their groups are called.
+    labels (n,) of 0 and 1, the most confident first; number (n,): their groups, from 0. The `DRAWS`
+    exponentials are always the same, and go to the groups in the order of their first rows: names
+    of groups change nothing.
     """
     n, number = len(labels), _by_first_row(number)
     n_groups = int(number.max()) + 1
@@ -69,8 +68,7 @@ def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
 
     It is the largest target that the test of `group_tails` refutes for all rows at once, for values
     in [0, 1]: 5% of Bayesian bootstraps have a mean below it, with one extra group as large as the
-    largest and all 0 (Gaffke 2005). groups None: every row is a group. Without rows it is 0.0. The
-    order of the rows and the names of the groups change nothing.
+    largest and all 0 (Gaffke 2005). Without rows it is 0.0.
     """
     v = as_floats(values)
     (bound,) = mean_lower_bounds(v, np.ones((1, v.size), dtype=np.bool_), groups)

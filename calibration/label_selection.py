@@ -1,8 +1,4 @@
-"""Choose rows to label, and estimate a mean over all rows from them: probability sampling.
-
-Confidences in, rows and weights out; labels and weights in, a mean with its interval out. It knows
-nothing of what a row is.
-"""
+"""Choose rows to label, and estimate a mean over all rows from them: probability sampling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The maps that production evaluates: numbers in, probabilities out, numpy only.
 
-A map is the result of a calibrator: a frozen value that survives plain JSON bit for bit. This file
-knows nothing of fitting (`calibrators`), of files or of text.
+A map is the result of a calibrator: a frozen value that survives plain JSON bit for bit.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ class LogisticMap:
     def logit(self, X: ArrayLike) -> Floats:
         """Return (n,): the log odds of each row of X (n, d), or of X (n,) if d is 1.
 
-        A row's logit does not depend on the other rows. Raises as `contributions`, and if a logit
-        is not finite.
+        A row's logit does not depend on the other rows; one that is not finite is refused.
         """
         if len(self.coef) == 1:
             return self._line(as_scores(X))
@@ -131,7 +129,7 @@ class LogisticMap:
         return sigmoid(self._line(s))
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return (n,) probabilities in [0, 1]. Raises as `contributions`."""
+        """Return (n,) probabilities in [0, 1]."""
         return sigmoid(self.logit(X))
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,16 +165,14 @@ class TwoStageMap:
                 )
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return (n,) probabilities for X (n, d). Raises as `LogisticMap.contributions`."""
+        """Return (n,) probabilities for X (n, d)."""
         p = self.second.predict_checked(self.first.logit(X))
         return p if self.update is None else self.update.predict_checked(log_odds(p))
 
     def contributions(self, X: ArrayLike) -> Floats:
-        """Return (n, d): what each feature adds to the log odds.
+        """Return (n, d): what each feature adds to the log odds, without the second stage's bounds.
 
-        This is exact if the second stage is logistic and the logit lies within its bounds. Beyond a
-        bound, it is what the features would add without the bound. For another second stage, it is
-        what they add to the first stage's logit.
+        If the second stage is not logistic: what it adds to the first stage's logit.
         """
         added = self.first.contributions(X)
         if isinstance(self.second, LogisticMap):

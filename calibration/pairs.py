@@ -25,17 +25,13 @@ class Agreement:
 
 
 def cohens_kappa(
-    first: Sequence[Hashable],
-    second: Sequence[Hashable],
-    groups: Groups = None,
+    first: Sequence[Hashable], second: Sequence[Hashable], groups: Groups = None
 ) -> Agreement:
     """Return Cohen's kappa (1960) of two sequences of labels, (n,) each, with its 95% interval.
 
     The interval is kappa plus or minus Student's t times the standard error of Fleiss, Cohen and
-    Everitt (1969), clipped to [-1, 1]. If items of one group (n,) are dependent, the error's terms
-    are summed by group. kappa is NaN if chance alone would always agree (every item has one label).
-    The interval is NaN with fewer than two groups, and if the estimated error is 0, as when the two
-    never differ: the spread is then unknown.
+    Everitt (1969), its terms summed by group (n,), clipped to [-1, 1]. kappa is NaN if every item
+    has one label; the interval with fewer than two groups, and if the two never differ.
     """
     n, nan = len(first), float("nan")
     if not n or len(second) != n:
@@ -62,9 +58,8 @@ def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = Non
     """Return how much larger losses (n,) are than `others` (n,) on the same rows, all in [0, 1].
 
     The true difference is beyond each bound with probability at most about 5%, if it is spread over
-    many groups. If one group in twenty differs wholly and the others not at all, 40 to 100 groups
-    often hold too few of these to show it: the true difference is above `high` in 11% to 35% of
-    such samples. No bound can be narrow for small differences and hold there too.
+    many groups; above `high` in 11% to 35% of the samples of 40 to 100 groups if one in twenty
+    differs wholly and the others not at all.
 
     `high` below a margin is the test of non-inferiority (Blackwelder 1982) at level 5%. These are
     Student's bounds of the mean difference, by group (n,), with the variance of one more row whose

@@ -83,19 +83,14 @@ def at_thresholds(
     reached = values >= at[:, None]
     single = int(number.max(initial=-1)) + 1 == len(number)
     bounds = np.ones(len(at)) if single else mean_lower_bounds(labels, reached, number)
-    return [
-        _accepted(labels[part], number[part], t, bound)
-        for part, t, bound in zip(reached, at.tolist(), bounds.tolist(), strict=True)
-    ]
-
-
-def _accepted(labels: Floats, groups: Groups, threshold: float, of_groups: float) -> Accepted:
-    n, right = len(labels), int(labels.sum())
-    if not n:
-        return Accepted(threshold, 0, 0, 0.0, 0.0)
-    effective = effective_n(labels - right / n, group_codes(groups, n))
-    of_rows = lower_bound(right / n * effective, effective)
-    return Accepted(threshold, n, right, effective, min(of_rows, of_groups))
+    accepted = []
+    for part, threshold, of_groups in zip(reached, at.tolist(), bounds.tolist(), strict=True):
+        n, right, effective, bound = int(part.sum()), int(labels[part].sum()), 0.0, 0.0
+        if n:
+            effective = effective_n(labels[part] - right / n, group_codes(number[part], n))
+            bound = min(lower_bound(right / n * effective, effective), of_groups)
+        accepted.append(Accepted(threshold, n, right, effective, bound))
+    return accepted
 
 
 Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
@@ -313,14 +308,11 @@ def comparison(
     y: ArrayLike,
     *,
     groups: Groups = None,
-    threshold: float = 0.7,
-    draws: int = 500,
-    random_state: int = 0,
-    extra: Mapping[str, Metric] = NO_METRICS,
+    **options: Any,
 ) -> Comparison:
-    """Return `measure` of each confidence (name to p (n,)) on the same labels y (n,).
+    """Return `measure`, which has the same options, of each confidence (name to p (n,)).
 
-    All of them use the same resamples.
+    All of them use the same labels y (n,) and the same resamples.
 
     Raises:
         ValueError: as `measure`, with the name of the confidence in front.
@@ -328,15 +320,7 @@ def comparison(
     results, number = [], group_codes(groups, np.size(y))
     for name, p in rows.items():
         try:
-            result = measure(
-                y,
-                p,
-                groups=number,
-                threshold=threshold,
-                draws=draws,
-                random_state=random_state,
-                extra=extra,
-            )
+            result = measure(y, p, groups=number, **options)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         results.append((name, result))

@@ -1,8 +1,7 @@
 """One score to a probability: Platt, temperature, beta, isotonic and Venn-Abers.
 
-One score per row and labels of 0 and 1 in, a map out. The scores of temperature and beta are log
-odds; the others take any number that rises with the probability. It knows nothing of features
-(`fitting`) and nothing of files.
+Scores (n,) and labels y (n,) of 0 and 1 in, a map out. The scores of temperature and beta are log
+odds; the others take any number that rises with the probability.
 
 For labels of one class every function gives the smoothed base rate: for all scores, or, by isotonic
 and Venn-Abers, for those that it has seen. For a constant score it gives about the share of hits.
@@ -162,10 +161,9 @@ def fit_beta(scores: ArrayLike, y: ArrayLike) -> BetaMap:
 def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
     """Return the isotonic fit of y on one score (n,), as knots, with ends that are never 0 or 1.
 
-    Pool adjacent violators, by scikit-learn. A top block of m hits and no miss would get 1; it gets
-    (m + 1) / (m + 2) instead, or the value of the block below if that is higher; the bottom block
-    likewise. So a single lucky case at the end does not claim certainty. The slight rise within
-    blocks is centred and scaled by the quartiles, which an outlier does not move.
+    Pool adjacent violators, by scikit-learn. A top block of m hits and no miss gets (m + 1) / (m +
+    2) instead of 1, or the value of the block below if that is higher; the bottom block likewise.
+    The slight rise within blocks is centred and scaled by the quartiles.
     """
     from sklearn.isotonic import IsotonicRegression
 
@@ -189,9 +187,8 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
 def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
     """Return the inductive Venn-Abers map of one score (n,) (Vovk, Petej and Fedorova 2015).
 
-    It follows the definition: at every knot and in every gap, the isotonic fit of the rows plus one
-    row of label 0, and plus one of label 1. The time grows with the square of the number of
-    distinct scores: seconds for five thousand.
+    By its definition: at every knot and in every gap, the isotonic fit of the rows plus one of
+    label 0, and plus one of label 1. It takes seconds for five thousand distinct scores.
     """
     from sklearn.isotonic import isotonic_regression
 

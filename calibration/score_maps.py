@@ -72,8 +72,7 @@ class IsotonicMap(_ScoreMap):
 
     A flat run would tie different scores. So `TILT` of the probability is a sigmoid of z = `(score
     - mean) / scale`, which continues as a hyperbola beyond `EDGE`. The order of the rows stays that
-    of the scores, as far as the 16 digits of a double allow: scores a millionth of `scale` apart
-    within the knots, whole scales apart up to a hundred thousand. No probability is exactly 0 or 1.
+    of the scores, as far as the digits of a double allow. No probability is exactly 0 or 1.
     """
 
     kind: ClassVar[str] = "isotonic"

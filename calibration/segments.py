@@ -1,8 +1,8 @@
 """A small correction for each segment of the rows (collection, language, source), after one map.
 
 A segment with many labels gets its own calibration, one with few stays with the common one. This is
-group calibration (Hébert-Johnson et al. 2018) of segments that do not overlap. It knows nothing of
-what a segment is; probabilities of an unseen segment stay as they are.
+group calibration (Hébert-Johnson et al. 2018) of segments that do not overlap. Probabilities of
+an unseen segment stay as they are.
 """
 
 from __future__ import annotations

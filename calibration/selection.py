@@ -1,7 +1,7 @@
 """Folds by query group, out-of-fold predictions, and the choice among calibrators.
 
-Arrays in, a named choice out; numpy only. It knows nothing of how a candidate is fitted: it sees
-out-of-fold probabilities, in order from the simplest candidate to the most complex.
+Arrays in, a named choice out; numpy only. Candidates are out-of-fold probabilities, in order from
+the simplest candidate to the most complex.
 """
 
 from __future__ import annotations
@@ -47,16 +47,11 @@ Fit = Callable[[Floats, Ints, NDArray[Any]], Predicts]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen, and why.
-
-    name: the candidate chosen.
-    losses: grouped cross-validated log loss per candidate, in nats, simple to complex.
-    reason: one sentence.
-    """
+    """What was chosen, and why."""
 
     name: str
-    losses: Mapping[str, float]
-    reason: str
+    losses: Mapping[str, float]  # grouped cross-validated log loss, in nats, simple to complex
+    reason: str  # one sentence
 
 
 def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
@@ -174,11 +169,8 @@ def choose(
         reason += f"; {', '.join(left_out)} not considered on {len(labels)} rows"
         if effective_n is not None and round(effective_n) < len(labels):
             reason += f", whose labels are worth those of {effective_n:.0f} independent ones"
-    return Choice(
-        name=names[chosen],
-        losses=MappingProxyType(dict(zip(names, means.tolist(), strict=True))),
-        reason=reason + ".",
-    )
+    losses = MappingProxyType(dict(zip(names, means.tolist(), strict=True)))
+    return Choice(names[chosen], losses, reason + ".")
 
 
 def enough_rows(name: str, n: float) -> bool:

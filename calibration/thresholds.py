@@ -1,7 +1,6 @@
 """Exact binomial bounds, and thresholds that a finite sample certifies.
 
-Counts, or confidences with labels, in; bounds and certificates out. It knows nothing of how a
-confidence was made.
+Counts, or confidences with labels, in; bounds and certificates out.
 """
 
 from __future__ import annotations
@@ -114,30 +113,23 @@ class Certificate:
 
     threshold: accept if the confidence is at least this; then at least `target` of the accepted
         rows are right, in `level` of all samples that could have been drawn. None: no promise.
-    queries: labelled queries that it rests on.
-    accepted, right: how many of them reach the threshold, and how many of those are right.
     labels_needed: queries needed for a promise, four times in five, if the accuracy stays as
         measured; None if there is a threshold, if `MAX_TIMES` times as many would not do, or if
         none of at least `FEW` queries reaches the floor.
-    about: the questions that the promise is about, in words.
-    groups: number of groups of the queries, if the promise is about new groups; None: by rows.
-    refused: why nothing is promised whatever the counts say; empty if the counts decide.
-    event: what is promised of rows: `RIGHT`, or what questions do, such as "have an answer".
-    copies: how many of `queries` were not labelled, but made of labelled ones.
     """
 
     threshold: float | None
     target: float
     level: float
-    queries: int
-    accepted: int
-    right: int
+    queries: int  # labelled ones that it rests on
+    accepted: int  # of these, how many reach the threshold
+    right: int  # of the accepted
     labels_needed: int | None
-    about: str = ABOUT
-    groups: int | None = None
-    refused: str = ""
-    event: str = RIGHT
-    copies: int = 0
+    about: str = ABOUT  # the questions that the promise is about, in words
+    groups: int | None = None  # of the queries, if it is about new groups; None: by rows
+    refused: str = ""  # why nothing is promised, whatever the counts say
+    event: str = RIGHT  # what is promised of rows, such as "have an answer"
+    copies: int = 0  # of the queries, not labelled but made of labelled ones
 
     def __post_init__(self) -> None:
         """Refuse what `certify` cannot have made.
@@ -227,10 +219,9 @@ class Certificate:
 
     @property
     def labels_missing(self) -> int | None:
-        """`labels_needed` minus the queries there are, rounded up to tens; None if that is None.
+        """`labels_needed` minus the queries there are, and as many copies in proportion.
 
-        It is an estimate, so an exact number would be false precision. With copies, more labels
-        will have as many in proportion.
+        Rounded up to tens, as it is an estimate; None if `labels_needed` is.
         """
         if self.labels_needed is None:
             return None
@@ -278,17 +269,12 @@ def certify(
     all tests that refute hold at once.
 
     If every row is a group of its own, the test is the exact binomial tail, and the promise is
-    about new rows. If groups (n,) have several rows, the promise is about the rows of new groups:
-    whole groups must be exchangeable, their rows may depend on each other in any way
-    (`group_tails`). No method sees a kind of group that is large, wrong, and too rare to be among
-    these.
+    about new rows. If groups (n,) have several rows, it is about the rows of new groups: whole
+    groups must be exchangeable, their rows may depend on each other in any way (`group_tails`).
 
-    `about` names the questions that the promise is about, and `event` what y says of them; they are
-    reported, not used.
-
-    p must come from maps that were not fitted on these rows. Out-of-fold p work in practice, though
-    no proof is known: a lucky fold is judged by maps fitted on the unluckier rest, which errs on
-    the safe side (measured by `make promise`).
+    `about` and `event` are reported, not used. p must come from maps that were not fitted on these
+    rows. Out-of-fold p work in practice, though no proof is known: a lucky fold is judged by maps
+    fitted on the unluckier rest, which errs on the safe side (measured by `make promise`).
     """
     labels, values = check_y_p(y, p)
     floor = as_number("floor", floor)
@@ -345,22 +331,11 @@ def _labels_needed(
         reach = n  # of more labels, some may reach the floor
     if n_groups == n:
         return _rows_needed(labels, values, reach, target, level)
-    return _rows_needed_in_groups(labels, values, number, reach, target, level)
-
-
-def _rows_needed_in_groups(
-    labels: Floats, values: Floats, number: Ints, reach: int, target: float, level: float
-) -> int | None:
-    """Return how many queries, in more groups like these, a promise would need, or None.
-
-    As `_rows_needed`, it assumes that accuracy is a sigmoid of the confidence.
-    """
-    chance = (1 - level) * FORESEEN
-    truth = _accuracy(values, labels)
+    truth, chance = _accuracy(values, labels), (1 - level) * FORESEEN
     times = times_needed(labels, truth, number, target, chance, reach=reach)
     if times is None or times > MAX_TIMES:
         return None
-    return max(len(labels) + 1, int(np.ceil(times * len(labels))))
+    return max(n + 1, int(np.ceil(times * n)))
 
 
 def _rows_needed(
@@ -411,9 +386,8 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
     an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
     (Angelopoulos et al. 2021): each setting is tested at the full 5%, until one fails. So a false
-    promise is made with at most that probability, if `mean_upper_bound` is a valid bound: proved
-    for losses of two values in groups of one row, otherwise a conjecture. The tests are about the
-    rows of new groups (n,). The losses need not rise; if they do, stopping loses nothing.
+    promise about the rows of new groups (n,) has at most that probability, if `mean_upper_bound` is
+    a valid bound: proved for losses of two values in groups of one row, otherwise a conjecture.
     """
     table = as_floats(losses)
     if table.ndim != 2:

@@ -91,10 +91,9 @@ def bins(values: Floats) -> Ints:
 def consistency_band(
     labels: Floats, values: Floats, *, groups: Groups = None
 ) -> tuple[Floats, Floats]:
-    """Return (low, high), (bins,) each: where 95% of a bin's shares lie if p is exact.
+    """Return (low, high), one per bin of `bins`: where 95% of its shares lie if p is exact.
 
-    labels and values (n,) are as from `arrays.check_y_p`, the bins as from `bins`. Labels are drawn
-    by `sample_null_labels`, as dependent within a group (n,) as the given ones.
+    Labels are drawn as dependent within a group (n,) as the given ones (`sample_null_labels`).
     """
     number, rng = bins(values), np.random.default_rng(0)
     drawn = sample_null_labels(values, DRAWS, rng, groups=groups, y=labels)
@@ -106,13 +105,11 @@ def consistency_band(
 def ece_debiased(y: ArrayLike, p: ArrayLike) -> float:
     """Return the equal-mass ECE in [0, 1], corrected for chance.
 
-    The plug-in estimate, the mean |accuracy - confidence| over the bins of `bins`, is 0.06 for an
-    exactly calibrated model on 200 rows: chance can only add to an absolute value. How much it adds
-    depends on the gap, so the correction is made at that gap and not at 0. The result is the gap e
-    for which bins that are all off by e would show the plug-in on average, each with the binomial
-    error of its own rate (hits + 1) / (rows + 2). Debiasing at the fitted rates is the idea of
-    Kumar, Liang and Ma (2019). The result is 0 if chance alone shows more. As it is never below 0,
-    an exact model has a little more on average: 0.03 with 200 rows, 0.013 with 1,000.
+    Chance can only add to the plug-in estimate, the mean |accuracy - confidence| over `bins`. The
+    result is the gap e for which bins that are all off by e would show the plug-in on average, each
+    with the binomial error of its rate (hits + 1) / (rows + 2), an idea of Kumar, Liang and Ma
+    (2019); 0 if chance alone shows more. An exact model has 0.03 on average with 200 rows, 0.013
+    with 1,000 (the plug-in: 0.06 with 200).
     """
     labels, values = check_y_p(y, p)
     number = bins(values)
@@ -214,10 +211,9 @@ def smece(y: ArrayLike, p: ArrayLike) -> float:
     """Return the smooth expected calibration error, in [0, 1] (Błasiok and Nakkiran 2023).
 
     The residuals p - y are smoothed along p by a Gaussian reflected at 0 and 1, and their absolute
-    values are averaged. The bandwidth is the one that equals the result, so there are no bins to
-    choose. The number is that of the package `relplot` to about 1e-3, with its conventions: the
-    Gaussian is cut at 0.5, and a row at exactly 0 or 1 has half the weight. An exactly calibrated
-    model shows more than 0 on a finite sample: compare with `smece_floor`.
+    values are averaged; the bandwidth is the one that equals the result. It is that of the package
+    `relplot` to about 1e-3, with its conventions: the Gaussian is cut at 0.5, and a row at exactly
+    0 or 1 has half the weight. An exact model shows more than 0: compare with `smece_floor`.
     """
     labels, values = check_y_p(y, p)
     mesh = _Mesh(values)
@@ -234,9 +230,8 @@ def smece_floor(
 ) -> tuple[float, float]:
     """Return the mean and the 95% point of `smece` if p (n,) is exactly calibrated.
 
-    Labels are drawn from p itself by `sample_null_labels`, as dependent within a group (n,) as the
-    labels y are, or as dependent as possible without y. A measured smECE below the second number
-    cannot be told from exact calibration at this sample size.
+    Labels are drawn by `sample_null_labels`. A measured smECE below the second number cannot be
+    told from exact calibration at this sample size.
     """
     values, rng = check_probabilities(p), np.random.default_rng(random_state)
     drawn, mesh = sample_null_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
@@ -254,9 +249,8 @@ def smece_interval(
 ) -> Interval:
     """Return (low, high), in [0, 1], that contain the true smECE with a probability of 95%.
 
-    The interval inverts two tests, because a bootstrap fails near 0, where chance can only add to
-    an absolute value. Let g(s) be the true error smoothed by s and g'(s) the measured one; both
-    fall with s, and the smECE is where g(s) = s.
+    The interval inverts two tests, as a bootstrap fails near 0. Let g(s) be the true error smoothed
+    by s and g'(s) the measured one; both fall with s, and the smECE is where g(s) = s.
 
     low: g' is at most g plus the smoothed noise. So low is the estimate minus the noise at its own
     bandwidth, or 0 if that is negative. The noise is the upper 2.5% point of the error of the

@@ -1,7 +1,7 @@
 """Have the inputs changed? A sketch of the features a model was fitted on, and new rows against it.
 
-Features in, a decision and a table out, without labels; numpy only. It knows nothing of what a
-feature means or how the model uses it: a move is a reason to look, not proof of harm.
+Features in, a decision and a table out, without labels; numpy only. A move is a reason to look, not
+proof of harm.
 """
 
 from __future__ import annotations
@@ -96,18 +96,12 @@ class FeatureSketch:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """The features of n fitted rows, for `alarm` to compare new rows with.
+    """The features of n fitted rows, for `alarm` to compare new rows with."""
 
-    names: one per feature, in the order of the columns.
-    n: effective number of fitted rows.
-    features: one `FeatureSketch` per name.
-    rows: number of fitted rows; 0 if an earlier version did not count them.
-    """
-
-    names: tuple[str, ...]
-    n: int
-    features: tuple[FeatureSketch, ...]
-    rows: int = 0
+    names: tuple[str, ...]  # in the order of the columns
+    n: int  # effective number of fitted rows
+    features: tuple[FeatureSketch, ...]  # one per name
+    rows: int = 0  # fitted; 0 if an earlier version did not count them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -155,37 +149,29 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How far one feature has moved.
+    """How far one feature has moved: it has, if the p-value is at most the level.
 
     distance: Kolmogorov-Smirnov's, in [0, 1]: the largest difference in the share of rows below a
         value. 0.2: at some value, the new share is 20 points off the fitted one.
-    fitted_median, median: of the fitted and of the new rows, in the feature's own unit.
-    outside: share of new rows below the lowest or above the highest fitted value.
-    p_value: adjusted by Holm over all features; the feature has moved if it is at most the level.
     """
 
     name: str
     distance: float
     fitted_median: float
     median: float
-    outside: float
-    p_value: float
+    outside: float  # share of the new rows below the lowest or above the highest fitted value
+    p_value: float  # adjusted by Holm over all features
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The comparison of a window of new rows with the fitted ones.
-
-    n, m: effective numbers of the fitted and of the new rows.
-    moves: one per feature, by rising p-value, then by falling distance, then by name.
-    fitted_rows, new_rows: numbers of the fitted and of the new rows; 0 if unknown.
-    """
+    """The comparison of a window of new rows with the fitted ones."""
 
     level: float
-    n: int
-    m: int
-    moves: tuple[Move, ...]
-    fitted_rows: int = 0
+    n: int  # effective number of fitted rows
+    m: int  # and of new rows
+    moves: tuple[Move, ...]  # by rising p-value, then by falling distance, then by name
+    fitted_rows: int = 0  # 0 if unknown
     new_rows: int = 0
 
     @property
@@ -265,8 +251,7 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
     Kolmogorov-Smirnov tests with Bonferroni did as well as any multivariate one in Rabanser et al.
     2019, "Failing loudly".
 
-    Every row has the same weight, as in the sketch. Groups (m,), such as the rephrasings of one
-    question, determine the effective number of rows (`effective_sample_size.effective_rows`).
+    Groups (m,), such as the rephrasings of one question, determine the effective number of rows.
     """
     level = check_share("level", level)
     x = _as_float32(as_features(X, len(fitted.names)))

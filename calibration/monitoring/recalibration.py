@@ -1,7 +1,6 @@
 """Recalibrate a map with few new labels: slope and intercept of its log odds, shrunk to no change.
 
-Confidences and labels in; an update, its gain, and a new certificate out. It knows nothing of how
-the confidences were made.
+Confidences and labels in; an update, its gain, and a new certificate out.
 """
 
 from __future__ import annotations
@@ -65,24 +64,19 @@ class Recalibration:
         """Whether the update is worse, what was learned, its gain, and what is promised now."""
         slope, intercept = self.update.coef[0], self.update.intercept
         before, effective = self.table["before"], round(self.effective)
+        better, (low, high) = self.gain >= 0, self.gain_interval
+        low, high = (low, high) if better else (-high, -low)
+        gain = f"{abs(self.gain):.4f} nats {'better' if better else 'worse'}"
+        gain += "" if np.isnan(low) else f" [95%: {low:.4f} to {high:.4f}]"
         worth = f", worth {effective} independent ones" if effective < before.n else ""
         return [
             *([WORSE] if self.worse else []),
             f"{before.n} labels{worth}: "
             f"{before.base_accuracy:.1%} of the labelled top passages are right.",
-            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {self._gain_in_words()}, "
-            "cross-fitted.",
+            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {gain}, cross-fitted.",
             f"One label per group, in their order: {self.monitor.sentence}",
             self.certificate.sentence,
         ]
-
-    def _gain_in_words(self) -> str:
-        """The change of the log loss, and its interval if there is one."""
-        better, (low, high) = self.gain >= 0, self.gain_interval
-        if not better:
-            low, high = -high, -low
-        words = f"{abs(self.gain):.4f} nats {'better' if better else 'worse'}"
-        return words if np.isnan(low) else f"{words} [95%: {low:.4f} to {high:.4f}]"
 
 
 def fit_recalibration(

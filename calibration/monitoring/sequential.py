@@ -38,8 +38,7 @@ class Wealth:
     """The value of one unit, spread evenly over several bets, after n labels.
 
     Each bet stakes 1 / ((k + 1) (k + 2)) of its share after k labels, k = 0, 1, ...: a half at
-    once; 1 / (n + 2) is still in hand. So a long good period does not lose the later stakes, and a
-    change is detected soon after it.
+    once; 1 / (n + 2) is still in hand, so a change after a long good period is detected soon.
 
     stakes: one per bet, the logarithm of its stake by now, the part for the next label included.
     peak: logarithm of the highest wealth so far, at least 0.
@@ -112,12 +111,11 @@ SIZES = (0.25, 0.5, 1.0, 2.0)
 """How far the bets of `CalibrationMonitor` move the log odds."""
 
 TOLERANCE = 0.05
-"""How far off a confidence may be without an alarm.
+"""How far off a confidence may be without an alarm: no fitted map is exact.
 
-No fitted map is exact, so without a tolerance every monitor would alarm in the end. In simulations
-with maps fitted on 250 labels, half of the monitors alarmed within 2,000 new labels; with 0.05, one
-in twenty did, and with maps fitted on 1,000 labels none. In return, an alarm takes longer: 42
-labels instead of 28 if 70% are promised and 43% are right."""
+In simulations with maps fitted on 250 labels, half of the monitors without it alarmed within 2,000
+new labels, and one in twenty with it. An alarm takes 42 labels instead of 28 if 70% are promised
+and 43% are right."""
 
 NO_BOUND = 0.0005  # a share that is shown as 0.0%
 
@@ -190,18 +188,14 @@ class CalibrationMonitor(_Bets):
     of ever giving a false alarm is at most `level`, for any confidences. If 70% are promised and
     43% are right, it alarms after about 40 labels (median).
 
-    level: of the test, within (0, 1).
-    tolerance: how far off a confidence may be, in [0, 1); 0 tests for exact calibration.
-    hits, promised: sums of the labels and of the confidences.
-    wealth: one stake per direction and size.
     """
 
     kind: ClassVar[str] = "calibration-monitor"
-    level: float
-    hits: int
-    promised: float
-    wealth: Wealth
-    tolerance: float = TOLERANCE
+    level: float  # of the test, within (0, 1)
+    hits: int  # sum of the labels
+    promised: float  # sum of the confidences
+    wealth: Wealth  # one stake per direction and size
+    tolerance: float = TOLERANCE  # in [0, 1); 0 tests for exact calibration
 
     def __post_init__(self) -> None:
         level = _checked(self.level, self.hits, self.wealth, len(DIRECTIONS) * len(SIZES))

@@ -1,7 +1,7 @@
 """Ablation: the confidence refitted on fewer features, or on fewer labels.
 
-Takes features with labels and gives small frozen results. Only the confidence is refitted: the
-order of the passages, and so which queries are right, stays that of the whole model.
+Only the confidence is refitted: the order of the passages, and so which queries are right, stays
+that of the whole model.
 """
 
 from __future__ import annotations
@@ -42,55 +42,40 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Rows to fit on and rows to measure on, which share no group, and how the model is fitted.
-
-    `second_stage` names how its logit becomes a probability; `reference` is the pooled map of all
-    features that it is shrunk towards, if there is one. If rows are measured in folds, there are
-    several trials, and each row is measured in one of them.
-    """
+    """Rows to fit on and to measure on (one fold), which share no group, and how to fit."""
 
     fitted_on: Examples
     measured_on: Examples
-    second_stage: str = "logistic"
-    reference: LogisticMap | None = None
+    second_stage: str = "logistic"  # how the logit becomes a probability
+    reference: LogisticMap | None = None  # the pooled map of all features to shrink towards
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Measurements of a confidence from some of the features; 95% intervals by query group.
-
-    `saved` is the log loss of the base rate minus that of the step, in nats per query; `gain` is
-    what the step saves more than the step before it, paired by query (NaN for the first);
-    `penalties` are those that were chosen for it in each trial.
-    """
+    """Measurements of a confidence from some of the features; 95% intervals by query group."""
 
     name: str
     features: int
     log_loss: float
     auroc: float
     auroc_interval: Interval
-    saved: float
+    saved: float  # log loss of the base rate minus that of the step, nats per query
     saved_interval: Interval
-    gain: float
+    gain: float  # saved more than by the step before, paired by query; NaN for the first
     gain_interval: Interval
-    penalties: tuple[Penalty, ...]
+    penalties: tuple[Penalty, ...]  # chosen in each trial
 
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Measurements of confidences from some of the labels: a row per budget, a column per subset.
+    """Measurements of confidences from some of the labels: (budgets, subsets) each."""
 
-    The last budget is all labels, its row one number repeated. `accepted` is the share of the
-    queries that reach the threshold, `accepted_right` the share of those that is right, NaN if
-    there are none.
-    """
-
-    labels: tuple[int, ...]
+    labels: tuple[int, ...]  # the last budget is all labels, its row one number repeated
     threshold: float
     log_loss: Floats
     smece: Floats
-    accepted: Floats
-    accepted_right: Floats
+    accepted: Floats  # share of the queries that reach the threshold
+    accepted_right: Floats  # share of those that is right; NaN if there are none
 
 
 def columns_by_step(features: Features) -> dict[str, list[int]]:
@@ -113,13 +98,13 @@ def by_features(
 ) -> tuple[Step, ...]:
     """The confidence of each set of columns, fitted and measured in every trial.
 
-    Each is fitted like the model's own (`calibration.fitting.fit_two_stage`), so all columns give
-    the model's own confidence, without the corrections of segments. Of a pooled map, the weights of
-    these columns are used.
+    Each is fitted like the model's own (`calibration.fitting.fit_two_stage`), with the weights of
+    these columns of a pooled map, and without the corrections of segments.
     """
     from calibration.fitting import fit_two_stage
 
-    y, groups = _measured_rows(trials)
+    y = np.concatenate([trial.measured_on.right for trial in trials])
+    groups = [str(group) for trial in trials for group in trial.measured_on.groups]
     base = row_losses(y, np.full(len(y), y.mean()))
     previous, measured = np.full(len(y), np.nan), []
     for name, used in columns.items():
@@ -168,12 +153,11 @@ def by_labels(
 ) -> Budgets:
     """The confidence fitted on fewer labels: on each of `BUDGETS` below the total, and on all.
 
-    Subsets are drawn by group, the last one cut; a larger subset contains the smaller ones of its
-    draw. `penalties` are those chosen on all labels of each trial: choosing again for each subset
-    takes seven times as long, and medians stay within 0.015. `second_stage` is replaced by a
-    logistic second stage if the labels are too few for it. Segments get no corrections.
+    Subsets are drawn by group, the last one cut; a larger one contains the smaller ones of its
+    draw. `penalties` are those chosen on all labels of each trial: choosing again takes seven times
+    as long, and medians stay within 0.015. With too few labels the second stage is logistic.
     """
-    y, _ = _measured_rows(trials)
+    y = np.concatenate([trial.measured_on.right for trial in trials])
     total = min(len(trial.fitted_on.right) for trial in trials)
     labels = tuple(size for size in BUDGETS if size < total)
     drawn = [_random_orders(trial.fitted_on, random_state) for trial in trials]
@@ -209,12 +193,6 @@ def _keep_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap |
 
     coef, mean, scale, low, high = map(chosen, (old.coef, old.mean, old.scale, old.low, old.high))
     return replace(old, coef=coef, mean=mean, scale=scale, low=low, high=high)
-
-
-def _measured_rows(trials: Sequence[Trial]) -> tuple[Labels, list[str]]:
-    """Labels and groups of the rows that the trials measure, in their order."""
-    y = np.concatenate([trial.measured_on.right for trial in trials])
-    return y, [str(group) for trial in trials for group in trial.measured_on.groups]
 
 
 def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:

@@ -1,10 +1,9 @@
 """Confidences that use no labels, as baselines to compare with.
 
-They are hand-set formulas, the sigmoid of a cross-encoder's best score, and the three confidences
-of MTEB's abstention task (`confidence_scores` in its retrieval metrics; Gisserot-Boukhlef et al.
-2024). Each takes a ranking and gives a number in [0, 1] that its authors called confidence. None
-uses labels: that is the point of the comparison. "Similarity" is the cosine of the bi-encoder;
-"score" is the sigmoid of the cross-encoder's logit; the results are the first ten passages.
+Each takes a ranking and gives a number in [0, 1] that its authors called confidence: hand-set
+formulas, the sigmoid of a cross-encoder's best score, and the three of MTEB's abstention task
+(Gisserot-Boukhlef et al. 2024). "Similarity" is the cosine of the bi-encoder; "score" is the
+sigmoid of the cross-encoder's logit; the results are the first ten passages.
 """
 
 from __future__ import annotations
@@ -39,12 +38,7 @@ def sufficiency_score(r: Ranking) -> float:
 
 
 def seven_metric_score(r: Ranking) -> float:
-    """Hand-set: 0.30 top score + 0.20 gap + five smaller signals, each clipped to [0, 1].
-
-    0.30 top score + 0.20 gap to the second + 0.15 share of scores above 0.75 + 0.15 BM25-dense
-    rank correlation + 0.10 (1 - 2 x deviation) + 0.05 `graph_support` metadata of the best + 0.05
-    (1 - diversity); each clipped to [0, 1].
-    """
+    """Hand-set: 0.30 top score + 0.20 gap + five smaller signals, each clipped to [0, 1]."""
     scores = np.sort(sigmoid(r.logits[:RESULTS]))[::-1]
     gap = float(scores[0] - scores[1]) if len(scores) > 1 else 0.0
     return _unit(

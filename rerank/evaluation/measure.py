@@ -11,7 +11,8 @@ import numpy as np
 
 from calibration import metrics
 from calibration.arrays import plain
-from calibration.metrics.intervals import student_interval
+from calibration.label_selection import weighted_mean
+from calibration.metrics.intervals import UNKNOWN, Estimate, student_interval
 from calibration.reliability import Comparison, Curves, at_thresholds, comparison, reliability_bins
 from rerank.assessment.decisions import certified
 from rerank.assessment.fitted_maps import FittedMaps
@@ -22,8 +23,59 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
 from rerank.evaluation.ranking_metrics import order_quality
-from rerank.evaluation.weighted_accuracy import WeightedAccuracy
 from rerank.types import Bools, Floats, Ints, Ranking, Scored
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedAccuracy:
+    """How many of all queries are accepted, and what share of these is right, estimated."""
+
+    threshold: float
+    queries: float  # that the measured ones stand for: the sum of their weights
+    accepted: float  # of these
+    right: Estimate | None  # of the accepted; None if there are none
+    own_sample: bool = True  # whether this model drew it; only then there is an interval
+
+    @property
+    def sentence(self) -> str:
+        """The estimate in words."""
+        stood_for = f"the {self.queries:.0f} queries that these stand for"
+        if self.right is None:
+            return f"At {self.threshold:g}: none of {stood_for} is accepted, as far as these say."
+        interval = "too few for an interval"
+        if not self.own_sample:
+            interval = "no interval: this model is not known to have drawn the sample"
+        elif np.isfinite(self.right.low):
+            interval = f"between {self.right.low:.1%} and {self.right.high:.1%} with 95% confidence"
+        return (
+            f"At {self.threshold:g}: of {stood_for}, about {self.accepted:.0f} are accepted "
+            f"({self.accepted / self.queries:.0%}), and {self.right.mean:.1%} of these are right "
+            f"({interval})."
+        )
+
+
+def weighted_accuracy(
+    confidence: Floats,
+    right: Labels,
+    weights: Floats,
+    groups: Sequence[str],
+    threshold: float,
+    *,
+    own_sample: bool = True,
+) -> WeightedAccuracy:
+    """The estimate from confidences, hits and weights (n,); groups (n,) as elsewhere.
+
+    If the sample is not this model's (`own_sample`), queries of which nothing was drawn may be
+    accepted, too: then there is no interval.
+    """
+    accepted = confidence >= threshold
+    share = None
+    if accepted.any():
+        share = weighted_mean(right, weights, np.array(groups), among=accepted)
+        share = share if own_sample else Estimate(share.mean, *UNKNOWN)
+    reached = float(weights[accepted].sum())
+    return WeightedAccuracy(threshold, float(weights.sum()), reached, share, own_sample)
+
 
 OURS = "calibrated"  # name of this model's own confidence
 SUFFICIENCY = "sufficiency: one of the first {}"
@@ -81,7 +133,7 @@ class Evaluation:
         }
 
     def curves(self) -> Curves:
-        """Data of the plots: dots of the reliability diagram, and what each threshold accepts."""
+        """The dots of the reliability diagram, and what each threshold accepts."""
         ours, groups = self.confidences[OURS], self.labelled.groups
         return Curves(
             reliability_bins(self.right, ours, groups=groups),
@@ -105,13 +157,8 @@ class Evaluation:
         The header gives the number of queries: an unanswerable query has no ideal order.
         """
         n, answerable = len(self.right), sum(map(bool, self.labelled.grades))
-        head = (
-            "order",
-            f"hit@1 of all {n}",
-            f"MRR@10 of {answerable} answerable",
-            f"nDCG@10 of {answerable}",
-            "nDCG@10 less fused [95%]",
-        )
+        means = (f"MRR@10 of {answerable} answerable", f"nDCG@10 of {answerable}")
+        head = ("order", f"hit@1 of all {n}", *means, "nDCG@10 less fused [95%]")
         rows: list[tuple[str, ...]] = [head]
         for name, v in self.orders.items():
             gain, low, high = (_format(v[key], "+") for key in ("gain", "gain_low", "gain_high"))
@@ -127,7 +174,7 @@ def _format(value: float, sign: str = "") -> str:
 
 
 class _PredictedPart(NamedTuple):
-    """The predictions for one part, before it is measured together with the others."""
+    """The predictions for one part, before all parts are measured together."""
 
     predictions: Predictions
     orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
@@ -139,9 +186,8 @@ class _PredictedPart(NamedTuple):
 def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     """Measure every confidence and every order on the same labelled queries.
 
-    This model's confidence and order are measured on the part that the model scores; the baselines
-    and the order by logit get everything. Each part is measured by its own maps; the rows of the
-    result are in the order of the parts.
+    This model's confidence and order are measured on the passages that the model scores; the
+    baselines and the order by logit get all. Each part is measured by its own maps.
     """
     predicted = [_predict_part(part, config) for part in parts]
     labelled = Labelled(

@@ -1,9 +1,8 @@
 """Maps pooled over many labelled sets, and how good they are on a set that they have not seen.
 
-The usual fit, with each set as a group: cross-fitting leaves out whole sets, and the maps learn
-what holds on a set without labels. They are measured for few labels and for many, beside a fit
-without pooled maps. Which passages are scored is decided anew for each number of labels, as it
-would be for a user who has only these.
+The usual fit, with each set as a group: cross-fitting leaves out whole sets. The maps are measured
+for few labels and for many, beside a fit without pooled maps; which passages are scored is decided
+anew for each number of labels, as for a user who has only these.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMap
     """Maps of one mode, fitted on the scored candidates of many sets, which have equal weight.
 
     Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
-    quartile of these cutoffs, for use without labels. The maps certify nothing: a certificate would
-    be about the sets fitted on, not about the next one.
+    quartile of these cutoffs. The maps certify nothing, of a set that they have not seen.
 
     Raises:
         InputError: fewer than `MIN_SETS` sets.
@@ -110,10 +108,9 @@ def leave_one_set_out(
         for count, labelled, measured in _parts(held_out, labels, config.seed):
             arms: dict[str, Figures] = {}
             for arm, pooled in (("pooled", maps), ("alone", None)):
-                found = _fit_and_score(pipelines[name], labelled, measured, config, pooled)
-                if found is not None:
-                    fitted, scored = found
-                    arms[arm] = _figures(scored, fitted, config)
+                fitted = _fit_and_score(pipelines[name], labelled, measured, config, pooled)
+                if fitted is not None:
+                    arms[arm] = _figures(*fitted, config)
             rows[count] = arms
         figures[name] = rows
         done()
@@ -138,9 +135,8 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
             for arm in ("pooled", "alone")
             if any(arm in r for r in rows_of_sets)
         }
-        gaps = [
-            r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in rows_of_sets if len(r) == 2
-        ]
+        both = [r for r in rows_of_sets if len(r) == 2]
+        gaps = [r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in both]
         if len(gaps) > 1:
             gap = student_interval(np.array(gaps), least_groups=2)
             means[count]["gap"] = {
@@ -217,7 +213,7 @@ def _parts(
             yield str(count), to_fit.where(chosen), to_fit.where(others)
 
 
-def _figures(measured: Labelled[Scored], maps: FittedMaps, config: Config) -> Figures:
+def _figures(maps: FittedMaps, measured: Labelled[Scored], config: Config) -> Figures:
     seen = limit_labelled(measured, maps.policy.cutoff)
     predicted = predict(seen.items, maps, config)
     right = hits(seen.with_items(predicted.rankings))[:, 0]

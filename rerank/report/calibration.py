@@ -15,7 +15,7 @@ from rerank.fitting.scored_plan import LENGTHS
 from rerank.fitting.unanswerable import copies_in
 from rerank.report.headline import headline
 from rerank.report.report import Explained, Report, flatten
-from rerank.report.sections import Section
+from rerank.report.sections import Section, pictured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,62 +41,43 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     comparison, orders, events = measured_sections(evaluation)
     further = [*context_sentences(report), *band_sentence(report)]
     queries = [*split_sentences(report), groups_sentence(report), scored_sentence(report)]
-    kept = {
-        k: ", ".join(map(str, v)) if isinstance(v, list) else str(v)
-        for k, v in flatten(report.made_from).items()
-    }
-    return [
+    made_from = flatten(report.made_from).items()
+    kept = {k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in made_from}
+    brought = [rerank_sentence(report.rerank)] if report.rerank else []
+    temperature = "The best logit divided by one number, which was fitted."
+    ways = {**sources(), "temperature": temperature, OURS: "This model."}
+    compared = {way: text for way, text in ways.items() if way in evaluation.confidences}
+    named = fitted.reason.startswith(fitted.calibrator)
+    chosen = fitted.reason if named else f"{fitted.calibrator}. {fitted.reason}"
+    sections = [
         Section("", headline(evaluation, fitted.maps.certificate)),
-        *([Section("More on the result", further)] if further else []),
+        Section("More on the result", further),
         Section("The queries", queries),
-        Section("The calibrator", [f"{fitted.calibrator}. {fitted.reason}"]),
+        Section("The calibrator", [chosen]),
         comparison,
-        Section("The methods compared", words=confidence_sources(evaluation), folded=True),
-        *_pictured("Is the confidence calibrated?", pictures, "reliability", "histogram"),
-        *_pictured("Accuracy and coverage", pictures, "risk_coverage"),
+        Section("The methods compared", words=compared, folded=True),
+        *pictured("Is the confidence calibrated?", pictures, "reliability", "histogram"),
+        *pictured("Accuracy and coverage", pictures, "risk_coverage"),
         *_explained_sections(report.explained, pictures),
-        *_pictured("What the confidence is based on", pictures, "features", "labels"),
+        *pictured("What the confidence is based on", pictures, "features", "labels"),
         orders,
         events,
-        *(
-            [Section("Passages that callers bring", [rerank_sentence(report.rerank)])]
-            if report.rerank
-            else []
-        ),
+        Section("Passages that callers bring", brought),
         Section("Data, configuration and fingerprints", words=kept, folded=True),
     ]
+    return [one for one in sections if one.sentences or one.table or one.words or one.picture]
 
 
 def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section]:
     """The tables of an evaluation: the confidences, the orders, the other probabilities."""
-    compared, orders, events = (
-        evaluation.table.cells(),
-        evaluation.orders_cells(),
-        evaluation.events_cells(),
-    )
+    table, orders = evaluation.table.cells(), evaluation.orders_cells()
+    events = evaluation.events_cells()
+    title, note = "Confidence methods compared, on the same queries", table_note(evaluation)
     return (
-        Section(
-            "Confidence methods compared, on the same queries",
-            table=compared,
-            ours=OURS,
-            note=table_note(evaluation),
-        ),
+        Section(title, table=table, ours=OURS, note=note),
         Section("The order of the passages", table=orders, ours="relevance", note=ORDERS_NOTE),
         Section("Probabilities beside the confidence", table=events, note=EVENTS_NOTE),
     )
-
-
-def confidence_sources(evaluation: Evaluation) -> dict[str, str]:
-    """What each confidence of the table is, and where it comes from."""
-    temperature = "The best logit divided by one number, which was fitted."
-    texts = {**sources(), "temperature": temperature, OURS: "This model."}
-    return {way: text for way, text in texts.items() if way in evaluation.confidences}
-
-
-def _pictured(title: str, pictures: Mapping[str, Picture], *names: str) -> Iterator[Section]:
-    """A section for each of the pictures that there are; the first one has the title."""
-    for i, name in enumerate(name for name in names if name in pictures):
-        yield Section("" if i else title, picture=pictures[name])
 
 
 def _explained_sections(
@@ -190,7 +171,7 @@ def band_sentence(report: Report) -> list[str]:
 def context_sentences(report: Report) -> list[str]:
     """What is certified of the first passages together, and of handing on ever more of them."""
     maps, context = report.fitted.maps, report.fitted.maps.context_certificate
-    sentences = [f"The context: {context.sentence}"] if context and not context.refused else []
+    sentences = [f"Sufficiency: {context.sentence}"] if context and not context.refused else []
     if maps.stopping_threshold is not None:
         sentences.append(
             "If passages are handed on until the sufficiency reaches "
@@ -253,20 +234,21 @@ def report_figures(report: Report) -> dict[str, Figure]:
         ),
         "histogram": plots.confidence_histogram(evaluation.right, ours, threshold=threshold),
     }
-    for explained in report.explained:
-        figures[explained.file] = ablation.feature_effects(
-            explained.names,
-            explained.contributions,
-            base=explained.base,
-            confidence=explained.confidence,
-            title=explained.title,
-            below=f"confidence {explained.confidence:.2f}",
+    for one in report.explained:
+        figures[one.file] = ablation.feature_effects(
+            one.names,
+            one.contributions,
+            base=one.base,
+            confidence=one.confidence,
+            title=one.title,
+            below=f"confidence {one.confidence:.2f}",
         )
+    steps = report.steps
     figures["features"] = ablation.feature_groups(
-        [step.name for step in report.steps],
-        [step.saved for step in report.steps],
-        [step.saved_interval for step in report.steps],
-        notes=[f"{step.features} features, AUROC {step.auroc:.3f}" for step in report.steps],
+        [step.name for step in steps],
+        [step.saved for step in steps],
+        [step.saved_interval for step in steps],
+        notes=[f"{step.features} features, AUROC {step.auroc:.3f}" for step in steps],
         below=f"{len(report.planned.fit):,} queries fitted on, {len(ours):,} measured",
     )
     budgets = report.budgets

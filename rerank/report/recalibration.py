@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from calibration.monitoring.recalibration import Recalibration
 from calibration.reliability import reliability_bins
 from rerank.errors import optional
-from rerank.report.sections import Section
+from rerank.report.sections import Section, pictured
 from rerank.types import Mode
 
 if TYPE_CHECKING:
@@ -35,22 +35,14 @@ def recalibration_sections(
 ) -> list[Section]:
     """What was learned of each mode, notes on the labels, and the drawn pictures."""
     sections = [
-        Section(
-            MODE_HEADINGS[mode],
-            of_mode.sentences(),
-            table=of_mode.table.cells(),
-            ours="after",
-            note=NOTE,
-        )
-        for mode, of_mode in recalibrations.items()
+        Section(MODE_HEADINGS[m], one.sentences(), table=one.table.cells(), ours="after", note=NOTE)
+        for m, one in recalibrations.items()
     ]
     in_groups = [len(set(one.groups)) < len(one.groups) for one in recalibrations.values()]
     remarks = [*([BOUNDS] if any(in_groups) else []), *notes]
     if remarks:
         sections.append(Section("Notes on the labels", remarks))
-    titles = ["Is the confidence calibrated?", *[""] * len(pictures)]
-    shown = zip(titles, pictures.values(), strict=False)
-    return sections + [Section(title, picture=picture) for title, picture in shown]
+    return [*sections, *pictured("Is the confidence calibrated?", pictures, *pictures)]
 
 
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:

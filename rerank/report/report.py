@@ -31,7 +31,7 @@ from rerank.evaluation.ablation import (
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.types import Floats, Passage, Ranking
+from rerank.types import Bools, Floats, Passage, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ def make_report(
 
     `fits` measured one fold each; if there was one fold, the only one is `fitted`.
     """
-    trials, seed = list(_trials(fits, evaluation)), config.seed
+    folds, seed = enumerate(fits), config.seed
+    trials = [_trial(one, evaluation.fold_of == k, evaluation) for k, one in folds]
     columns = columns_by_step(fitted.maps.features)
     steps = by_features(trials, columns=columns, folds=config.folds, random_state=seed)
     return Report(
@@ -120,22 +121,20 @@ def make_report(
             random_state=seed,
         ),
         explained=tuple(
-            _explain(file, title, evaluation, config, row)
-            for file, title, row in _extreme_examples(evaluation)
+            _explain(*example, evaluation, config) for example in _extreme_examples(evaluation)
         ),
     )
 
 
-def _trials(fits: Sequence[Fitted], evaluation: Evaluation) -> Iterator[Trial]:
-    """What each fit was fitted on, and what it measured."""
-    for k, fitted in enumerate(fits):
-        rows, fold, groups = fitted.rows, evaluation.fold_of == k, evaluation.labelled.groups
-        yield Trial(
-            Examples(fitted.features[rows], fitted.right[rows], fitted.groups[rows]),
-            Examples(evaluation.features[fold], evaluation.right[fold], groups[fold]),
-            fitted.calibrator,
-            fitted.reference,
-        )
+def _trial(fitted: Fitted, fold: Bools, evaluation: Evaluation) -> Trial:
+    """What a fit was fitted on, and what it measured: the rows of a fold."""
+    rows, groups = fitted.rows, evaluation.labelled.groups
+    return Trial(
+        Examples(fitted.features[rows], fitted.right[rows], fitted.groups[rows]),
+        Examples(evaluation.features[fold], evaluation.right[fold], groups[fold]),
+        fitted.calibrator,
+        fitted.reference,
+    )
 
 
 def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
@@ -151,7 +150,7 @@ def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
         yield "least_sure_right", "The least sure answer that was right", least
 
 
-def _explain(file: str, title: str, evaluation: Evaluation, config: Config, row: int) -> Explained:
+def _explain(file: str, title: str, row: int, evaluation: Evaluation, config: Config) -> Explained:
     """A measured row, explained by the maps that measured it."""
     maps = evaluation.fold_maps[evaluation.fold_of[row]]
     ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
@@ -193,10 +192,7 @@ def _right_answer(ranking: Ranking, grades: Grades) -> str:
 
 
 def usual_log_odds(confidence: TwoStageMap) -> float:
-    """The base of `TwoStageMap.contributions`: the log odds if all features are usual.
-
-    If the second stage is not logistic, these are the log odds of the first stage's score.
-    """
+    """The base of `TwoStageMap.contributions`: the log odds if all features are usual."""
     if not isinstance(confidence.second, LogisticMap):
         return confidence.first.intercept
     return float(logit(confidence.predict([confidence.first.mean]))[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -26,8 +26,7 @@ WIDTH = 96  # characters of a line of the text
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a report. The first one is the headline if it has no title; another one without a
-    title goes on with the subject of the one before.
+    """A part of a report; without a title, the headline, or more on the subject of the one before.
 
     The text leaves out the sections with a picture, and those that the page shows folded.
     """
@@ -40,6 +39,12 @@ class Section:
     words: Mapping[str, str] = field(default_factory=dict)  # names, and what is said of each
     picture: Picture | None = None
     folded: bool = False  # opened by a click
+
+
+def pictured(title: str, pictures: Mapping[str, Picture], *names: str) -> Iterator[Section]:
+    """A section for each of the pictures that there are; the first one has the title."""
+    for i, name in enumerate(name for name in names if name in pictures):
+        yield Section("" if i else title, picture=pictures[name])
 
 
 def as_text(sections: Sequence[Section]) -> str:

@@ -72,10 +72,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed writers of the folder `path` left beside it.
+    """Remove what killed writers of the folder `path` left beside it, but for locked folders.
 
-    If a writer was killed between the two renames of a replacement, so that `path` is missing, the
-    old folder is put back. A folder locked by a writer is left alone.
+    If `path` is missing, between the two renames of a replacement, the old folder is put back.
     """
     if not path.parent.is_dir():
         return

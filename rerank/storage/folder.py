@@ -50,9 +50,8 @@ def write_folder(
 
     `fill(folder)` writes files into an empty temporary sibling and returns fields for the manifest,
     which adds `format_version`, `digest`, and `files`: relative path to sha256 and size. If an
-    exception is raised or the process ends, `path` stays as it was. Only a process that ends
-    between the two renames of a replacement leaves the old folder beside `path`, under a hidden
-    name that ends in `.old`; the next writer puts it back.
+    exception is raised or the process ends, `path` stays as it was, or is put back by the next
+    writer if the end was between the two renames of a replacement.
 
     Raises:
         FolderError: path exists and `overwrite` is False; it exists and is not a folder with a

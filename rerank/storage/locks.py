@@ -28,8 +28,7 @@ def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
 def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     """Reserve the name of a folder during the block; the lock is a hidden file beside it.
 
-    A folder that is only read (`to_read`) stays unchanged meanwhile. If nothing can be written
-    beside it, no job on this machine can replace it, and there is no lock.
+    A folder that is only read (`to_read`) has no lock if nothing can be written beside it.
 
     Raises:
         FolderError: nothing can be written beside `path`, or another job has reserved it.

@@ -175,10 +175,9 @@ def set_champion(
 ) -> str:
     """Make the version that a run registered the champion, and return its number.
 
-    `best` is the version that stays the best so far; None: it is this one. `before` are the
-    aliases that the decision rests on; None: whatever they are now. Both aliases are set, or
-    neither. With a store of this machine, promotions wait for each other meanwhile; with a server,
-    two within the same moment are not told apart.
+    `best` is the version that stays the best so far; None: this one. `before` are the aliases that
+    the decision rests on; None: whatever they are now. Both are set, or neither. In a store of this
+    machine promotions wait for each other; on a server, two at the same moment do not.
 
     Raises:
         InputError: the run registered no version of that name.

@@ -264,7 +264,7 @@ def test_certificates_and_refusals_are_told_once(
     )
     changed = replace(report, fitted=replace(report.fitted, maps=with_context))
     second, third = context_sentences(changed)
-    assert second == f"The context: {promised.sentence}"
+    assert second == f"Sufficiency: {promised.sentence}"
     assert third.startswith("If passages are handed on until the sufficiency reaches 0.9 (at most")
     page = report_page(changed, pictures)
     assert all(html.escape(said) in page for said in (promised.sentence, second, third))
