@@ -67,17 +67,17 @@ def reasons(
     query whose features are all `usual`: see `TwoStageMap.contributions`.
     """
     order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
-    return tuple(
-        f"{'for' if contributions[i] > 0 else 'against'}: {_in_sentence(meaning(names[i], table))} "
-        f"{values[i]:.2f}, usually {usual[i]:.2f} ({contributions[i]:+.2f} log-odds)"
-        for i in order
-        if abs(contributions[i]) >= SLIGHT
-    )
-
-
-def _in_sentence(meaning: str) -> str:
-    """The meaning without its capital, unless it begins with a name such as BM25."""
-    return meaning if meaning[1:2].isupper() else meaning[:1].lower() + meaning[1:]
+    sentences = []
+    for i in order:
+        if abs(contributions[i]) >= SLIGHT:
+            says = meaning(names[i], table)
+            if not says[1:2].isupper():  # else it begins with a name such as BM25
+                says = says[:1].lower() + says[1:]
+            sentences.append(
+                f"{'for' if contributions[i] > 0 else 'against'}: {says} {values[i]:.2f}, usually "
+                f"{usual[i]:.2f} ({contributions[i]:+.2f} log-odds)"
+            )
+    return tuple(sentences)
 
 
 def _unfitted_segment(ranking: Ranking, maps: FittedMaps, segment_by: str) -> str:

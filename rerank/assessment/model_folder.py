@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -196,9 +196,10 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
             f"{path} was written by an older version, whose features are others; make it anew: "
             + command_line("calibrate", "DATASET", "--out", path, "--overwrite")
         )
-    unexpected = [name for name in manifest["files"] if not _is_data(name, NETWORKS in manifest)]
-    if unexpected:
-        raise InputError(f"{path} holds {unexpected[0]}, which does not belong in a model folder")
+    for name in map(PurePosixPath, manifest["files"]):  # plain data, or a network in its place
+        network = NETWORKS in manifest and is_exported_file(str(name))
+        if not (network if name.parts[0] == NETWORKS else name.suffix in DATA):
+            raise InputError(f"{path} holds {name}, which does not belong in a model folder")
     wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
     if wrong:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")
@@ -211,13 +212,6 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
             "its manifest says; calibrate again"
         )
     return folder
-
-
-def _is_data(name: str, carries_networks: bool) -> bool:
-    """Whether a model folder may hold a file: plain data, or a network in its place."""
-    if PurePosixPath(name).parts[0] == NETWORKS:
-        return carries_networks and is_exported_file(name)
-    return PurePosixPath(name).suffix in DATA
 
 
 def fingerprints(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
@@ -271,7 +265,13 @@ def models_of(
     encoder: Model
     reranker: Model
     if NETWORKS in folder.manifest:
-        encoder, reranker = _exported(folder, names, config)
+        entry, expected = folder.manifest[NETWORKS], manifest_entry(config.precision)
+        if entry != expected:
+            raise InputError(
+                f"{folder.path}: its networks are {entry}, expected {expected}; export the model "
+                "again"
+            )
+        encoder, reranker = open_exported(folder.path, folder.manifest, names)
     else:
         encoder, reranker = (
             objects[role] or _resolve_outside(folder, name, download=download)
@@ -315,15 +315,6 @@ def _given(folder: ModelFolder, role: str, choice: Any) -> Given | None:
         return Given.of(choice, role).bound_to(noted, fingerprint, role)
     except InputError as error:
         raise InputError(f"{folder.path}: {error}") from None
-
-
-def _exported(folder: ModelFolder, names: Sequence[str], config: Config) -> Sequence[ModelFiles]:
-    if folder.manifest[NETWORKS] != manifest_entry(config.precision):
-        raise InputError(
-            f"{folder.path}: its networks are {folder.manifest[NETWORKS]}, expected "
-            f"{manifest_entry(config.precision)}; export the model again"
-        )
-    return open_exported(folder.path, folder.manifest, names)
 
 
 def _resolve_outside(folder: ModelFolder, name: str, *, download: bool) -> ModelFiles:

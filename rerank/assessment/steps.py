@@ -19,11 +19,10 @@ import numpy as np
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
-from rerank.assessment.sources.source import Selection
 from rerank.data.passage_words import PassageWords, kept, read_words
 from rerank.data.words import READ, words
 from rerank.inference.cross_encoder import Pair
-from rerank.types import Assessment, Bools, Floats, Passage, Query
+from rerank.types import Assessment, Passage, Query
 
 Stage = Literal["encode", "search", "words", "score"]
 BYTES_PER_TOKEN = 4  # of UTF-8, about
@@ -91,9 +90,11 @@ def steps(
     if sum(sizes) > max_seconds:
         language = pipeline.index.language
         asked = frozenset(words(query.text, language=language))
-        reads: dict[Any, Passage] = {
-            partial(_words_asked, asked, p, language): p for p in query.passages or ()
-        }
+
+        def words_asked(p: Passage) -> PassageWords:  # its other words are left to the cache
+            return read_words(p.title, p.text, language).only(asked)
+
+        reads: dict[Any, Passage] = {partial(words_asked, p): p for p in query.passages or ()}
         for piece in _split_by_seconds(
             "words", list(reads), sizes, max_seconds=max_seconds, after=scoring_seconds
         ):
@@ -115,18 +116,13 @@ def steps(
     if pairs and pipeline.reranker.listwise:  # a list is scored in one call, never with others
         score = partial(pipeline.score_pairs, pairs, [len(pairs)])
         scores = (yield Piece("score", [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
-        return _assessed(model, query, selection, scores)
-    for piece in _split_by_seconds("score", pairs, sizes, max_seconds=max_seconds, after=0):
-        results |= yield piece
-    logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
-    truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
-    return _assessed(model, query, selection, (logits, truncated))
-
-
-def _assessed(
-    model: CalibratedReranker, query: Query, selection: Selection, scores: tuple[Floats, Bools]
-) -> Assessment:
-    return model.assess_scored([model.pipeline.with_scores(selection, *scores)], [query])[0]
+    else:
+        for piece in _split_by_seconds("score", pairs, sizes, max_seconds=max_seconds, after=0):
+            results |= yield piece
+        logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
+        truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
+        scores = logits, truncated
+    return model.assess_scored([pipeline.with_scores(selection, *scores)], [query])[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
@@ -190,11 +186,6 @@ def measured_speed(model: CalibratedReranker) -> Speed:
         tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
         scoring.append(_timed(model, "score", pairs) / tokens)
     return Speed(min(encoding), min(scoring))
-
-
-def _words_asked(asked: frozenset[str], passage: Passage, language: str) -> PassageWords:
-    """Where the words of a query are in a passage; its other words are left to the cache."""
-    return read_words(passage.title, passage.text, language).only(asked)
 
 
 def _words_seconds(passage: Passage) -> float:

@@ -26,8 +26,8 @@ from rerank.batch.input import FileIdentity, Input, open_input
 from rerank.batch.ray_process import guarded, ray_module
 from rerank.batch.rows import Position, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
+from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError
-from rerank.inference.engine import CORES, cores
 from rerank.types import Ints
 
 if TYPE_CHECKING:

@@ -77,16 +77,13 @@ class CrossEncoder:
     def _engine(self) -> Rows:
         with self._loading:
             if self._rows is None:
-                self._rows = self._open()
+                if self.precision != "bf16":
+                    self._rows = open_cross_encoder(self.files, self.precision)
+                    return self._rows
+                with optional():
+                    from rerank.inference.varlen import open_unpadded  # and torch
+                self._rows = open_unpadded(self.files)
             return self._rows
-
-    def _open(self) -> Rows:
-        if self.precision != "bf16":
-            return open_cross_encoder(self.files, self.precision)
-        with optional():
-            from rerank.inference.varlen import open_unpadded  # and torch
-
-        return open_unpadded(self.files)
 
 
 class Reranker:

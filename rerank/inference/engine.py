@@ -12,11 +12,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from math import ceil
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
@@ -24,6 +21,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.cores import cores, in_threads
 from rerank.errors import FolderError, InputError, optional
 from rerank.inference.model_cache import cache_folder, made_once
 from rerank.inference.model_files import ModelFiles
@@ -38,8 +36,6 @@ EXPORT_FORMAT = 2  # increased when files of an older export must not be used
 GRAPH = "graph.onnx"  # in an export's folder
 TOLERANCE = 1e-4  # largest allowed deviation of an export from torch
 SAMPLE_LENGTH = 32  # tokens
-CORES = "RERANK_CORES"  # environment variable: for several processes that share a machine
-CGROUPS = Path("/sys/fs/cgroup")  # where Linux shows control groups
 SLOWER = ["SkipLayerNormFusion"]  # a runtime fusion that takes 1.7 times as long as its two parts
 SAMPLES = [  # pairs that an export is traced and checked on
     ("what is the median", "The middle value of a sorted sample."),
@@ -66,57 +62,7 @@ class Engine:
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
         """Rows of shape (n, width), in the order of `sequences`; n >= 1."""
-        with ThreadPoolExecutor(self._workers) as pool:
-            return np.stack(list(pool.map(self.run, sequences)))
-
-
-def cores() -> int:
-    """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given.
-
-    That is what its affinity and the CPU quotas of its control groups allow, as in a container.
-
-    Raises:
-        InputError: the variable holds something else than a whole number from 1 up.
-    """
-    setting = os.environ.get(CORES, "")
-    if setting:
-        if not setting.isdecimal() or not int(setting):
-            raise InputError(f"{CORES} should be a whole number from 1 up, got {setting!r:.80}")
-        return int(setting)
-    if hasattr(os, "sched_getaffinity"):
-        return min([len(os.sched_getaffinity(0)), *_quotas()])
-    return os.cpu_count() or 1
-
-
-def _quotas(groups: Path = Path("/proc/self/cgroup"), mounts: Path = CGROUPS) -> Iterator[int]:
-    """Cores by the CPU quotas of this process' control groups and of those around them, rounded up.
-
-    In a container the path of a group may be the host's; what is mounted is then the group itself.
-    """
-    try:
-        lines = groups.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, kinds, place = line.split(":", 2)
-        if kinds and "cpu" not in kinds.split(","):
-            continue
-        inner = PurePosixPath(place)
-        for mount in (mounts / kinds, mounts / ("cpu" if kinds else "unified")):
-            for group in (inner, *inner.parents):
-                folder = mount / group.relative_to("/")
-                with suppress(OSError, ValueError):  # no such group, or no quota: "max"
-                    quota, period = map(int, _quota_and_period(folder, version=1 if kinds else 2))
-                    if quota > 0:
-                        yield ceil(quota / period)
-
-
-def _quota_and_period(folder: Path, *, version: int) -> list[str]:
-    """What a control group says of its CPU time, in microseconds."""
-    if version == 2:
-        return (folder / "cpu.max").read_text(encoding="utf-8").split()
-    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    return [(folder / name).read_text(encoding="utf-8") for name in names]
+        return np.stack(in_threads(self.run, sequences, self._workers))
 
 
 def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
@@ -303,9 +249,14 @@ def _onnx_runner(graph: Path | bytes) -> Run:
 
 
 def _torch_runner(module: Any) -> Run:
+    """The network in torch, whose operators use at most `cores` threads."""
     import torch
 
+    most = cores()
+
     def run(tokens: Tokens) -> Row:
+        if torch.get_num_threads() > most:  # which holds for the calling thread
+            torch.set_num_threads(most)
         with torch.inference_mode():
             row: Row = module(torch.tensor([tokens.ids]), torch.tensor([tokens.types]))[0].numpy()
         return row

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.cores import in_threads
 from rerank.errors import InputError
 from rerank.protocols import (
     Embedder,
@@ -43,9 +43,6 @@ QUESTIONS = (
     "does the text repeat itself",
     "brot backen 24 °C",
 )
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +156,10 @@ def scores_of(
             groups, size = [*groups, []], 0
         groups[-1].append(request)
         size += len(request.texts)
+    given = in_threads(scorer.score, groups, scorer.traits.threads)
     answers = [
         answer
-        for group, of_group in zip(groups, _in_threads(scorer, scorer.score, groups), strict=True)
+        for group, of_group in zip(groups, given, strict=True)
         for answer in _as_many(of_group, len(group), f"{name}: lists of scores")
     ]
     checked = []
@@ -181,7 +179,7 @@ def vectors_of(embedder: Embedder, texts: Sequence[str], role: Role) -> NDArray[
     """
     size, name = embedder.traits.batch, embedder.traits.name
     chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
-    made = _in_threads(embedder, lambda chunk: embedder.embed(chunk, role), chunks)
+    made = in_threads(lambda chunk: embedder.embed(chunk, role), chunks, embedder.traits.threads)
     vectors = [
         _numbers(given, (len(chunk), None), f"{name} should give an array (n, d) for n texts")
         for chunk, given in zip(chunks, made, strict=True)
@@ -193,15 +191,6 @@ def vectors_of(embedder: Embedder, texts: Sequence[str], role: Role) -> NDArray[
     if not norms.all():
         raise InputError(f"{name} gives a vector of zeros, whose direction is unknown")
     return np.asarray(rows / norms, dtype=np.float32)
-
-
-def _in_threads(
-    model: Scorer | Embedder, call: Callable[[Item], Result], items: Sequence[Item]
-) -> list[Result]:
-    if model.traits.threads == 1 or len(items) < 2:
-        return [call(item) for item in items]
-    with ThreadPoolExecutor(model.traits.threads) as pool:
-        return list(pool.map(call, items))
 
 
 def _as_many(values: Any, count: int, what: str) -> Any:

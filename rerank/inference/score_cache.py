@@ -80,7 +80,14 @@ class ScoreCache:
                 marks = ",".join("?" * len(chunk))
                 query = f"SELECT pair, logit, cut, digest FROM scores WHERE pair IN ({marks})"
                 rows = db.execute(query, chunk).fetchall()
-                right = {row[0]: (row[1], bool(row[2])) for row in rows if _is_right(*row)}
+                right = {
+                    pair: (logit, bool(cut))
+                    for pair, logit, cut, digest in rows
+                    if (type(logit), type(cut)) == (float, int)
+                    and math.isfinite(logit)
+                    and cut in (0, 1)
+                    and digest == _digest(pair, logit, cut)
+                }
                 scores |= right
                 changed += len(rows) - len(right)
             return scores, changed
@@ -166,7 +173,9 @@ class ScoreCache:
         """Rename the file to a name that is free, or leave it where it is if that fails."""
         if not self.path.exists():  # another process was faster
             return
-        aside = self._free_name()
+        first = self.path.with_name(self.path.name + ASIDE)
+        names = chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2)))
+        aside = next(name for name in names if not os.path.lexists(name))
         try:
             for ending in PARTS:
                 with suppress(FileNotFoundError):
@@ -175,11 +184,6 @@ class ScoreCache:
             self._leave(f"it is not a cache of scores ({why}), and cannot be set aside: {error}")
             return
         logger.warning("%s is not a cache of scores (%s): it is now %s", self.path, why, aside.name)
-
-    def _free_name(self) -> Path:
-        first = self.path.with_name(self.path.name + ASIDE)
-        names = chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2)))
-        return next(name for name in names if not os.path.lexists(name))
 
     def _leave(self, why: str) -> None:
         logger.warning("%s is not used, scores are computed anew: %s", self.path, why)
@@ -190,14 +194,3 @@ def _digest(pair: bytes, logit: float, cut: int) -> bytes:
     """A short hash of a row's values; SQLite keeps no sign of a zero, so it has none here."""
     values = pair + struct.pack("<d?", logit + 0.0, cut)
     return hashlib.blake2b(values, digest_size=DIGEST).digest()
-
-
-def _is_right(pair: bytes, logit: object, cut: object, digest: object) -> bool:
-    """Whether a row holds values such as `put` stores, and those that it stored."""
-    return (
-        type(logit) is float
-        and math.isfinite(logit)
-        and type(cut) is int
-        and cut in (0, 1)
-        and digest == _digest(pair, logit, cut)
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.cores import cores
 from rerank.errors import InputError, MissingExtraError, optional
 from rerank.inference.model_files import LOCAL, ModelFiles
 from rerank.normal_form import APART, IGNORED
@@ -98,7 +100,7 @@ class Tokenizer:
             longer: list[str] = []
             begun = ((text, text[:size]) for text in left)
             for group in by_size(begun, lambda both: len(both[1]), TOGETHER):
-                encoded = self._fast.encode_batch([b for _, b in group], add_special_tokens=False)
+                encoded = self._encoded([b for _, b in group])
                 for (text, beginning), e in zip(group, encoded, strict=True):
                     if beginning == text or len(e) > most + LAST or size == longest:
                         found[text] = part(e)[: most + 1]
@@ -106,6 +108,12 @@ class Tokenizer:
                         longer.append(text)
             left, size = longer, min(4 * size, longest)
         return [found[text] for text in texts]
+
+    def _encoded(self, texts: Sequence[str]) -> list[Any]:
+        """The encodings without special tokens; the library's threads are as many as all cores."""
+        if cores() < (os.cpu_count() or 1):
+            return [self._fast.encode(text, add_special_tokens=False) for text in texts]
+        return list(self._fast.encode_batch(texts, add_special_tokens=False))
 
     def _tokens(self, sides: Sequence[str], ids: Sequence[list[int]]) -> Tokens:
         """The tokens of a text, or of a pair, of whose sides `ids` are the first ones.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -22,9 +21,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
+from rerank.cores import cores, in_threads
 from rerank.errors import InputError
 from rerank.inference import onnx_export
-from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE, cores
+from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
 from rerank.progress import by_size
@@ -177,9 +177,10 @@ class UnpaddedEngine:
     def __init__(self, model: Unpadded, device: str, *, workers: int | None = None) -> None:
         self._model = model.to_bf16().to(device)
         self.device = device
+        self._workers = 1
         if device == "cpu":
             torch.set_num_threads(1)  # one batch per core, instead of all cores in each operator
-        self._workers = workers or cores()
+            self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
         """Rows of shape (n, outputs), in the order of `sequences`; n >= 1.
@@ -187,12 +188,8 @@ class UnpaddedEngine:
         A GPU works on one batch while the next is prepared; the code waits for it once, at the end.
         On a CPU each core works on its own batch.
         """
-        batches = by_size(sequences, _count, BUDGET[self.device])
-        if self.device == "cpu":
-            with ThreadPoolExecutor(self._workers) as pool:
-                rows = list(pool.map(self._rows, batches))
-        else:
-            rows = [self._rows(batch) for batch in batches]
+        batches = list(by_size(sequences, lambda t: len(t.ids), BUDGET[self.device]))
+        rows = in_threads(self._rows, batches, self._workers)
         outputs: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
         return outputs
 
@@ -200,10 +197,6 @@ class UnpaddedEngine:
     def _rows(self, batch: Sequence[Tokens]) -> torch.Tensor:
         rows: torch.Tensor = self._model(Batch.of(batch, self.device))
         return rows
-
-
-def _count(tokens: Tokens) -> int:
-    return len(tokens.ids)
 
 
 def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:

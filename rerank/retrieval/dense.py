@@ -1,8 +1,9 @@
-"""The bi-encoder: texts and passages to unit vectors."""
+"""The bi-encoder: texts and passages to unit vectors; of a long passage, one for each window."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -10,17 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import Config
+from rerank.cores import cores, in_threads
 from rerank.inference.engine import Engine, open_bi_encoder
 from rerank.inference.given import Given, vectors_of
 from rerank.inference.model_files import Model, ModelFiles, check_bi_encoder
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.progress import in_chunks
 from rerank.protocols import Embedder, Role, Traits
-from rerank.retrieval.windows import windows
-from rerank.types import Floats, Passage
+from rerank.types import Floats, Ints, Passage
 
 Vectors = NDArray[np.float32]
 CHUNK = 256  # texts per update of the progress bar
+BLOCK = 4607  # numbers, of which BLAS multiplies twice as many without threads, as OpenBLAS does
+MIN_ROOM = 32  # tokens; with fewer beside the title, only the beginning is read
+PART = 2**21  # numbers that are worth a thread
 
 
 class PassageText(str):
@@ -140,6 +144,69 @@ class Encoder:
         return np.stack([made[row] for row in range(len(texts))])
 
 
+def windows(passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int) -> list[list[str]]:
+    """The texts, `max_windows` at most, that together are a passage, for each passage.
+
+    Each is the title and a part of the text, as long as the tokenizer reads; the parts follow one
+    another. A passage that is read whole is one text.
+    """
+    if max_windows == 1 or not passages:
+        return [[p.full_text] for p in passages]
+    most = (max_windows + 2) * tokenizer.max_length  # what follows moves no window
+    spans = tokenizer.spans([p.text for p in passages], most=most)
+    texts = []
+    for passage, of_tokens in zip(passages, spans, strict=True):
+        room = tokenizer.room(passage.title and f"{passage.title}.")
+        if len(of_tokens) <= room or room < MIN_ROOM:
+            texts.append([passage.full_text])
+            continue
+        starts = window_starts(of_tokens, room, room)[:max_windows]
+        begins = of_tokens[starts, 0]
+        ends = of_tokens[np.minimum(starts + room, len(of_tokens)) - 1, 1]
+        parts = [passage.text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        texts.append([replace(passage, text=part).full_text for part in parts])
+    return texts
+
+
+def window_starts(spans: Ints, room: int, step: int) -> Ints:
+    """Tokens at which a window of `room` tokens may start: the first, then about every `step`.
+
+    `spans` (n, 2), n > room, are the characters of each token. Each start begins a word, if one
+    begins near it: not every language has spaces. The last one leaves at most `room` tokens, up to
+    the end of the text.
+    """
+    after_space = np.flatnonzero(np.r_[True, spans[1:, 0] > spans[:-1, 1]])
+    wanted = np.r_[np.arange(0, len(spans) - room, step), len(spans) - room]
+    nearest = np.minimum(np.searchsorted(after_space, wanted), len(after_space) - 1)
+    later = after_space[nearest] - wanted
+    return np.unique(wanted + np.where((later >= 0) & (later <= room // 4), later, 0))
+
+
 def cosines(vectors: Vectors, query: Vectors) -> Floats:
     """Cosine of one unit query (d,) with unit passages (n, d), shape (n,), in [-1, 1]."""
-    return np.asarray(np.clip(vectors @ query, -1.0, 1.0), dtype=np.float64)
+    return np.asarray(np.clip(product(vectors, query), -1.0, 1.0), dtype=np.float64)
+
+
+def product(vectors: Vectors, query: Vectors) -> Vectors:
+    """`vectors @ query`, shape (n,), on all cores, and the same to the bit on any number of them.
+
+    NumPy gives BLAS one block of rows at a time, too small for threads of its own: they would go on
+    spinning after the product, beside the networks, and know nothing of `RERANK_CORES`.
+    """
+    vectors, (count, width) = np.asarray(vectors), vectors.shape
+    # four by four, as BLAS takes them in one product; of very wide vectors one by one
+    rows = max(4, BLOCK // max(1, width) // 4 * 4) if 4 * width < 2 * BLOCK else 1
+    whole = max(0, count // rows - 1) * rows  # a last row of its own would be rounded otherwise
+    blocks = vectors[:whole].reshape(-1, rows, width)
+    out = np.empty(count, dtype=np.result_type(vectors, query))
+    np.matmul(vectors[whole:], query, out=out[whole:])
+    into = out[:whole].reshape(-1, rows)
+
+    def multiply(part: slice) -> None:
+        np.matmul(blocks[part], query, out=into[part])
+
+    threads = cores() if vectors.size > 2 * PART else 1
+    each = max(1, len(blocks) // threads + 1)
+    parts = [slice(start, start + each) for start in range(0, len(blocks), each)]
+    in_threads(multiply, parts, threads)
+    return out

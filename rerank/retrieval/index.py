@@ -6,7 +6,8 @@ bytes per passage that say where it is, and the passages that the latest queries
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -23,9 +24,8 @@ from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
-from rerank.retrieval.known_vectors import KnownVectors
 from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors
-from rerank.storage.folder import read_manifest, write_folder
+from rerank.storage.folder import read_manifest, verify_folder, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
 INDEX_KIND = "an index"
@@ -203,9 +203,14 @@ def build_index(
         if not write_passages(corpus, new):
             raise InputError("the corpus holds no passage; an index needs at least one")
         written = Corpus(new)
-        BM25.build(_words(written, language)).save(new)
-        known_vectors = KnownVectors(known, encoder, layout=LAYOUT)
-        _write_vectors(written, known_vectors, new)
+        with progress(len(written), "counting words", unit="text") as bar:
+
+            def words_of(passage: Passage) -> list[str]:
+                bar.update()
+                return words(passage.full_text, language=language)
+
+            BM25.build(map(words_of, written)).save(new)
+        _write_vectors(written, KnownVectors(known, encoder), new)
         if approximate:
             write_graph(PassageVectors(new).array, new)
         return {
@@ -222,11 +227,72 @@ def build_index(
     return Index(folder)
 
 
-def _words(corpus: Corpus, language: str) -> Iterator[list[str]]:
-    with progress(len(corpus), "counting words", unit="text") as bar:
-        for passage in corpus:
-            yield words(passage.full_text, language=language)
-            bar.update()
+class KnownVectors:
+    """The vectors of those intact indexes in `folders` that this encoder made: to use them again.
+
+    It holds 32 bytes per passage in memory. A vector depends on title and text alone, so it is bit
+    for bit the one that the encoder gives on a machine of the same kind.
+    """
+
+    def __init__(self, folders: Iterable[Path], encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._held = [_Held(folder) for folder in folders if _has_vectors_of(folder, encoder)]
+
+    def encode_passages(self, passages: Sequence[Passage]) -> list[Vectors]:
+        """The vectors (w, d) of each passage, as `Encoder.encode_passages` gives them."""
+        found: dict[int, Vectors] = {}
+        for held in self._held:
+            missing = [i for i in range(len(passages)) if i not in found]
+            known = held.find([passages[i] for i in missing])
+            found |= {missing[i]: vectors for i, vectors in known.items()}
+        missing = [i for i in range(len(passages)) if i not in found]
+        if missing:
+            encoded = self.encoder.encode_passages([passages[i] for i in missing])
+            found |= zip(missing, encoded, strict=True)
+        return [found[i] for i in range(len(passages))]
+
+
+class _Held:
+    """The vectors of one index, by passage."""
+
+    def __init__(self, folder: Path) -> None:
+        self._corpus = Corpus(folder)
+        self._vectors = PassageVectors(folder)
+        hashes = _text_hashes(self._corpus)
+        self._rows = np.argsort(hashes)
+        self._hashes = hashes[self._rows]
+
+    def find(self, passages: Sequence[Passage]) -> dict[int, Vectors]:
+        """The known vectors of these passages, by position."""
+        hashes = _text_hashes(passages)
+        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        vectors = {}
+        for i in np.flatnonzero(self._hashes[places] == hashes).tolist():
+            row = int(self._rows[places[i]])
+            held, passage = self._corpus.passage(row), passages[i]
+            if (held.title, held.text) == (passage.title, passage.text):
+                vectors[i] = self._vectors.of(row)
+        return vectors
+
+
+def _text_hashes(passages: Iterable[Passage]) -> NDArray[np.uint64]:
+    """One number per passage, shape (n,); two texts rarely have the same."""
+    texts = (p.full_text.encode("utf-8", "surrogatepass") for p in passages)
+    hashed = (hashlib.sha256(text).digest()[:8] for text in texts)
+    return np.frombuffer(b"".join(hashed), dtype=np.uint64)
+
+
+def _has_vectors_of(folder: Path, encoder: Encoder) -> bool:
+    """Whether there is an intact index whose vectors this encoder made."""
+    try:
+        manifest = read_manifest(folder)
+        made_by = {"windows": 1, **manifest["encoder"]}
+        if manifest.get("layout") != LAYOUT or not encoder.settings.items() <= made_by.items():
+            return False
+        verify_folder(folder)
+    except (InputError, OSError, KeyError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:

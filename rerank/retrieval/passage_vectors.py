@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.retrieval.approximate import Graph
-from rerank.retrieval.dense import Vectors, cosines
+from rerank.retrieval.dense import Vectors, cosines, product
 from rerank.retrieval.fusion import top
 from rerank.types import Floats, Ints
 
@@ -52,7 +52,7 @@ class PassageVectors:
     def nearest(self, query: Vectors, count: int) -> Ints:
         """The `count` rows nearest to a unit query (d,), best first; about these with a graph."""
         if self.graph is None:
-            return top(_highest(self.array @ query, self.starts), count)
+            return top(_highest(product(self.array, query), self.starts), count)
         longer = len(self.array) > len(self.starts) - 1
         # several of the nearest windows may be of one passage
         found = self.graph.nearest(query, 2 * count if longer else count)

@@ -28,9 +28,9 @@ from rank_bm25 import BM25Okapi
 from ratios import in_turns, installed, ratios, table, versions
 
 from rerank.config import Config
+from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.words import words
-from rerank.inference.engine import cores
 from rerank.inference.model_files import resolve
 from rerank.jobs.pipelines import open_index
 from rerank.retrieval.approximate import NEIGHBOURS, SEARCHING, Graph, write_graph

@@ -31,8 +31,9 @@ from sentence_transformers import CrossEncoder as Reference
 from transformers import AutoConfig
 
 from rerank.config import Config
+from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.engine import Engine, Graphs, _torch_runner, cores, open_cross_encoder
+from rerank.inference.engine import Engine, Graphs, _torch_runner, open_cross_encoder
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.onnx_export import cross_encoder
 from rerank.inference.tokenizer import Tokenizer, Tokens

@@ -20,7 +20,7 @@ from rerank.inference.tokenizer import open_tokenizer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.settings import AnswerConfig
 from rerank.retrieval.corpus import Corpus, write_passages
-from rerank.retrieval.windows import windows
+from rerank.retrieval.dense import windows
 from rerank.types import Assessment, Passage, Query
 
 RATIO = 60  # times an ordinary text of `READ` characters, an eighth as long

@@ -25,10 +25,7 @@ from rerank.errors import InputError
 from rerank.inference import engine, onnx_export
 from rerank.inference.cross_encoder import Reranker, open_reranker
 from rerank.inference.engine import (
-    CORES,
     Engine,
-    _quotas,
-    cores,
     open_bi_encoder,
     open_cross_encoder,
 )
@@ -466,45 +463,3 @@ def test_a_full_cache_is_told_in_a_sentence(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert not list((tmp_path / "models").iterdir())
-
-
-@pytest.mark.parametrize("setting", ["0", "2.0", "two", "-1"])
-def test_a_number_of_cores_that_is_none_is_refused(
-    monkeypatch: pytest.MonkeyPatch, setting: str
-) -> None:
-    """It was set for a reason, so all cores would be a surprise."""
-    monkeypatch.setenv(CORES, setting)
-    with pytest.raises(InputError, match=f"{CORES} should be a whole number from 1 up"):
-        cores()
-    monkeypatch.setenv(CORES, "3")
-    assert cores() == 3
-
-
-@pytest.mark.parametrize(
-    ("groups", "files", "expected"),
-    [
-        ("0::/", {"cpu.max": "max 100000"}, []),
-        ("0::/", {"cpu.max": "150000 100000"}, [2]),
-        ("0::/a/b", {"a/cpu.max": "50000 100000", "a/b/cpu.max": "800000 100000"}, [8, 1]),
-        ("0::/of/the/host", {"cpu.max": "300000 100000"}, [3]),
-        ("0::/a", {"unified/a/cpu.max": "200000 100000"}, [2]),
-        ("4:cpu,cpuacct:/a", {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000"}, [3]),
-        ("4:cpu,cpuacct:/a", {"cpu/cpu.cfs_quota_us": "100000"}, [1]),
-        ("1:cpu:/a\n0::/", {"cpu/a/cpu.cfs_quota_us": "-1"}, []),
-        ("5:cpuset:/a", {"cpuset/a/cpu.cfs_quota_us": "100000"}, []),
-    ],
-)
-def test_quotas_of_control_groups_bound_the_cores(
-    tmp_path: Path, groups: str, files: dict[str, str], expected: list[int]
-) -> None:
-    """Of version 1 and 2, of the own group and those around it, rounded up."""
-    for name, text in files.items():
-        path = tmp_path / "mounted" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{text}\n")
-        if path.name == "cpu.cfs_quota_us":
-            path.with_name("cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "cgroup").write_text(f"{groups}\n")
-    quotas = list(_quotas(tmp_path / "cgroup", tmp_path / "mounted"))
-    assert list(dict.fromkeys(quotas)) == expected
-    assert list(_quotas(tmp_path / "none", tmp_path)) == []

@@ -9,9 +9,8 @@ import pytest
 
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
-from rerank.retrieval.dense import Encoder
+from rerank.retrieval.dense import Encoder, window_starts, windows
 from rerank.retrieval.index import Index, build_index
-from rerank.retrieval.windows import window_starts, windows
 from rerank.types import Passage
 
 WEATHER = "The weather was mild and the road was long. "
