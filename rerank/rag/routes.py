@@ -171,7 +171,7 @@ async def _answered(request: Request, done: AssessedRequest, seconds: float) -> 
         done.assessment,
         AnswerConfig(),
         extractive(model),
-        done.served.kept["rag"],
+        done.served.kept.get("rag"),
     )
     try:
         async with asyncio.timeout_at(done.deadline):
