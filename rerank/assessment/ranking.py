@@ -12,7 +12,7 @@ import numpy as np
 from calibration.maps import CalibrationMap
 from rerank.assessment.passage_features import cross_encoder_features
 from rerank.data.equal_passages import distinct, highest_of_equal
-from rerank.types import Bools, Candidates, FirstStage, Floats, Ranking, Scored
+from rerank.types import Candidates, FirstStage, Floats, Ints, Ranking, Scored
 
 MIN_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature
 
@@ -22,11 +22,6 @@ def unscored_features(candidates: Candidates) -> Floats:
     n = len(candidates)
     own = cross_encoder_features(np.zeros(n), np.zeros(n, dtype=np.bool_))
     return np.column_stack([own, candidates.features])
-
-
-def scored_features(scored: Scored) -> Floats:
-    """The passage features (n, d) with the cross-encoder's scores."""
-    return _scores_and_features(scored)[-1]
 
 
 def prior_score(candidates: Candidates, prior: CalibrationMap) -> Floats:
@@ -40,29 +35,52 @@ def limit_scored(scored: Scored, cutoff: float) -> Scored:
     return replace(scored, logits=scored.logits[:count], truncated=scored.truncated[:count])
 
 
+def read(scored: Scored) -> Ranking:
+    """The candidates with all their features, in the order they came in, without scores: all 0.
+
+    Equal passages share the highest of their logits. A missing logit is set to the lowest of the
+    others, to 0 without any.
+    """
+    n, m = len(scored), len(scored.logits)
+    candidates = scored.candidates
+    first, group = distinct(candidates.passages)
+    logits = highest_of_equal(np.append(scored.logits, np.full(n - m, np.nan)), group)
+    given = ~np.isnan(logits)
+    logits = np.where(given, logits, scored.logits.min() if m else 0.0)
+    truncated = np.append(scored.truncated, np.zeros(n - m, dtype=np.bool_))
+    truncated = highest_of_equal(truncated.astype(np.float64), group) > 0
+    own = cross_encoder_features(logits[first], given[first])[group]
+    features = np.column_stack([own, candidates.features])
+    return Ranking(candidates, logits, given, truncated, features, np.zeros(n))
+
+
 def rank(scored: Scored, score: CalibrationMap, *, rank_by: str = "relevance") -> Ranking:
     """The candidates with the scores of the map `score`, ordered as `reorder` does."""
-    logits, mask, truncated, features = _scores_and_features(scored)
-    scores = score.predict(features) if len(scored) else np.zeros(0)
-    return reorder(
-        Ranking(scored.candidates, logits, mask, truncated, features, scores), rank_by=rank_by
-    )
+    unordered = read(scored)
+    if len(scored):
+        unordered = replace(unordered, score=score.predict(unordered.features))
+    return reorder(unordered, rank_by=rank_by)
 
 
 def reorder(ranking: Ranking, *, rank_by: str) -> Ranking:
-    """The ranking in another order.
+    """The ranking in the order of `best_first`."""
+    return ranking.take(best_first(ranking, rank_by=rank_by))
+
+
+def best_first(ranking: Ranking, *, rank_by: str) -> Ints:
+    """The positions (n,) of the passages, best first.
 
     `relevance` is the order by score, Robertson's probability ranking principle (1977); `logit` is
     the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
     """
     fused = ranking.first_stage.fused
-    keys = {
-        "relevance": -ranking.score,
-        "logit": -np.where(ranking.scored, ranking.logits, -np.inf),
-        "fused": -fused,
-    }
     by_fused = np.argsort(-fused, kind="stable")
-    return ranking.take(by_fused[np.argsort(keys[rank_by][by_fused], kind="stable")])
+    if rank_by == "fused":
+        return by_fused
+    key = ranking.score
+    if rank_by == "logit":
+        key = np.where(ranking.scored, ranking.logits, -np.inf)
+    return by_fused[np.argsort(-key[by_fused], kind="stable")]
 
 
 def with_empty_last(ranking: Ranking) -> Ranking:
@@ -117,21 +135,3 @@ def count_to_score(prior_scores: Floats, cutoff: float) -> int:
     """How many of the passages, likeliest first, are to be scored."""
     likely = int((prior_scores >= cutoff * prior_scores.max(initial=0.0)).sum())
     return min(max(likely, MIN_SCORED), len(prior_scores))
-
-
-def _scores_and_features(scored: Scored) -> tuple[Floats, Bools, Bools, Floats]:
-    """The logits (n,), which are given, which passages are truncated, and all features (n, d).
-
-    Equal passages share the highest of their logits. A missing logit is set to the lowest of the
-    others, to 0 without any.
-    """
-    n, m = len(scored), len(scored.logits)
-    candidates = scored.candidates
-    first, group = distinct(candidates.passages)
-    logits = highest_of_equal(np.append(scored.logits, np.full(n - m, np.nan)), group)
-    given = ~np.isnan(logits)
-    logits = np.where(given, logits, scored.logits.min() if m else 0.0)
-    truncated = np.append(scored.truncated, np.zeros(n - m, dtype=np.bool_))
-    truncated = highest_of_equal(truncated.astype(np.float64), group) > 0
-    own = cross_encoder_features(logits[first], given[first])[group]
-    return logits, given, truncated, np.column_stack([own, candidates.features])

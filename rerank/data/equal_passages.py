@@ -56,5 +56,7 @@ def highest_of_equal(scores: Floats, group: Ints) -> Floats:
     `group` (n,) is that of `distinct`.
     """
     highest = np.full(group.max(initial=-1) + 1, np.nan)
+    if len(highest) == len(scores):  # all differ
+        return scores
     np.fmax.at(highest, group, scores)
     return np.asarray(highest[group])

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.maps import LogisticMap
+from calibration.selection import grouped_folds
 from calibration.thresholds import Certificate, certify, fixed_sequence
 from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, hits
-from rerank.fitting.passage_maps import cross_fit_rows
 from rerank.fitting.unanswerable import copies_in
 from rerank.types import Floats, Ranking
 
@@ -93,17 +93,16 @@ def _cross_fit_sufficiency(
     max_probability: float,
 ) -> Floats:
     """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
-
-    def sufficiency(i: int, hazards: tuple[LogisticMap, LogisticMap]) -> Floats:
-        return relevance_and_sufficiency(
-            ordered.items[i], float(confidences[i]), *hazards, max_probability
-        )[1]
-
+    folds = grouped_folds(ordered.groups, config.folds, random_state=config.seed)
+    hazards = {
+        fold: fit_hazards(ordered.where(folds != fold), confidences[folds != fold], reference)
+        for fold in set(folds.tolist())
+    }
     return np.array(
-        cross_fit_rows(
-            ordered.groups,
-            config,
-            lambda seen: fit_hazards(ordered.where(seen), confidences[seen], reference),
-            sufficiency,
-        )
+        [
+            relevance_and_sufficiency(ranking, confidence, *hazards[fold], max_probability)[1]
+            for ranking, confidence, fold in zip(
+                ordered.items, confidences.tolist(), folds.tolist(), strict=True
+            )
+        ]
     )

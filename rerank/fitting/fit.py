@@ -39,10 +39,10 @@ from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.passage_maps import (
-    choose_cutoff,
+    choose_cutoffs,
     cross_fit_rankings,
     fit_score,
-    limit_labelled,
+    read_labelled,
 )
 from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.scored_plan import ScoredPlan
@@ -127,8 +127,8 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     score = pooled.score if pooled else None
     reference = pooled.confidence.as_logistic() if pooled else None
     hazards: Hazards = (pooled.hazard, pooled.hazard_after_hit) if pooled else (None, None)
-    limited = limit_labelled(scored, scored_plan.policy.cutoff)
-    ordered = cross_fit_rankings(limited, config, score)
+    unordered = read_labelled(scored, scored_plan.policy.cutoff)
+    ordered = cross_fit_rankings(unordered, config, score)
     features = ranking_features(ordered.items, features_of(scored_plan.kind).ranking)
     right, has_passages = hits(ordered)[:, 0], have_passages(ordered.items)
     rows = rows_to_fit(right, has_passages, scored.groups)
@@ -155,7 +155,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     return Fitted(
         maps=FittedMaps(
             policy=scored_plan.policy,
-            score=fit_score(limited, score),
+            score=fit_score(unordered, score),
             confidence=confidence.fitted,
             hazard=hazard,
             hazard_after_hit=hazard_after_hit,
@@ -287,10 +287,11 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
     main = scored[main_mode(scored)]
     fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
     folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in scored}
-    for held in held_out(fold_of):
-        cutoff = main.policy.cutoff
-        if not main.kind.stages:
-            cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
+    all_held = list(held_out(fold_of))
+    cutoffs = [main.policy.cutoff] * len(all_held)
+    if not main.kind.stages:
+        cutoffs = choose_cutoffs(main.to_fit, [~held for held in all_held], config, main.pooled)
+    for held, cutoff in zip(all_held, cutoffs, strict=True):
         for mode, scored_plan in scored.items():
             policy = replace(scored_plan.policy, cutoff=cutoff)
             fitted = fit(replace(scored_plan.where(~held), policy=policy), config)

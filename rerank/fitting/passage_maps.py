@@ -8,11 +8,11 @@ queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import grouped_standard_error
@@ -21,14 +21,14 @@ from calibration.metrics import MIN_GROUPS
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking import (
+    best_first,
     limit_scored,
-    prior_score,
-    rank,
-    scored_features,
+    read,
+    reorder,
     unscored_features,
 )
 from rerank.config import Config
-from rerank.data.labels import Labelled, passage_labels
+from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.errors import InputError, optional
 from rerank.evaluation.ranking_metrics import order_quality
 from rerank.progress import progress
@@ -39,9 +39,6 @@ CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
 SCORE_C = 1.0  # inverse penalty of a map, which is fitted on thousands of rows
 STEP_C = 0.1  # variance of a map's deviation from the pooled one; more would bias the features
 
-Model = TypeVar("Model")
-Made = TypeVar("Made")
-
 
 def fit_prior(
     candidates: Labelled[Candidates], config: Config, reference: LogisticMap | None = None
@@ -50,82 +47,117 @@ def fit_prior(
 
     The scores come from maps that have not seen the query's group.
     """
-    scores = cross_fit_rows(
-        candidates.groups,
-        config,
-        lambda seen: fit_prior_map(candidates.where(seen), reference),
-        lambda i, prior: prior_score(candidates.items[i], prior),
-    )
-    return fit_prior_map(candidates, reference), scores
+    features = [unscored_features(c) for c in candidates.items]
+    scores = _cross_fit_scores(features, candidates, config, reference)
+    return _fit(features, candidates, reference), scores
 
 
 def fit_prior_map(
     candidates: Labelled[Candidates], reference: LogisticMap | None = None
 ) -> LogisticMap:
     """Map first-stage features to P(a passage is right): logistic regression over all passages."""
-    return _fit_passages([unscored_features(c) for c in candidates.items], candidates, reference)
+    return _fit([unscored_features(c) for c in candidates.items], candidates, reference)
 
 
-def fit_score(scored: Labelled[Scored], reference: LogisticMap | None = None) -> LogisticMap:
+def fit_score(labelled: Labelled[Ranking], reference: LogisticMap | None = None) -> LogisticMap:
     """Map a passage's features to P(it is right): logistic regression over all passages."""
-    return _fit_passages([scored_features(s) for s in scored.items], scored, reference)
+    return _fit([r.features for r in labelled.items], labelled, reference)
 
 
 def cross_fit_rankings(
-    scored: Labelled[Scored], config: Config, reference: LogisticMap | None = None
+    unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None = None
 ) -> Labelled[Ranking]:
-    """Rankings ordered by score maps that have not seen the query's group."""
-    rankings = cross_fit_rows(
-        scored.groups,
-        config,
-        lambda seen: fit_score(scored.where(seen), reference),
-        lambda i, score: rank(scored.items[i], score, rank_by=config.rank_by),
-    )
-    return scored.with_items(rankings)
+    """The same in the order of score maps that have not seen the query's group."""
+    ordered = _cross_fitted(unordered, config, reference)
+    return unordered.with_items([reorder(r, rank_by=config.rank_by) for r in ordered])
 
 
-def cross_fit_rows(
-    groups: NDArray[Any],
+def _cross_fitted(
+    unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None
+) -> list[Ranking]:
+    """The passages in their order, with the scores of maps that have not seen the query's group."""
+    features = [r.features for r in unordered.items]
+    scores = _cross_fit_scores(features, unordered, config, reference)
+    return [replace(r, score=own) for r, own in zip(unordered.items, scores, strict=True)]
+
+
+def _cross_fit_scores(
+    features: Sequence[Floats],
+    labelled: Labelled[Any],
     config: Config,
-    fit_on: Callable[[Bools], Model],
-    apply: Callable[[int, Model], Made],
-) -> list[Made]:
-    """`apply(i, fitted)` for each row i, where `fitted` is `fit_on` of the other folds' rows."""
-    folds = grouped_folds(groups, config.folds, random_state=config.seed)
-    fitted = {fold: fit_on(folds != fold) for fold in set(folds.tolist())}
-    return [apply(i, fitted[fold]) for i, fold in enumerate(folds.tolist())]
+    reference: LogisticMap | None,
+) -> list[Floats]:
+    """The score of each passage, (n,) a query, by maps fitted on the other folds' queries."""
+    X, y = np.concatenate(features), np.concatenate(passage_labels(labelled))
+    counts = [len(rows) for rows in features]
+    fold_of = np.repeat(
+        grouped_folds(labelled.groups, config.folds, random_state=config.seed), counts
+    )
+    scores = np.zeros(len(X))
+    for fold in np.unique(fold_of):
+        held = fold_of == fold
+        scores[held] = _fit_passages(X[~held], y[~held], reference).predict(X[held])
+    return np.split(scores, np.cumsum(counts)[:-1])
 
 
 def choose_cutoff(
     scored: Labelled[Scored], config: Config, pooled: FittedMaps | None = None
 ) -> float:
+    """The share of the best prior score that a passage needs to be scored: see `choose_cutoffs`."""
+    every_query = np.ones(len(scored), dtype=np.bool_)
+    return choose_cutoffs(scored, [every_query], config, pooled)[0]
+
+
+def choose_cutoffs(
+    scored: Labelled[Scored],
+    parts: Sequence[Bools],
+    config: Config,
+    pooled: FittedMaps | None = None,
+) -> list[float]:
     """The share of the best prior score that a passage needs to be scored; 0 for no cutoff.
 
-    It is the highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5% of
-    nDCG@10, with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted
-    at each cutoff. With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
+    One for each of the `parts`, by its queries alone, those at which it (n,) is True. It is the
+    highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5% of nDCG@10, with
+    one standard error to spare. `scored` had no cutoff; the orders are cross-fitted at each cutoff.
+    With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
     """
     answered = np.array([bool(grades) for grades in scored.grades], dtype=np.bool_)
-    groups = scored.groups[answered]
-    if len(set(groups)) < MIN_GROUPS:
-        return pooled.policy.cutoff if pooled else 0.0
+    groups = [scored.groups[part & answered] for part in parts]
+    undecided = [i for i, of_part in enumerate(groups) if len(set(of_part)) >= MIN_GROUPS]
+    chosen = [pooled.policy.cutoff if pooled else 0.0] * len(parts)
     reference = pooled.score if pooled else None
-
-    def quality(cutoff: float) -> Floats:
-        ordered = cross_fit_rankings(limit_labelled(scored, cutoff), config, reference)
-        return order_quality([r.doc_ids for r in ordered.items], ordered.grades).ndcg10
-
-    without_cutoff = quality(0.0)
-    chosen = 0.0
-    with progress(len(CUTOFFS), "choosing what to score", unit="cutoff") as bar:
-        for cutoff in CUTOFFS:
-            lost = without_cutoff - quality(cutoff)
-            bar.update()
-            error = grouped_standard_error(lost, group_codes(groups, len(lost)))
-            if lost.mean() + error > CUTOFF_LOSS * without_cutoff.mean():
+    without_cutoff: dict[int, Floats] = {}
+    with progress(len(CUTOFFS) + 1, "choosing what to score", unit="cutoff") as bar:
+        for cutoff in (0.0, *CUTOFFS):
+            if not undecided:
                 break
-            chosen = cutoff
+            unordered = read_labelled(scored, cutoff)
+            for i in list(undecided):
+                quality = _order_quality(unordered.where(parts[i]), config, reference)
+                lost = without_cutoff.setdefault(i, quality) - quality
+                error = grouped_standard_error(lost, group_codes(groups[i], len(lost)))
+                if lost.mean() + error > CUTOFF_LOSS * without_cutoff[i].mean():
+                    undecided.remove(i)
+                else:
+                    chosen[i] = cutoff
+            bar.update()
     return chosen
+
+
+def _order_quality(
+    unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None
+) -> Floats:
+    """nDCG@10 of each query that has an answer, in the order of maps that have not seen it."""
+    runs = [
+        [r.passages[i].doc_id for i in best_first(r, rank_by=config.rank_by)[:10]]
+        for r in _cross_fitted(unordered, config, reference)
+    ]
+    return order_quality(runs, unordered.grades).ndcg10
+
+
+def read_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Ranking]:
+    """The candidates, `read` as if only those above the cutoff had been scored."""
+    return scored.with_items([read(limit_scored(s, cutoff)) for s in scored.items])
 
 
 def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
@@ -133,21 +165,22 @@ def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     return scored.with_items([limit_scored(s, cutoff) for s in scored.items])
 
 
-def _fit_passages(
+def _fit(
     features: Sequence[Floats], labelled: Labelled[Any], reference: LogisticMap | None
 ) -> LogisticMap:
+    X, y = np.concatenate(features), np.concatenate(passage_labels(labelled))
+    return _fit_passages(X, y, reference)
+
+
+def _fit_passages(X: Floats, y: Labels, reference: LogisticMap | None) -> LogisticMap:
     with optional():
         from calibration.fitting import fit_logistic
         from calibration.shrinkage import fit_shrunk
 
-    with_passages = [i for i, rows in enumerate(features) if len(rows)]
-    if not with_passages:
+    if not len(X):
         raise InputError(
             "no passage was found for any query; is the corpus the one of the queries?"
         )
-    labels = passage_labels(labelled)
-    X = np.concatenate([features[i] for i in with_passages])
-    y = np.concatenate([labels[i] for i in with_passages])
     if reference is None:
         return fit_logistic(X, y, C=SCORE_C)
     return fit_shrunk(_pad_features(reference, X), X, y, C=STEP_C)

@@ -18,7 +18,7 @@ from rerank.assessment.list_features import (
     fill_missing,
     stage_ranks,
 )
-from rerank.assessment.ranking import rank, scored_features
+from rerank.assessment.ranking import rank, read
 from rerank.assessment.ranking_features import meaning, ranking_features
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.config import Config
@@ -55,7 +55,7 @@ def test_of_passages_by_hand() -> None:
     """Where a stage did not bring the passage: its lowest score, and a rank behind all."""
     scored = run(query(), BARE)
     by_id = {p.doc_id: row for p, row in zip(scored.candidates.passages, range(4), strict=True)}
-    X = scored_features(scored)[[by_id[f"d{i}"] for i in range(4)]]
+    X = read(scored).features[[by_id[f"d{i}"] for i in range(4)]]
     found = dict(zip(features_of(BARE).passage, X.T.tolist(), strict=True))
     assert found["logit"] == [0.5, 3.0, -1.0, -1.0]
     assert found["unscored"] == [0, 0, 1, 0]
@@ -133,7 +133,7 @@ def test_words_count_where_there_are_texts() -> None:
     """The features of our own rankings, every word weighing alike."""
     kind = ListKind(BARE.stages, texts=True)
     scored = run(query(texts=TEXTS), kind)
-    found = dict(zip(features_of(kind).passage, scored_features(scored).T.tolist(), strict=True))
+    found = dict(zip(features_of(kind).passage, read(scored).features.T.tolist(), strict=True))
     texts = [p.text for p in scored.candidates.passages]
     coverage = dict(zip(texts, found["term_coverage"], strict=True))
     assert [coverage[text] for text in TEXTS] == pytest.approx([2 / 4, 0, 3 / 4, 0])
@@ -192,4 +192,4 @@ def test_a_list_of_nothing() -> None:
     """It is a list of every kind."""
     scored = run(Query("x", passages=()), BARE)
     assert len(scored) == 0
-    assert scored_features(scored).shape == (0, len(features_of(BARE).passage))
+    assert read(scored).features.shape == (0, len(features_of(BARE).passage))

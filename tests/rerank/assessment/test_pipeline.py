@@ -14,7 +14,7 @@ from hand_made import make_scored
 from calibration.maps import LogisticMap
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, PASSAGE_FEATURES
 from rerank.assessment.pipeline import CHUNK, Models, Pipeline, ReadPolicy
-from rerank.assessment.ranking import limit_scored, rank, scored_features, unscored_features
+from rerank.assessment.ranking import limit_scored, rank, read, unscored_features
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
@@ -266,7 +266,7 @@ def test_the_order_it_came_in_does_not_matter(table: Scored, rank_by: str) -> No
 def test_every_array_moves_with_its_passage(table: Scored) -> None:
     """In a ranking each passage has the numbers that it had as a candidate."""
     found = rank(table, by_feature("cosine"))
-    before, stage = scored_features(table), table.candidates.first_stage
+    before, stage = read(table).features, table.candidates.first_stage
     for k, doc_id in enumerate(found.doc_ids):
         i = int(doc_id[1:])
         assert found.scored[k] == (i < 3)

@@ -19,13 +19,13 @@ from calibration.selection import grouped_folds
 from calibration.thresholds import Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
-from rerank.assessment.ranking import scored_features
+from rerank.assessment.ranking import read
 from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled, hits
 from rerank.fitting import context_certificates, passage_maps
 from rerank.fitting import fit as fitting
 from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_with_passages
-from rerank.fitting.passage_maps import CUTOFFS, choose_cutoff, fit_score
+from rerank.fitting.passage_maps import CUTOFFS, choose_cutoff, fit_score, read_labelled
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Floats, Ranking, Scored
 
@@ -76,13 +76,15 @@ def test_the_cutoff_is_the_highest_that_keeps_the_order_as_good(
 
 def test_the_score_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]) -> None:
     """The passage map is LogisticRegression on standardised features of every candidate."""
-    X = np.concatenate([scored_features(s) for s in to_fit.items])
+    X = np.concatenate([read(s).features for s in to_fit.items])
     pairs = zip(to_fit.items, to_fit.grades, strict=True)
     y = [p.doc_id in grades for s, grades in pairs for p in s.candidates.passages]
     scaler = StandardScaler().fit(X)
     oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
     expected = oracle.predict_proba(scaler.transform(X))[:, 1]
-    np.testing.assert_allclose(fit_score(to_fit).predict(X), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        fit_score(read_labelled(to_fit, 0.0)).predict(X), expected, atol=1e-9
+    )
 
 
 class Captured(Exception):  # noqa: N818 - not an error

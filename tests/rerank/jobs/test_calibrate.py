@@ -24,7 +24,7 @@ from calibration.score_maps import TILT, IsotonicMap
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
-from rerank.assessment.ranking import scored_features
+from rerank.assessment.ranking import read
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
 from rerank.config import Config, Thresholds
 from rerank.data.labelled_set import LabelledSet
@@ -188,7 +188,7 @@ def test_maps_loaded_without_scikit_learn_predict_as_scikit_learn(
 ) -> None:
     """The folder's maps, read where sklearn is blocked, equal sklearn's predictions to 1e-12."""
     features = predict(to_report.items, maps, config).features
-    inputs = np.concatenate([scored_features(s) for s in to_report.items])
+    inputs = np.concatenate([read(s).features for s in to_report.items])
     np.savez(tmp_path / "in.npz", features=features, inputs=inputs)
     code = f"""
 import json
