@@ -22,7 +22,7 @@ from rerank.errors import InputError, RetrieverError
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, ModelPoller
-from rerank.serving.pages import page_routes
+from rerank.serving.pages import PAGES, page_routes
 from rerank.serving.parts import Part, parts_of
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
 from rerank.serving.request_assessor import RequestAssessor
@@ -92,13 +92,11 @@ def create_app(
         responses=REFUSALS,
         dependencies=[Security(HTTPBearer(auto_error=False))],  # for the schema; the guard checks
     )
+    pages = {**PAGES, **{path: name for part in parts for path, name in part.pages.items()}}
     routers = (
         _answers(assessor),
         *(router for part in parts for router in part.routers),
-        page_routes(
-            {path: name for part in parts for path, name in part.pages.items()},
-            [path for part in parts if not part.linked for path in part.pages],
-        ),
+        page_routes(pages, [path for part in parts if not part.linked for path in part.pages]),
         _about(holder, worker),
     )
     for router in routers:
@@ -111,6 +109,7 @@ def create_app(
         keys=keys,
         metrics=holder.metrics,
         retry_after=worker.retry_after,
+        pages=pages,
     )
     for layer, arguments in (one for part in parts for one in part.middleware):
         app.add_middleware(layer, **arguments)

@@ -22,12 +22,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerank.serving.pages import PAGES
 from rerank.serving.refusals import PRIVATE, Refusal
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 
-OPEN = ("/healthz", "/readyz", "/openapi.json", *PAGES)  # need no key: they contain no data
+OPEN = ("/healthz", "/readyz", "/openapi.json")  # need no key, as pages: they contain no data
 UNQUEUED = ("/v1/feedback", "/v1/label")  # wait for a database, or for a file and one search
 LOCAL = ("localhost", "127.0.0.1", "::1")
 READ = 16  # times max_body: limit of all bodies that are being read, together
@@ -133,6 +132,7 @@ class RequestGuard:
     keys: ApiKeys
     metrics: Metrics
     retry_after: Callable[[], int]
+    pages: Collection[str]  # their paths
     in_progress: int = 0
     whole: int = 0  # of those, the ones whose bodies are read completely
     reading: int = 0  # bytes held of the other bodies
@@ -143,7 +143,7 @@ class RequestGuard:
             await self.app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        if not (scope["path"] in OPEN and scope["method"] in ("GET", "HEAD")):
+        if scope["path"] not in (*OPEN, *self.pages) or scope["method"] not in ("GET", "HEAD"):
             self._check_sender(headers)
         if scope["method"] != "POST":
             await self.app(scope, receive, send)

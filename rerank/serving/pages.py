@@ -31,13 +31,12 @@ HEADERS = {
 }
 
 
-def page_routes(more: Mapping[str, str], unlinked: Collection[str] = ()) -> APIRouter:
-    """One route per file of the core and of the rooms (`more`); all are read at the start.
+def page_routes(pages: Mapping[str, str], unlinked: Collection[str] = ()) -> APIRouter:
+    """One route per file of the core and of the rooms; all are read at the start.
 
     A page links to those alone that are there and are not among `unlinked`, and to itself.
     """
     router = APIRouter(include_in_schema=False)
-    pages = {**PAGES, **more}
     linked = {path.encode() for path in pages if path not in unlinked}
     for path, name in pages.items():
         package, _, file = name.partition("/")

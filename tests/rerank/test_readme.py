@@ -25,7 +25,7 @@ PAGES = {
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 RUN = ("console", "python")
-SHOWN = ("sh", "text", "py")  # `sh` and `py` need a server, a cluster or more data
+SHOWN = ("sh", "text", "py", "toml")  # `sh` and `py` need a server, a cluster or more data
 MAY_SAY_NO = {"drift", "promote"}  # their exit code 1 is an answer
 
 

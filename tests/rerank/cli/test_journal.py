@@ -156,7 +156,7 @@ def test_labels_of_answers_become_their_confidence(
     before, after = map(json.loads, capsys.readouterr().out.splitlines())
     assert "answer_confidence" not in before
     assert CalibratedReranker.load(out).manifest["answers"]["versions"] == [version]
-    fitted = open_model(out).answers
+    fitted = open_model(out).kept["rag"]
     assert fitted is not None
     found = CalibratedReranker.load(out).search(question).confidence
     own = fitted.confidence(found, after["attribution_coverage"])

@@ -194,7 +194,7 @@ def test_it_takes_no_passages_without_scores(model: CalibratedReranker) -> None:
     """It was fitted on no such lists."""
     with pytest.raises(InputError, match=r"another search system.*keyword, vector, reranker"):
         model.rerank(ASKED, ["a", "b"])
-    with pytest.raises(InputError, match="give it queries without lists"):
+    with pytest.raises(InputError, match="give it queries alone"):
         model.maps["lists"]
     assert model.assess([Query(ASKED, passages=())])[0].confidence == 0
 

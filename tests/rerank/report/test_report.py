@@ -427,7 +427,7 @@ def test_the_page_holds_all_of_it_in_order(
         f"Measured on {len(evaluation.right)} queries",
         "At 0.7:",
         f"fitted on {len(report.planned.fit)} queries",
-        f"{report.fitted.calibrator}.",
+        report.fitted.calibrator,
         *(name for name, _ in evaluation.table.rows),
         pictures["reliability"].caption.split(".")[0],
         pictures["histogram"].caption.split(".")[0],
