@@ -53,7 +53,7 @@ def test_the_label_page_is_linked_where_labels_are_taken() -> None:
     pages = [path for path, name in PAGES.items() if name.endswith(".html") and path != "/label"]
     for labels in (True, False):
         app = FastAPI()
-        app.include_router(page_routes({**PAGES, **ASK, **WATCH, **LABEL}, () if labels else LABEL))
+        app.include_router(page_routes({**CORE, **ASK, **WATCH, **LABEL}, () if labels else LABEL))
         with TestClient(app) as client:
             for path in pages:
                 assert ('href="/label"' in client.get(path).text) is labels, path
