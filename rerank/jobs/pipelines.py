@@ -73,8 +73,7 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     """
     pipeline, source = model.pipeline, model.source
     model.maps[labelled.mode]  # raises if the model does not have it
-    own = source.folder is not None
-    if not own or labelled.corpus_digest() == model.manifest.get("corpus_digest"):
+    if not source.takes_corpus or labelled.corpus_digest() == model.manifest.get("corpus_digest"):
         return pipeline
     models, metadata = pipeline.model_files, source.metadata
     return open_pipeline(labelled, pipeline.config, work, models=models, metadata=metadata)

@@ -159,11 +159,10 @@ def labels_and_pipeline(
         path = Path(feedback)
         feedback = LabelledSet.read(path) if path.is_dir() else read_feedback(path)
     group_by = model.group_by
-    own = model.source.folder is not None  # an index of its own
     if isinstance(feedback, LabelledSet):
         feedback = feedback.grouped_by(group_by) if group_by else feedback
         labels = feedback_of(feedback, split)
-        if not own:
+        if not model.source.takes_corpus:
             return labels, model.pipeline, {}
         grouped = {"group_by": group_by} if group_by else {}  # also if none of these has the key
         corpus = {
@@ -173,7 +172,7 @@ def labels_and_pipeline(
         return labels, pipeline_over(feedback, model, work), corpus
     if group_by:
         feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]
-    if own:
+    if model.source.takes_corpus:
         check_known_passages(feedback, model.source.passages())
     return feedback, model.pipeline, {}
 

@@ -29,6 +29,7 @@ SCORES_ITSELF = (
 class OwnIndex(Source):
     """Our own index, or any other `SearchableIndex`."""
 
+    takes_corpus = True
     searches = True
 
     def __init__(self, index: SearchableIndex, config: Config, metadata: Metadata = ()) -> None:
@@ -97,6 +98,8 @@ class OwnIndex(Source):
 
 class CallerPassages(Source):
     """No index: the model ranks the passages that callers bring."""
+
+    takes_corpus = True
 
     def __init__(self, config: Config) -> None:
         super().__init__(NoIndex(config.language), config)

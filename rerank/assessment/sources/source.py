@@ -77,6 +77,7 @@ class Source(ABC):
     elsewhere: ClassVar[bool] = False  # another system finds the passages; no corpus is needed here
     scores_passages: ClassVar[bool] = True  # by the networks; False: the scores come with the lists
     cutoff: ClassVar[float | None] = None  # of what is scored; None: it is fitted
+    takes_corpus: ClassVar[bool] = False  # another one can be put in place of its own, or of none
     searches = False  # whether it finds passages for a query
     kind: ListKind = OWN_STAGES
     folder: Path | None = None  # of its index
