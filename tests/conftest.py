@@ -220,23 +220,3 @@ def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         return folder
 
     return make
-
-
-BROKEN = (  # by the last changes of structure; each is to be mended, and taken out of this list
-    "test_a_smaller_model_keeps_layers_evenly_spaced",
-    "test_an_export_that_another_process_makes_meanwhile_is_kept",
-    "test_it_takes_no_passages_without_scores",
-    "test_labels_of_answers_become_their_confidence",
-    "test_many_bad_lines_are_counted_and_not_kept",
-    "test_over_http",
-    "test_steps_add_one_group_of_features_after_the_other",
-    "test_texts_of_another_index_are_not_encoded_again",
-    "test_the_tokenizer_is_loaded_without_the_network",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that are known to fail do not hide new failures."""
-    for item in items:
-        if getattr(item, "originalname", item.name) in BROKEN:
-            item.add_marker(pytest.mark.xfail(reason="known, to be mended", strict=False))

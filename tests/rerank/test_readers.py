@@ -145,7 +145,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, read: Any) -> None:
 @pytest.mark.parametrize("read", [read_corpus, read_queries, read_feedback])
 def test_many_bad_lines_are_counted_and_not_kept(tmp_path: Path, read: Any) -> None:
     """The refusal tells the first ones, cut, and how many there are, in bounded memory."""
-    size, path = 20_000, tmp_path / "x.jsonl"
+    size, path = 60_000, tmp_path / "x.jsonl"
     path.write_text("x\n" * size + json.dumps({"_id": "a" * 10**5 + "\t"}) + "\n")
     tracemalloc.start()
     try:
@@ -156,4 +156,4 @@ def test_many_bad_lines_are_counted_and_not_kept(tmp_path: Path, read: Any) -> N
         tracemalloc.stop()
     assert f"{size + 1} " in str(caught.value)
     assert len(str(caught.value)) < 500 * SHOWN_PROBLEMS
-    assert most < 2 * path.stat().st_size + 300_000
+    assert most < 2 * path.stat().st_size + 1_600_000  # of it 1 MiB is the reader's buffer

@@ -23,6 +23,7 @@ from rerank.evaluation.ablation import (
     by_labels,
     columns_by_step,
 )
+from rerank.types import OWN_STAGES
 
 ONE = Penalty(1.0)
 COLUMNS = {"noise": [0], "+ signal": [0, 1], "+ more noise": [0, 1, 2]}
@@ -44,7 +45,7 @@ POOLED = fit_logistic(OTHERS.features, OTHERS.right)  # of more labels than are 
 
 def test_steps_add_one_group_of_features_after_the_other() -> None:
     """The first step is the first group, the last one all features, none twice."""
-    found = columns_by_step(features_of(None))
+    found = columns_by_step(features_of(OWN_STAGES))
     assert list(found) == [name if i == 0 else f"+ {name}" for i, name in enumerate(GROUPS)]
     place = list(RANKING_FEATURES)
     assert {place[i] for i in found["logits"]} == set(GROUPS["logits"])

@@ -24,7 +24,7 @@ from pieces import SPEED, driven
 from server import serving
 
 import rerank
-from rerank.advice.explanation import SIGNALS, explain
+from rerank.advice.explanation import explain, signals_for
 from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
@@ -230,7 +230,7 @@ def test_over_http(model: CalibratedReranker, outcome: CalibrationRun) -> None:
     found = model.search(ASKED)
     assert told["confidence"] == page["assessment"]["confidence"] == found.confidence
     assert page["answer"]["refused"] == (not page["answer"]["sources"])
-    assert [s["name"] for s in page["signals"]] == list(SIGNALS)
+    assert [s["name"] for s in page["signals"]] == list(signals_for(model.maps["search"]))
     assert [p["scores"] for p in page["passages"]] == [p.scores for p in found.first(10)]
 
 

@@ -21,7 +21,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.words import words
 from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference.model_files import resolve
-from rerank.retrieval.dense import Encoder, cosines
+from rerank.retrieval.dense import Encoder, PassageText, cosines
 from rerank.retrieval.index import Index, build_index
 from rerank.storage.folder import verify_folder, with_digest
 from rerank.types import Passage
@@ -167,7 +167,7 @@ def test_texts_of_another_index_are_not_encoded_again(
     assert len(encoded) == len(moved)
     encoded.clear()
     again = build_index(moved, tmp_path / "again", counting, known=(*known, made.folder))
-    assert encoded == ["A text of its own."]
+    assert encoded == [PassageText("A text of its own.")]
     assert again.manifest == fresh.manifest
 
 
