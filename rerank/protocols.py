@@ -73,6 +73,7 @@ class Traits:
     threads: int = 1  # calls at the same time
     device: str = ""
     cost: float = 0.0  # price of 1,000 texts
+    waits: bool = False  # for another machine: its calls need no core of this one
 
     def __post_init__(self) -> None:
         """Refuse what no model can be."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rerank.config import Precision
 from rerank.errors import InputError, optional
 from rerank.inference.engine import EXPORT_FORMAT, open_cross_encoder
-from rerank.inference.given import Given, scores_of
+from rerank.inference.given import Checked, Given, scores_of
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
@@ -127,12 +127,19 @@ class Reranker:
                 requests.append(Request(group[0][0], [text for _, text in new.values()]))
                 missing |= new
         if missing:
-            scored = scores_of(self.scorer, requests)
-            both = [np.concatenate(part).tolist() for part in zip(*scored, strict=True)]
-            fresh: dict[bytes, Score] = dict(zip(missing, zip(*both, strict=True), strict=True))
-            if self.cache:
-                self.cache.put(fresh)
-            score_of |= fresh
+            new_keys, ends = list(missing), np.cumsum([0, *(len(r.texts) for r in requests)])
+
+            def keep(start: int, scored: Sequence[Checked]) -> None:
+                both = [np.concatenate(part).tolist() for part in zip(*scored, strict=True)]
+                of_batch = new_keys[ends[start] : ends[start + len(scored)]]
+                fresh: dict[bytes, Score] = dict(
+                    zip(of_batch, zip(*both, strict=True), strict=True)
+                )
+                if self.cache:
+                    self.cache.put(fresh)
+                score_of.update(fresh)
+
+            scores_of(self.scorer, requests, keep)
         scores = [score_of[key] for key in keys]
         logits = np.array([logit for logit, _ in scores], dtype=np.float64)
         return logits, np.array([cut for _, cut in scores], dtype=np.bool_)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from rerank.protocols import (
     Traits,
 )
 
+Checked = tuple[NDArray[np.float64], NDArray[np.bool_]]  # scores, and which texts were cut off
+Keep = Callable[[int, Sequence[Checked]], None]
 DIGITS = 1e-4  # allowed change of a probe's number, as a share of their range
 REPEATS = 3.0  # times the change between two runs that is allowed, too
 TEXTS = (
@@ -94,7 +97,7 @@ class Given:
             InputError: the model gives something else than numbers.
         """
         traits = self.model.traits
-        first, again = self._probe(), self._probe()
+        first, again = self.probe(), self.probe()
         tolerance = DIGITS * max(float(np.ptp(first)), 1e-6)
         return {
             "name": traits.name,
@@ -120,7 +123,7 @@ class Given:
                 )
         if bool(recorded.get("listwise")) != traits.listwise:
             raise InputError(f"the {role} is listwise then or now, not both times; calibrate again")
-        expected, now = np.asarray(recorded["probe"], dtype=np.float64), self._probe()
+        expected, now = np.asarray(recorded["probe"], dtype=np.float64), self.probe()
         gap = float(np.abs(now - expected).max()) if now.shape == expected.shape else np.inf
         if not gap <= recorded["tolerance"]:
             raise InputError(
@@ -130,45 +133,56 @@ class Given:
             )
         return replace(self, fingerprint=fingerprint)
 
-    def _probe(self) -> NDArray[np.float64]:
+    def probe(self, texts: Sequence[str] = TEXTS) -> NDArray[np.float64]:
         """Numbers (n,) of the model for fixed texts."""
         if isinstance(self.model, Scorer):
-            requests = [Request(question, TEXTS) for question in QUESTIONS]
+            requests = [Request(question, texts) for question in QUESTIONS]
             return np.concatenate([values for values, _ in scores_of(self.model, requests)])
         queries = vectors_of(self.model, QUESTIONS, "query").astype(np.float64)
-        passages = vectors_of(self.model, TEXTS, "passage").astype(np.float64)
+        passages = vectors_of(self.model, texts, "passage").astype(np.float64)
         return np.concatenate([(queries @ passages.T).ravel(), passages[:, :8].ravel()])
 
 
 def scores_of(
-    scorer: Scorer, requests: Sequence[Request]
-) -> list[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+    scorer: Scorer, requests: Sequence[Request], keep: Keep = lambda *_: None
+) -> list[Checked]:
     """The scores of each request (n,), and whether each text was truncated, checked.
 
-    The scorer gets about `batch` texts at once, in as many threads as it allows.
+    The scorer gets about `batch` texts at once, in as many threads as it allows. `keep` is called
+    with the first request of each batch, counted from 0, and the scores of the batch, as soon as
+    they are there: so what was computed is kept where a later batch fails.
 
     Raises:
         InputError: something else than one finite number for each text.
     """
-    name, groups, size = scorer.traits.name, list[list[Request]](), 0
-    for request in requests:
-        if not groups or size + len(request.texts) > scorer.traits.batch:
-            groups, size = [*groups, []], 0
-        groups[-1].append(request)
+    name, starts, size = scorer.traits.name, list[int](), 0
+    for i, request in enumerate(requests):
+        if not starts or size + len(request.texts) > scorer.traits.batch:
+            starts, size = [*starts, i], 0
         size += len(request.texts)
-    given = in_threads(scorer.score, groups, scorer.traits.threads)
-    answers = [
-        answer
-        for group, of_group in zip(groups, given, strict=True)
-        for answer in _as_many(of_group, len(group), f"{name}: lists of scores")
-    ]
-    checked = []
-    for (_, texts), answer in zip(requests, answers, strict=True):
-        values, cut = answer if isinstance(answer, Scores) else (answer, [False] * len(texts))
-        numbers = _numbers(values, (len(texts),), f"{name} should give one number for each text")
-        truncated = np.array(_as_many(cut, len(texts), f"{name}: `truncated`"), dtype=np.bool_)
-        checked.append((numbers, truncated))
-    return checked
+
+    def score(part: slice) -> list[Checked]:
+        group = requests[part]
+        answers = _as_many(scorer.score(group), len(group), f"{name}: lists of scores")
+        checked = [_checked(name, *both) for both in zip(group, answers, strict=True)]
+        keep(part.start, checked)
+        return checked
+
+    parts = [slice(*ends) for ends in pairwise([*starts, len(requests)])]
+    made = in_threads(score, parts, scorer.traits.threads)
+    return [one for of_part in made for one in of_part]
+
+
+def _checked(name: str, request: Request, answer: Any) -> Checked:
+    """The scores of one request, and whether each text was truncated.
+
+    Raises:
+        InputError: something else than one finite number for each text.
+    """
+    count = len(request.texts)
+    values, cut = answer if isinstance(answer, Scores) else (answer, [False] * count)
+    numbers = _numbers(values, (count,), f"{name} should give one number for each text")
+    return numbers, np.array(_as_many(cut, count, f"{name}: `truncated`"), dtype=np.bool_)
 
 
 def vectors_of(embedder: Embedder, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
