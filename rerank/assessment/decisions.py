@@ -21,6 +21,10 @@ LABEL_FIRST = (  # what to do if the confidence is not calibrated
     f"label at least {CALIBRATED_FROM} queries of this corpus, some of them unanswerable, and run "
     "`rerank calibrate SET --out MODEL`"
 )
+SHIFTED = (  # if a model behind an address is no longer that of the fit
+    "not calibrated: the {} behind an address gives other numbers than at the fit; `rerank watch "
+    "probe MODEL` says how far they are"
+)
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # features that move the log-odds by less are not shown
 
@@ -146,9 +150,10 @@ def to_assessments(
     return assessments if maps.calibrated else list(map(as_uncalibrated, assessments))
 
 
-def as_uncalibrated(assessment: Assessment) -> Assessment:
+def as_uncalibrated(
+    assessment: Assessment, reason: str = f"not calibrated: {LABEL_FIRST}"
+) -> Assessment:
     """The assessment of a model without labels of this corpus: not accepted, not certified."""
-    reason = f"not calibrated: {LABEL_FIRST}"
     return replace(
         assessment,
         calibrated=False,

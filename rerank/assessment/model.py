@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.decisions import to_assessments
+from rerank.assessment.decisions import SHIFTED, as_uncalibrated, to_assessments
 from rerank.assessment.fitted_maps import (
     FittedMaps,
     MapsByMode,
@@ -38,7 +38,9 @@ from rerank.assessment.sources.source import Source
 from rerank.config import Config
 from rerank.data.checks import has_text, is_encodable
 from rerank.errors import InputError, RetrieverError
+from rerank.inference.exported_models import ROLES
 from rerank.inference.model_files import find_model
+from rerank.inference.remote.probe import RemoteModel, Shift, is_noted
 from rerank.inference.score_cache import ScoreCache
 from rerank.protocols import Embedder, EmbedFunction, ScoreFunction, Scorer
 from rerank.storage.folder import DIGEST
@@ -65,6 +67,8 @@ class CalibratedReranker:
         self.files = files
         self.maps = MapsByMode(maps)
         self.pipeline = pipeline
+        self.shifts: Mapping[str, Shift] = {}  # of the models behind addresses, by role
+        self._remote: dict[str, RemoteModel] = {}
         self._fetched_from = ""  # the URI, if its folder is a temporary copy
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,9 +77,9 @@ class CalibratedReranker:
         Raises:
             InputError: it was fetched from MLflow into a folder that ends with it.
         """
-        if GIVEN in self.manifest:
+        if objects := [r for r, e in self.manifest.get(GIVEN, {}).items() if not is_noted(e)]:
             raise InputError(
-                f"a model whose {' and '.join(self.manifest[GIVEN])} is an object cannot be sent "
+                f"a model whose {' and '.join(objects)} is an object cannot be sent "
                 f"to another process; load {self.folder} there, and pass the object"
             )
         if self._fetched_from:
@@ -207,9 +211,11 @@ class CalibratedReranker:
             models = Models.open(config, found, cache)
         source = maps.source.open(files, config, maps.main.kind, maps.main.metadata)
         try:
-            return cls(files, maps, Pipeline(source, models))
+            model = cls(files, maps, Pipeline(source, models))
         except InputError as error:
             raise InputError(f"{path}: its index cannot be used: {error}") from None
+        model.probe_remote()
+        return model
 
     @property
     def source(self) -> Source:
@@ -252,8 +258,33 @@ class CalibratedReranker:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the main mode of the model was fitted on labels of this corpus."""
-        return self.maps.main.calibrated
+        """Whether the main mode was fitted on labels of this corpus, and with these models."""
+        return self.maps.main.calibrated and not self.shifted
+
+    @property
+    def shifted(self) -> str:
+        """The models behind addresses that are others than at the fit, or "".
+
+        By the last probe, and by what the server calls the model in its last answer.
+        """
+        shifts, remote = self.shifts, self._remote
+        return " and ".join(r for r in shifts if shifts[r].shifted or remote[r].renamed)
+
+    def probe_remote(self) -> Mapping[str, Shift]:
+        """Ask the models behind addresses for the numbers of fixed texts, and compare; by role.
+
+        Until a later probe finds them as at the fit, no answer is calibrated, and scores are not
+        kept in the cache.
+
+        Raises:
+            RetrieverError: one does not answer, or refuses.
+        """
+        if self.pipeline.models is not None:
+            roles = zip(ROLES, self.pipeline.model_files, strict=True)
+            self._remote = {role: m for role, m in roles if isinstance(m, RemoteModel)}
+            self.shifts = {role: model.shift() for role, model in self._remote.items()}
+            self.pipeline.reranker.caching = not self.shifted
+        return self.shifts
 
     @property
     def sketch(self) -> Sketch:
@@ -262,7 +293,7 @@ class CalibratedReranker:
         Raises:
             InputError: the folder does not hold it, or was changed since it was loaded.
         """
-        values = self.files.json(SKETCH) if self.calibrated else {}
+        values = self.files.json(SKETCH) if self.maps.main.calibrated else {}
         if not values:
             raise InputError(
                 f"{self.folder} is not calibrated: no queries were fitted on that others could be "
@@ -362,7 +393,10 @@ class CalibratedReranker:
         """
         maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
         modes = [query.mode for query in queries]
-        return to_assessments(predict(scored, maps, config), maps, config, modes)
+        found = to_assessments(predict(scored, maps, config), maps, config, modes)
+        if not self.shifted:
+            return found
+        return [as_uncalibrated(one, SHIFTED.format(self.shifted)) for one in found]
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """Like `assess`, but a query that fails gives its exception, and the others an answer."""

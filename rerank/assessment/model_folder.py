@@ -26,6 +26,7 @@ from rerank.inference.exported_models import (
 )
 from rerank.inference.given import Given
 from rerank.inference.model_files import Model, ModelFiles, ModelPair, resolve
+from rerank.inference.remote.probe import is_noted, remote_of_folder
 from rerank.storage.files import clear_away, copy_folder, parse_json, sha256_file, write_json
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder
 from rerank.storage.package import PACKAGE, package_version
@@ -298,9 +299,11 @@ def _given(folder: ModelFolder, role: str, choice: Any) -> Given | None:
         InputError: one is needed and none given, or the other way round, or it is another one.
     """
     noted = folder.manifest.get(GIVEN, {}).get(role)
-    if noted is None and choice is None:
-        return None
-    if noted is None:
+    remote = is_noted(noted)
+    if choice is None and (noted is None or remote):
+        fingerprint = str(folder.manifest["fingerprints"].get(role))
+        return remote_of_folder(noted, fingerprint, role) if remote else None
+    if noted is None or remote:
         raise InputError(
             f"{folder.path} has its {role} by name, {folder.manifest['config'][role]!r}: "
             f"leave `{role}` out, or calibrate with the one given"

@@ -273,9 +273,10 @@ def _check_has_effect(model: Model, config: Config, names: Sequence[str]) -> Non
         InputError: naming the option.
     """
     default = Config()
-    for name in names if isinstance(model, Given) else ():
+    if not isinstance(model, Given):
+        return
+    for name in names:
         if getattr(config, name) != getattr(default, name):
             raise InputError(
-                f"`{name}` has no effect on {model.name!r}, which was given as an object: "
-                "leave it out"
+                f"`{name}` has no effect on {model.name!r}, which {model.place}: leave it out"
             )

@@ -22,6 +22,7 @@ from rerank.assessment.ranking import prior_score
 from rerank.data.passage_words import PassageWords, kept, read_words
 from rerank.data.words import READ, words
 from rerank.inference.cross_encoder import Pair
+from rerank.inference.given import Given
 from rerank.types import Assessment, Passage, Query
 
 Stage = Literal["encode", "search", "words", "score"]
@@ -46,7 +47,8 @@ class Speed:
 class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
-    Or one call that waits for another search system (`search`), which costs this machine little.
+    Or one call that waits for another machine (`search`), a search system or a model behind an
+    address, which costs this one little.
     Or calls that read the words of long passages (`words`), which stay in a cache. A piece takes
     about `seconds`, and the pieces after it about `left`, at the speed given.
     """
@@ -81,10 +83,15 @@ def steps(
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, max_tokens=length) for text in texts]
     vectors: dict[str, Any] = {}
-    for piece in _split_by_seconds(
-        "encode", texts, sizes, max_seconds=max_seconds, after=scoring_seconds
-    ):
-        vectors |= yield piece
+    encode_waits, score_waits = _waits(pipeline)
+    if encode_waits and texts:
+        encode = partial(run_piece, model, "encode", texts)
+        vectors = (yield Piece("search", [encode], ENCODE_OVERHEAD_S, scoring_seconds))[encode]
+    else:
+        for piece in _split_by_seconds(
+            "encode", texts, sizes, max_seconds=max_seconds, after=scoring_seconds
+        ):
+            vectors |= yield piece
     found: dict[tuple[str, str], PassageWords] = {}
     sizes = [_words_seconds(p) for p in query.passages or ()]
     if sum(sizes) > max_seconds:
@@ -113,9 +120,10 @@ def steps(
         speed.score * tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs
     ]
     results: dict[Any, Any] = {}
-    if pairs and pipeline.reranker.listwise:  # a list is scored in one call, never with others
+    if pairs and (score_waits or pipeline.reranker.listwise):  # in one call, never with others
         score = partial(pipeline.score_pairs, pairs, [len(pairs)])
-        scores = (yield Piece("score", [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
+        stage: Stage = "search" if score_waits else "score"
+        scores = (yield Piece(stage, [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
     else:
         for piece in _split_by_seconds("score", pairs, sizes, max_seconds=max_seconds, after=0):
             results |= yield piece
@@ -176,16 +184,28 @@ def measured_speed(model: CalibratedReranker) -> Speed:
     if pipeline.models is None:
         return Speed(0.0, 0.0)
     encoding, scoring = [], []
+    encode_waits, score_waits = _waits(pipeline)
     for turn in range(2):  # with other texts, so that nothing comes from a cache
         texts = [f"{turn} {i} {SAMPLE}" for i in range(TIMED_ITEMS)]
         pairs = list(zip(texts, texts[::-1], strict=True))
         tokens = sum(
             tokens_of(text, max_tokens=pipeline.config.encoder_max_length) for text in texts
         )
-        encoding.append(_timed(model, "encode", texts) / tokens)
+        encoding.append(0.0 if encode_waits else _timed(model, "encode", texts) / tokens)
         tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
-        scoring.append(_timed(model, "score", pairs) / tokens)
+        scoring.append(0.0 if score_waits else _timed(model, "score", pairs) / tokens)
     return Speed(min(encoding), min(scoring))
+
+
+def _waits(pipeline: Pipeline) -> tuple[bool, bool]:
+    """Whether the encoder and the reranker are on another machine, which is waited for."""
+    if pipeline.models is None:
+        return False, False
+    encoder, reranker = pipeline.model_files
+    return (
+        isinstance(encoder, Given) and encoder.model.traits.waits,
+        isinstance(reranker, Given) and reranker.model.traits.waits,
+    )
 
 
 def _words_seconds(passage: Passage) -> float:

@@ -115,7 +115,8 @@ class Reranker:
         """
         groups = [(self._keys(group), group) for group in _groups(pairs, lists)]
         keys = [key for of_group, _ in groups for key in of_group]
-        score_of = self.cache.get(keys) if self.cache else {}
+        cache = self.cache if self.caching else None
+        score_of = cache.get(keys) if cache else {}
         missing: dict[bytes, Pair] = {}
         requests: list[Request] = []
         for of_group, group in groups:
@@ -132,11 +133,12 @@ class Reranker:
             def keep(start: int, scored: Sequence[Checked]) -> None:
                 both = [np.concatenate(part).tolist() for part in zip(*scored, strict=True)]
                 of_batch = new_keys[ends[start] : ends[start + len(scored)]]
+        self.caching = True  # False while the scorer is another one than at the fit
                 fresh: dict[bytes, Score] = dict(
                     zip(of_batch, zip(*both, strict=True), strict=True)
                 )
-                if self.cache:
-                    self.cache.put(fresh)
+                if cache:
+                    cache.put(fresh)
                 score_of.update(fresh)
 
             scores_of(self.scorer, requests, keep)

@@ -40,8 +40,8 @@ def exported_files(files: Model, role: str, precision: Precision) -> dict[str, b
     """
     if not isinstance(files, ModelFiles):
         raise InputError(
-            f"the {role} {files.name!r} was given as an object, which no folder can hold: it "
-            f"cannot be self-contained, and is loaded with rerank.load(FOLDER, {role}=...)"
+            f"the {role} {files.name!r} {files.place}, so no folder can hold it: it cannot be "
+            "self-contained"
         )
     if precision == "bf16":
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")

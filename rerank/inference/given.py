@@ -60,6 +60,7 @@ class Given:
     fingerprint: str
 
     tokenizer = ""  # part of the model, and unknown
+    place = "was given as an object"  # in messages
 
     @classmethod
     def of(cls, choice: Any, role: str) -> Given:

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
-from rerank.serving.model_source import ModelHolder, ModelPoller
+from rerank.serving.model_source import ModelHolder, Poller
 from rerank.serving.pages import PAGES, page_routes
 from rerank.serving.parts import Part, parts_of
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
@@ -53,7 +53,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         431: "too many headers",
         429: "the server is busy; Retry-After says when to try again",
         500: "a defect of the server; its log has more under the id of the request",
-        503: "the server is busy, or the search system behind it does not answer",
+        503: "the server is busy, or a search system or model behind it does not answer",
         504: "the answer was not ready in time",
     }.items()
 }
@@ -78,14 +78,17 @@ def create_app(
     given: by the name of a room, what its part of the server gets beside the settings.
     """
     worker = Worker(holder, settings)
-    poller = ModelPoller(holder, settings.poll)
+    pollers = (
+        Poller("polling", settings.poll, lambda asked: holder.refresh(now=asked)),
+        Poller("probing", 60 * settings.probe, lambda _: holder.probe()),
+    )
     assessor = RequestAssessor(worker, settings)
     parts = parts_of(holder, settings, assessor, given or {})
     app = FastAPI(
         title="calibrated-rerank",
         description="Retrieval that knows when it is right. Every probability is calibrated.",
         version="1",
-        lifespan=_lifespan(worker, poller, parts),
+        lifespan=_lifespan(worker, pollers, parts),
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
         redirect_slashes=False,  # such an address is unknown, and a proxy's scheme is not ours
@@ -120,19 +123,21 @@ def create_app(
 
 
 def _lifespan(
-    worker: Worker, poller: ModelPoller, parts: Sequence[Part]
+    worker: Worker, pollers: Sequence[Poller], parts: Sequence[Part]
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """Start the worker and the poller with the server; stop both, and the parts, with it."""
+    """Start the worker and the pollers with the server; stop them, and the parts, with it."""
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         worker.start()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
             # not on every system, and only in a main thread
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, poller.poll_now)
-        poller.start()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, pollers[0].poll_now)
+        for poller in pollers:
+            poller.start()
         yield
-        poller.stop()
+        for poller in pollers:
+            poller.stop()
         for part in parts:
             if part.stop:
                 part.stop()
@@ -207,10 +212,11 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     @router.get("/readyz", response_class=PlainTextResponse)
     @router.head("/readyz", include_in_schema=False)
     async def readyz() -> str:
-        """Whether it answers queries."""
+        """Whether it answers queries, and whether its remote models are those of the fit."""
         if not worker.alive:
             raise Refusal(503, "the ranking thread does not run", reason="dead")
-        return "ready\n"
+        shifted = holder.current.model.shifted
+        return f"ready, uncalibrated: another {shifted} than at the fit\n" if shifted else "ready\n"
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
@@ -226,7 +232,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         raise Refusal(422, sentence_of(error.errors()), reason="input")
     if isinstance(error, RetrieverError):
         event("the search system failed", severity=logging.ERROR, why=str(error))  # in our log only
-        why = "the search system that finds the passages does not answer; try again later"
+        why = "another system that this server asks does not answer; try again later"
         raise Refusal(503, why, reason="retriever")
     if not isinstance(error, HTTPException):
         raise Refusal(422, str(error), reason="input")

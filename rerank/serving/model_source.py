@@ -70,6 +70,11 @@ class ServedModel:
         return self.model.version
 
     @property
+    def state(self) -> str:
+        """What answers depend on beside the query: the version, and which model has shifted."""
+        return f"{self.version} {self.model.shifted}"
+
+    @property
     def reranker(self) -> str:
         """The fingerprint of its cross-encoder; "" if the scores come from other systems."""
         return str(self.model.manifest["fingerprints"].get("reranker", ""))
@@ -168,7 +173,7 @@ def _open(
         reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
         report = (copy / REPORT).read_text(encoding="utf-8")
         kept = {n: load(room.of_model)(model) for n, room in rooms().items() if room.of_model}
-        sketch = model.sketch if model.calibrated else None
+        sketch = model.sketch if model.maps.main.calibrated else None
     except (OSError, ValueError) as error:
         raise InputError(str(error).replace(str(copy), str(folder))) from None
     if sketch and sketch.names != tuple(model.maps.main.features.ranking):
@@ -345,23 +350,39 @@ class ModelHolder:
             )
         return False
 
+    def probe(self) -> None:
+        """Compare the models behind addresses with those of the fit; a change is logged.
+
+        Raises:
+            RetrieverError: one does not answer; what was known of it stays.
+        """
+        with self._refreshing:
+            model = self.current.model
+            before, shifts = model.shifted, model.probe_remote()
+            if model.shifted != before:
+                self._show()
+                why = [shift.sentence for shift in shifts.values()]
+                event("models behind addresses have changed", model=model.version, why=why)
+
     def _show(self) -> None:
+        self.metrics.shifted.set(bool(self.current.model.shifted))
         self.metrics.model.labels(self.current.version).set(1)
         self.metrics.loaded.set(self.current.loaded)
 
 
-class ModelPoller:
-    """Refreshes the holder every `seconds` (0: never) and on `poll_now`, until `stop`.
+class Poller:
+    """Calls `work` every `seconds` (0: never) and on `poll_now`, until `stop`.
 
-    Its thread is a daemon: a store that hangs delays neither answers nor shutdown.
+    `work` is told whether it was `poll_now`. The thread is a daemon: a store that hangs delays
+    neither answers nor shutdown.
     """
 
-    def __init__(self, holder: ModelHolder, seconds: float) -> None:
-        self._holder = holder
+    def __init__(self, name: str, seconds: float, work: Callable[[bool], object]) -> None:
+        self._call = work
         self._seconds = seconds
         self._asked = threading.Event()
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, name="polling", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to poll."""
@@ -383,6 +404,6 @@ class ModelPoller:
                 return
             self._asked.clear()
             try:
-                self._holder.refresh(now=asked)
+                self._call(asked)
             except Exception as error:  # whatever fails, the current model keeps answering
-                event("model refresh failed", severity=logging.ERROR, exc_info=error)
+                event(f"{self._thread.name} failed", severity=logging.ERROR, exc_info=error)

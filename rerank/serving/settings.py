@@ -38,6 +38,13 @@ class Settings:
         ge=0,
         le=LONGEST,
     )
+    probe: float = option(
+        10.0,
+        "minutes between two looks whether models behind addresses are those of the fit; 0: only "
+        "when a model is loaded",
+        ge=0,
+        le=1440,
+    )
     drift_window: int = option(200, "searches that the drift alarm compares at a time", ge=10)
     drift_level: float = option(0.001, "chance of a false alarm per window", gt=0, lt=1)
     log_text: bool = option(False, "let the logs hold the queries")

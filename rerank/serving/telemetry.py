@@ -72,6 +72,8 @@ class Metrics:
         about = "1 where the last whole window of searches differs from those that were fitted on"
         self.drift = gauge("rerank_drift_alarm", about)
         self.drift_p = gauge("rerank_drift_p_value", "Of the last whole window")
+        about = "1 where a model behind an address is another than at the fit"
+        self.shifted = gauge("rerank_remote_shifted", about)
         about = "Windows compared, by outcome"
         self.drift_windows = counter("rerank_drift_windows", about, ["alarm"])
         self.swaps = counter("rerank_model_swaps", "New models, by outcome", ["outcome"])

@@ -22,6 +22,7 @@ from typing import Any
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
 from rerank.errors import InputError, RetrieverError
+from rerank.inference.remote.client import patience
 from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
 from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
@@ -87,7 +88,9 @@ class Worker:
         tokens = config.rerank_depth * config.max_length
         self._scoring_seconds = tokens * holder.current.speed.score  # of a search, expected
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
-        self._searches = ThreadPoolExecutor(SEARCHES, thread_name_prefix="searching")
+        self._searches = ThreadPoolExecutor(
+            SEARCHES, "searching", initializer=lambda: patience.set(settings.timeout)
+        )
 
     def start(self) -> None:
         """Start the thread; from now on Python changes threads ten times as often."""
@@ -125,7 +128,8 @@ class Worker:
             RetrieverError: the search system behind the model fails.
         """
         served = self._holder.current
-        kept = self._cache.get(query, served.version)
+        state = served.state
+        kept = self._cache.get(query, state)
         if kept is not None:
             return kept, served
         job = self._job(query, reranker)
@@ -139,7 +143,7 @@ class Worker:
                 raise late from None
             raise not_ready(self._settings.timeout) from None
         else:
-            self._cache.add(query, served.version, found)
+            self._cache.add(query, state, found)
             return found, served
         finally:
             job.given_up = True

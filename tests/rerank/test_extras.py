@@ -67,6 +67,10 @@ USES = {  # code that needs the library, and no other that is missing
     "mcp": "import rerank.rag.mcp_server",
     "mlflow": "from rerank.tracking import client",
     "onnx": EXPORT,
+    "httpx": """
+from rerank.inference.model_files import find_model
+find_model("http://localhost:9/rerank", "reranker")
+""",
     "openai": """
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.settings import LanguageModelConfig

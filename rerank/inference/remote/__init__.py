@@ -1,0 +1,1 @@
+"""Rerankers and encoders behind an address."""

@@ -1,0 +1,248 @@
+"""Models behind an address: requests over HTTP, tried again, counted, and their answers checked.
+
+Keys come from the environment, and are in no message.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from threading import Lock
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rerank.errors import InputError, RetrieverError, one_line, optional
+from rerank.inference.remote.wires import PLAIN_HOSTS, PLAIN_KEY, Address, BadAnswerError, Wire
+from rerank.protocols import Request, Role, Traits
+from rerank.storage.files import loads
+
+TRIES = 6  # of one request
+TIMEOUT = 60.0  # seconds that one try may take
+FIRST_WAIT = 0.5  # seconds before the second try, twice as many before each next one
+THREADS = 8  # requests at the same time
+OVERLOADED = {408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
+OTHER_FORM = {400, 404, 415, 422}  # of a server that does not know the fields of a request
+NO_KEY = {401, 403}
+patience: ContextVar[float] = ContextVar("patience", default=300.0)
+"""Seconds that one request may take with all its tries, for the calls of this thread."""
+
+Found = TypeVar("Found")
+
+
+class Meter:
+    """Counts the requests of this process by model, each try, and refuses those over a limit."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.start(None)
+
+    def start(self, most: int | None) -> None:
+        """Count anew, up to `most` requests of all models together."""
+        with self._lock:
+            self.sent, self.most = Counter[str](), most
+
+    def count(self, name: str) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            RetrieverError: it is one too many.
+        """
+        with self._lock:
+            if self.most is not None and self.sent.total() >= self.most:
+                raise RetrieverError(
+                    f"{self.most} requests to models behind addresses were sent, as many as "
+                    "--most-requests allows; what they brought is kept: run it again with more"
+                )
+            self.sent[name] += 1
+
+    def sentences(self) -> list[str]:
+        """How many requests went to each model."""
+        return [f"{n} request{'s' * (n > 1)} to {name}" for name, n in sorted(self.sent.items())]
+
+
+METER = Meter()
+
+
+class RefusedError(RetrieverError):
+    """The server answers that the request is wrong; `status` is HTTP's."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Client:
+    """Sends the requests of one model. Safe to call from many threads.
+
+    `of_folder`: a model folder named the address, and the key of an address is sent only to hosts
+    that the environment names, because others may have written the folder.
+
+    Raises:
+        InputError: a key would go elsewhere, or cannot stand in a header.
+    """
+
+    def __init__(self, address: Address, wire: int | None = None, *, of_folder: bool) -> None:
+        self.address = address
+        self.served = ""  # what the server called its model in the last answer
+        self.wire = wire if len(address.wires) > 1 else 0  # in `wires`; None: found at first use
+        self._finding = Lock()
+        self._key = os.environ.get(address.key, "").strip()
+        host = urlsplit(address.url).netloc
+        if self._key and not (self._key.isascii() and self._key.isprintable()):
+            raise InputError(f"{address.key} has characters that no header can hold")
+        allowed = os.environ.get(PLAIN_HOSTS, "").replace(",", " ").split()
+        if self._key and of_folder and address.key == PLAIN_KEY and host not in allowed:
+            raise InputError(
+                f"{PLAIN_KEY} is set, and the address {host} comes from the model folder: set "
+                f"{PLAIN_HOSTS} to the hosts that the key is for"
+            )
+
+    def ask(self, asked: str, texts: Sequence[str]) -> list[Any]:
+        """What the model gives for texts, one value each, in their order.
+
+        Raises:
+            RetrieverError: it does not answer, or refuses, or gives something else.
+        """
+        if self.wire is None:
+            with self._finding:
+                if self.wire is None:
+                    return self._find(asked, texts)
+        wire = self.address.wires[self.wire or 0]
+        chunks = [texts[i : i + wire.most] for i in range(0, len(texts), wire.most)]
+        return [value for chunk in chunks for value in self._post(wire, asked, chunk)]
+
+    def _find(self, asked: str, texts: Sequence[str]) -> list[Any]:
+        """As `ask`, and find out which form the server knows."""
+        for i, wire in enumerate(self.address.wires):
+            try:
+                first = self._post(wire, asked, texts[: wire.most])
+            except RefusedError as error:
+                if error.status not in OTHER_FORM or wire is self.address.wires[-1]:
+                    raise
+            else:
+                self.wire = i
+                rest = texts[wire.most :]
+                return [*first, *(self.ask(asked, rest) if rest else ())]
+        raise AssertionError("an address has a form")
+
+    def _post(self, wire: Wire, asked: str, texts: Sequence[str]) -> list[Any]:
+        """One request, and its tries."""
+        body, until = wire.body(self.address.model, asked, texts), time.monotonic() + patience.get()
+        wait = FIRST_WAIT
+        for turn in range(1, TRIES + 1):
+            METER.count(self.address.name)
+            values, why, asks = self._try(wire, body, len(texts), until - time.monotonic())
+            if values is not None:
+                return values
+            pause = wait if asks is None else asks
+            if turn == TRIES or time.monotonic() + pause > until:
+                break
+            time.sleep(pause)
+            wait *= 2
+        longer = f"; it asks to wait {asks:g} seconds" if asks else ""
+        raise RetrieverError(f"{self.address.name}: {why}{longer} (try {turn} of {TRIES})")
+
+    def _try(
+        self, wire: Wire, body: Any, count: int, left: float
+    ) -> tuple[list[Any] | None, str, float | None]:
+        """The values; or why there are none, and how many seconds the server asks to wait.
+
+        Raises:
+            RefusedError: another try would bring nothing else.
+        """
+        import httpx  # `_http` has told if it is missing
+
+        timeout = max(0.01, min(TIMEOUT, left))
+        try:
+            response = self._http.post(self.address.url, json=body, timeout=timeout)
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            return None, f"no answer: {one_line(error)}", None
+        status = response.status_code
+        if status in OVERLOADED:
+            return None, f"it answers {status}", seconds_of(response.headers.get("retry-after"))
+        if status != httpx.codes.OK:
+            raise self._refused(status, response.text)
+        try:
+            answer = loads(response.content)
+            values = wire.read(answer, count)
+        except (ValueError, RecursionError) as error:
+            what = str(error) if isinstance(error, BadAnswerError) else "it is no JSON"
+            return None, f"its answer cannot be used: {what}", None
+        named = answer.get("model") if isinstance(answer, dict) else None
+        self.served = named if isinstance(named, str) else self.served
+        return values, "", None
+
+    def _refused(self, status: int, said: str) -> RefusedError:
+        """The error of an answer that says that the request is wrong."""
+        said = " ".join(said.split())
+        if self._key:
+            said = said.replace(self._key, "***")
+        advice = ""
+        if status in NO_KEY:
+            advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
+        return RefusedError(f"{self.address.name} answers {status}: {said[:200]!a}{advice}", status)
+
+    @cached_property
+    def _http(self) -> Any:
+        with optional():
+            import httpx
+
+        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+        return httpx.Client(headers=headers, limits=httpx.Limits(max_connections=64))
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """The seconds of a Retry-After header, or until its date; None without one that can be read."""
+    try:
+        return max(0.0, float(retry_after or ""))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after or "").timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+class RemoteScorer:
+    """The `Scorer` of a model behind an address; a request for each query."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.traits = _traits(client, batch=1)
+
+    def score(self, requests: Sequence[Request]) -> list[list[float]]:
+        """The scores of each request.
+
+        Raises:
+            RetrieverError: as `Client.ask`.
+        """
+        return [self.client.ask(query, texts) for query, texts in requests]
+
+
+class RemoteEmbedder:
+    """The `Embedder` of a model behind an address."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.traits = _traits(client, batch=min(wire.most for wire in client.address.wires))
+
+    def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float64]:
+        """The vectors (n, d) of texts of one role.
+
+        Raises:
+            RetrieverError: as `Client.ask`.
+        """
+        return np.array(self.client.ask(role, texts), dtype=np.float64)
+
+
+def _traits(client: Client, *, batch: int) -> Traits:
+    name = client.address.name
+    return Traits(name, identity=name, batch=batch, threads=THREADS, waits=True)

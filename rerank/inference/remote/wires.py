@@ -1,0 +1,254 @@
+"""What servers of rerankers and encoders read and write: names to addresses, JSON bodies, answers.
+
+A wire is one such form. It knows nothing of HTTP: a request is a value, an answer is checked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from rerank.errors import InputError, check_one_of
+
+PLAIN_KEY = "RERANK_API_KEY"  # environment: the key of an address
+PLAIN_HOSTS = "RERANK_API_HOSTS"  # environment: where it may be sent for a model folder
+FORM = re.compile(r"(?:(?P<wire>\w+)\+)?(?P<url>https?://.*)|(?P<host>[a-z]+):(?P<model>(?!//).+)")
+RELEVANT = "The passage answers the query."
+NOT_RELEVANT = "The passage does not answer the query, or only mentions its subject."
+
+
+class BadAnswerError(ValueError):
+    """An answer that is not what was asked for; the message says how."""
+
+
+Body = Callable[[str, str, Sequence[str]], dict[str, Any]]  # of a model, a query or role, and texts
+Read = Callable[[Any, int], list[Any]]  # of an answer, and the number of texts
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One form of requests and answers; `most` texts fit in a request."""
+
+    body: Body
+    read: Read
+    path: str
+    most: int = 32
+    host: str = ""  # of the vendor, whose name the wire has
+    key: str = PLAIN_KEY  # environment variable with the vendor's key
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a model is: the name as typed, the URL of its route, and what the server calls it."""
+
+    name: str
+    url: str
+    model: str
+    key: str  # environment variable
+    wires: tuple[Wire, ...] = field(repr=False)  # one, or those to try in turn
+
+
+def of_documents(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of most servers; they answer with all documents unless told otherwise."""
+    return {**_named(model), "query": query, "documents": list(texts)}
+
+
+def of_texts(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of text-embeddings-inference; logits tell more than what a sigmoid leaves."""
+    return {"query": query, "texts": list(texts), "raw_scores": True, "truncate": True}
+
+
+def of_questions(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of System One: for each passage one yes-no question about the query."""
+    criteria = {"true": RELEVANT, "false": NOT_RELEVANT}
+    ask = "Does this passage answer the query of the state?\n\nPassage: {}"
+    return {
+        **_named(model),
+        "state": {"query": query},
+        "questions": {
+            f"p{i}": {"type": "noul", "instructions": ask.format(text), "criteria": criteria}
+            for i, text in enumerate(texts)
+        },
+    }
+
+
+def of_input(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of OpenAI's embeddings, which are the same for queries and passages."""
+    return {**_named(model), "input": list(texts), "encoding_format": "float"}
+
+
+def of_typed_input(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of Voyage's embeddings."""
+    kind = "query" if role == "query" else "document"
+    return {**_named(model), "input": list(texts), "input_type": kind}
+
+
+def of_inputs(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of text-embeddings-inference's embeddings."""
+    return {"inputs": list(texts), "truncate": True}
+
+
+def read_ranks(answer: Any, count: int) -> list[float]:
+    """The scores by `index`, from a list of results in any order.
+
+    Raises:
+        BadAnswerError: an index is missing, repeated or out of range, or a score is no number.
+    """
+    rows = _rows(answer, "results", "data")
+    name = next((n for n in ("relevance_score", "score") if rows and n in rows[0]), "score")
+    return list(map(number, _by_index(rows, count, name)))
+
+
+def read_questions(answer: Any, count: int) -> list[float]:
+    """The probabilities of System One's answers, by the ids of the questions.
+
+    Raises:
+        BadAnswerError: an answer is missing, or is no probability.
+    """
+    answers = answer.get("answers") if isinstance(answer, dict) else None
+    if not isinstance(answers, dict) or set(answers) != {f"p{i}" for i in range(count)}:
+        raise BadAnswerError(f"answers to other questions than the {count} asked")
+    given = [answers[f"p{i}"] for i in range(count)]
+    scores = [one.get("noul") if isinstance(one, dict) else None for one in given]
+    for score in scores:
+        if not 0 <= number(score) <= 1:
+            raise BadAnswerError(f"the probability {score!r:.40}")
+    return list(map(number, scores))
+
+
+def read_vectors(answer: Any, count: int) -> list[list[float]]:
+    """The vectors by `index`, or in their order from a bare list; all of one width.
+
+    Raises:
+        BadAnswerError: a vector is missing, repeated, empty, or of another width or kind.
+    """
+    bare = isinstance(answer, list)
+    rows = _by_index(_rows(answer, "data"), count, "embedding") if not bare else answer
+    if len(rows) != count:
+        raise BadAnswerError(f"{len(rows)} vectors for {count} texts")
+    if not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
+        raise BadAnswerError("something else than vectors of one width")
+    return [list(map(number, row)) for row in rows]
+
+
+def number(value: object) -> float:
+    """The value, which must be a finite number.
+
+    Raises:
+        BadAnswerError: it is not.
+    """
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise BadAnswerError(f"{value!r:.40} where a number is due")
+    return float(value)
+
+
+RERANKERS: Mapping[str, Wire] = {  # by the name of the form
+    "cohere": Wire(
+        of_documents, read_ranks, "/v2/rerank", 500, "https://api.cohere.com", "COHERE_API_KEY"
+    ),
+    "jina": Wire(
+        of_documents, read_ranks, "/v1/rerank", 500, "https://api.jina.ai", "JINA_API_KEY"
+    ),
+    "voyage": Wire(
+        of_documents, read_ranks, "/v1/rerank", 500, "https://api.voyageai.com", "VOYAGE_API_KEY"
+    ),
+    "tei": Wire(of_texts, read_ranks, "/rerank"),
+    "systemone": Wire(of_questions, read_questions, "/v1/systemone"),
+    "typesafe": Wire(
+        *(of_questions, read_questions, "/v1/systemone", 32),
+        *("https://api.typesafe.ai", "TYPESAFE_API_KEY"),
+    ),
+}
+ENCODERS: Mapping[str, Wire] = {
+    "openai": Wire(
+        of_input, read_vectors, "/v1/embeddings", 128, "https://api.openai.com", "OPENAI_API_KEY"
+    ),
+    "voyage": Wire(
+        *(of_typed_input, read_vectors, "/v1/embeddings", 128),
+        *("https://api.voyageai.com", "VOYAGE_API_KEY"),
+    ),
+    "tei": Wire(of_inputs, read_vectors, "/embed"),
+}
+ROLES = {"reranker": RERANKERS, "encoder": ENCODERS}
+UNSTATED = {  # forms to try at a plain address, and its route if only a host is named
+    "reranker": (Wire(of_documents, read_ranks, "/rerank"), RERANKERS["tei"]),
+    "encoder": (Wire(of_input, read_vectors, "/v1/embeddings"), ENCODERS["tei"]),
+}
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is that of a model behind an address, not of files."""
+    found = FORM.fullmatch(name)
+    return found is not None and bool(found["url"] or found["host"] in {*RERANKERS, *ENCODERS})
+
+
+def address_of(name: str, role: str) -> Address:
+    """The address of `cohere:MODEL`, `https://HOST/ROUTE#MODEL` or `tei+http://HOST`.
+
+    Raises:
+        InputError: the form is not known, the URL cannot be used, or it holds a key.
+    """
+    known, found = ROLES[role], FORM.fullmatch(name)
+    if found is None:
+        raise InputError(f"the {role} {name!r:.200} is no address, such as http://HOST:PORT/rerank")
+    if not found["url"]:
+        vendors = [n for n, wire in known.items() if wire.host]
+        check_one_of(f"the host of the {role}", found["host"], vendors)
+        wire = known[found["host"]]
+        return Address(name, wire.host + wire.path, found["model"], wire.key, (wire,))
+    if found["wire"]:
+        check_one_of(f"the form of the {role}'s address", found["wire"], known)
+    wires = (known[found["wire"]],) if found["wire"] else UNSTATED[role]
+    place, _, model = found["url"].partition("#")
+    if "@" in place or "?" in place:
+        raise InputError(
+            f"the address of the {role} holds a password or parameters; expected a key in the "
+            f"environment, as {PLAIN_KEY}, and the model's name after #"
+        )
+    try:
+        parts = urlsplit(place)
+        fits = bool(parts.hostname) and parts.port != 0 and name.isprintable() and " " not in name
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(f"the {role} {name!r:.200} is no address, such as http://HOST:PORT/rerank")
+    route = parts.path if parts.path.strip("/") else wires[0].path
+    url = f"{parts.scheme}://{parts.netloc}{route}"
+    return Address(name, url, model, PLAIN_KEY, wires)
+
+
+def _named(model: str) -> dict[str, str]:
+    return {"model": model} if model else {}
+
+
+def _rows(answer: Any, *names: str) -> list[dict[str, Any]]:
+    """The list of results in an answer, or the answer itself.
+
+    Raises:
+        BadAnswerError: there is none, or it holds other things than objects.
+    """
+    listed = answer
+    if isinstance(answer, dict):
+        listed = next((answer[name] for name in names if name in answer), None)
+    if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
+        raise BadAnswerError(f"no list of {' or '.join(names)}")
+    return listed
+
+
+def _by_index(rows: Sequence[Mapping[str, Any]], count: int, name: str) -> list[Any]:
+    """The values of `name` in the order of `index`.
+
+    Raises:
+        BadAnswerError: not every text has one row.
+    """
+    if len(rows) != count:
+        raise BadAnswerError(f"{len(rows)} results for {count} texts")
+    places = [row.get("index") for row in rows]
+    if any(type(place) is not int for place in places) or set(places) != set(range(count)):
+        raise BadAnswerError(f"the indexes {str(places)[:60]} for {count} texts")
+    found = {row["index"]: row.get(name) for row in rows}
+    return [found[place] for place in range(count)]
