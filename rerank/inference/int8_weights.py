@@ -49,11 +49,18 @@ def unpack(
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
     home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
-    def fill(new: Path) -> dict[str, Any]:
-        _unpack(packed, manifest, base, new / MODEL)
-        return {}
+    def fill(new: Path) -> None:
+        _unpack(packed, manifest, base, new)
 
-    def unchanged(folder: Path) -> Path:
+    return unpacked_once(home, fill, sha256)
+
+
+def unpacked_once(
+    home: Path, fill: Callable[[Path], None], sha256: Callable[[Path], str] = sha256_file
+) -> Path:
+    """The model folder in `home` that `fill` writes; made once, and again if it changed."""
+
+    def opened(folder: Path) -> Path:
         written, present = read_manifest(folder)["files"], files_below(folder)
         del present[MANIFEST]
         for name in sorted(written.keys() | present.keys()):
@@ -62,7 +69,11 @@ def unpack(
                 raise FolderError(f"{name} is changed")
         return folder / MODEL
 
-    return made_once(home, fill, unchanged)
+    def made(new: Path) -> dict[str, Any]:
+        fill(new / MODEL)
+        return {}
+
+    return made_once(home, made, opened)
 
 
 def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) -> None:

