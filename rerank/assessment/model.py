@@ -372,10 +372,16 @@ class CalibratedReranker:
 
         Raises:
             InputError: the query is empty; it or a passage is not text; the model does not have
-                the mode of the query, or has nothing to search; or the scores that came with the
-                passages are of other stages.
+                the mode of the query, or has nothing to search; the scores that came with the
+                passages are of other stages; or no passage has metadata that it was fitted on.
         """
         check_query(query)
+        keys = {feature.key: None for feature in self.source.metadata}
+        if keys and query.passages and not any(keys.keys() & p.metadata for p in query.passages):
+            raise InputError(
+                f"the model was fitted on the metadata {', '.join(keys)} of passages, and no "
+                "passage has any of it; pass it in `metadata`, null where a passage has no value"
+            )
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
         self.source.check(query)

@@ -39,10 +39,10 @@ def read_query(
 ) -> Query:
     """The query of a record: `_id`, `query` (or `text`, as in BEIR), and optional fields.
 
-    `passages`, or `documents`, is the query's own candidates: a list of texts or of `{"_id" or
-    "doc_id", "title", "text", "logit" or "score"}`, where `text` is required. A passage without an
-    id gets its position, from 0; no id may occur twice. A text may be empty: such a passage is
-    ranked last, with relevance 0. All passages have a logit, or none.
+    `passages`, or `documents`, is the query's own candidates: a list of texts or of `{"_id" (or
+    "doc_id", or "id"), "title", "text", "logit" or "score"}`, where `text` is required. A passage
+    without an id gets its position, from 0; no id may occur twice. A text may be empty: such a
+    passage is ranked last, with relevance 0. All passages have a logit, or none.
     `scores` of a passage is an object: its score by each stage of another system, null if a stage
     did not return it; all passages have scores of the same stages, or none has. A passage with
     scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
@@ -55,7 +55,7 @@ def read_query(
     field = _only_field(row, QUERY[:-1]) or _only_field(row, QUERY[-1:])
     field = field or next((name for name in QUERY if name in row), QUERY[0])
     text = read_text(row, field, max_length=LONGEST_QUERY)
-    metadata = _metadata(row, segment_by)
+    metadata = read_metadata(row, segment_by)
     name = _only_field(row, PASSAGES) if passages else None
     if name is None:
         return Query(text, query_id, metadata)
@@ -89,13 +89,13 @@ def read_passage(
     Raises:
         InputError: as `read_query`; no id, if there is no `default_id`.
     """
-    key = _only_field(row, DOC_ID)
-    named = key is not None or default_id is None
-    doc_id = read_id(row, key or id_of(row)) if named else str(default_id)
+    key = _only_field(row, DOC_ID) or id_of(row)
+    named = row.get(key) is not None or default_id is None
+    doc_id = read_id(row, key) if named else str(default_id)
     title = "" if row.get("title") is None else read_text(row, "title", empty=True)
     may_be_empty = empty or has_text(title)
     text = read_text(row, "text", max_length=LONGEST_PASSAGE - len(title), empty=may_be_empty)
-    return Passage(doc_id, title, text, _metadata(row, None))
+    return Passage(doc_id, title, text, read_metadata(row))
 
 
 def check_length(name: str, passages: Sequence[Passage]) -> None:
@@ -279,8 +279,12 @@ def _scores_by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Flo
     return {stage: np.array(numbers, dtype=np.float64) for stage, numbers in by_stage.items()}
 
 
-def _metadata(row: Mapping[str, Any], only: str | None) -> Mapping[str, Any]:
-    """The metadata, or the one key of it that is kept."""
+def read_metadata(row: Mapping[str, Any], only: str | None = None) -> Mapping[str, Any]:
+    """The metadata, or the one key of it that is kept.
+
+    Raises:
+        InputError: it is no object, or cannot be written as JSON.
+    """
     metadata = _arrow_map_to_dict(row.get("metadata")) if only != "" else None
     if not metadata:
         return {}

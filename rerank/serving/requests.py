@@ -28,8 +28,8 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from rerank.data.canonical import to_json
-from rerank.data.checks import as_text, is_encodable
-from rerank.data.records import check_length
+from rerank.data.checks import as_text
+from rerank.data.records import check_length, read_metadata, read_passage
 from rerank.errors import InputError, nearest
 from rerank.serving.refusals import SHAPES, SHOWN
 from rerank.serving.settings import Settings
@@ -150,14 +150,12 @@ class QueryRequest(KnownFields):
                 Or the metadata is larger than `LARGEST_METADATA`, or no Unicode.
         """
         text = as_text("query", self.query, max_length=settings.max_query)
-        metadata = to_json(self.metadata or {})
-        if not is_encodable(metadata):
-            raise InputError("metadata holds a lone surrogate, which is not text")
-        if len(metadata) > LARGEST_METADATA:
+        metadata = read_metadata({"metadata": self.metadata})
+        if (length := len(to_json(metadata))) > LARGEST_METADATA:
             raise InputError(
-                f"metadata has {len(metadata)} characters, at most {LARGEST_METADATA} are taken"
+                f"metadata has {length} characters, at most {LARGEST_METADATA} are taken"
             )
-        return Query(text, metadata=self.metadata or {})
+        return Query(text, metadata=metadata)
 
 
 class SearchRequest(QueryRequest):
@@ -180,6 +178,31 @@ class Document(BaseModel):
 
     text: str
     title: str | None = None
+    id: Any = Field(
+        default=None,
+        validation_alias=AliasChoices("id", "_id", "doc_id"),
+        description="text or a whole number; its position from 0 where left out",
+        json_schema_extra={"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    )
+    metadata: dict[str, Any] | None = Field(
+        default=None,
+        description="the model may have been fitted on keys of it: see --metadata-features",
+    )
+
+    def to_passage(self, position: int, *, max_length: int) -> Passage:
+        """The passage, read as one of a file is.
+
+        Raises:
+            InputError: a field is wrong, or the document is longer than `max_length`.
+        """
+        name, title = f"documents.{position}", self.title or ""
+        whole = Passage("", title, self.text).full_text
+        as_text(name, whole, max_length=max_length, empty=True)  # an empty one is last
+        row = {"text": self.text, "title": title, "_id": self.id, "metadata": self.metadata}
+        try:
+            return read_passage(row, default_id=str(position), empty=True)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
 
 
 class DocumentsRequest(QueryRequest):
@@ -197,7 +220,7 @@ class DocumentsRequest(QueryRequest):
     )
 
     def to_query(self, settings: Settings) -> Query:
-        """The query with its documents as passages, whose ids are their positions, from 0."""
+        """The query with its documents as passages."""
         query, max_documents = super().to_query(settings), settings.max_documents
         read = {"text", *("title" for d in self.documents if as_document(d).title)}
         if self.rank_fields and not read <= set(self.rank_fields) <= {"text", "title"}:
@@ -209,13 +232,9 @@ class DocumentsRequest(QueryRequest):
             raise InputError(
                 f"there are {len(self.documents)} documents, at most {max_documents} are taken"
             )
-        passages = []
-        for i, document in enumerate(self.documents):
-            whole = as_document(document)
-            passage = Passage(str(i), whole.title or "", whole.text)
-            name, most = f"documents.{i}", settings.max_document
-            as_text(name, passage.full_text, max_length=most, empty=True)  # then it is last
-            passages.append(passage)
+        most = settings.max_document
+        documents = enumerate(map(as_document, self.documents))
+        passages = [document.to_passage(i, max_length=most) for i, document in documents]
         check_length("documents", passages)
         return Query(query.text, metadata=query.metadata, passages=tuple(passages))
 

@@ -12,7 +12,7 @@ from rerank.assessment.list_features import list_features, list_passage_features
 from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.model_folder import ModelFolder
 from rerank.assessment.passage_features import CROSS_ENCODER
-from rerank.assessment.sources.source import PROBE, PROBE_PASSAGES, Selection, Source
+from rerank.assessment.sources.source import PROBE, PROBE_TEXTS, Selection, Source
 from rerank.config import Config
 from rerank.data.equal_passages import distinct, highest_of_equal, with_text
 from rerank.errors import InputError
@@ -64,7 +64,7 @@ class ScoredLists(Source):
     def probes(self) -> list[Query]:
         """A list with a score of each stage."""
         scores = {stage: np.array([1.0, 0.0]) for stage in self.kind.stages}
-        return [Query(PROBE, passages=PROBE_PASSAGES, scores=scores)]
+        return [Query(PROBE, passages=self.plain_passages(PROBE_TEXTS), scores=scores)]
 
     def check(self, query: Query) -> None:
         """Refuse a list of another kind than the model was calibrated on.

@@ -42,7 +42,7 @@ from rerank.types import (
 )
 
 PROBE = "does the model work"
-PROBE_PASSAGES = (Passage("0", "", "It works."), Passage("1", "", "No."))
+PROBE_TEXTS = ("It works.", "No.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,12 @@ class Source(ABC):
     def probes(self) -> list[Query]:
         """A simple query for each mode in which a working model can answer one."""
         search = [Query(PROBE)] if self.searches else []
-        return [*search, Query(PROBE, passages=PROBE_PASSAGES)]
+        return [*search, Query(PROBE, passages=self.plain_passages(PROBE_TEXTS))]
+
+    def plain_passages(self, texts: Sequence[str]) -> tuple[Passage, ...]:
+        """Texts as passages that say that they have no metadata."""
+        said = dict.fromkeys(feature.key for feature in self.metadata)
+        return tuple(Passage(str(i), "", text, said) for i, text in enumerate(texts))
 
     def passages(self) -> Iterator[Passage]:
         """All passages of the index, in the order of their rows."""

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command_line import call, flags, refused
 from known_lists import known_lists, unlabelled, write_lines
+from server import serving
 
+from rerank.adapters.metadata import rank_documents
 from rerank.assessment.metadata_features import number
 from rerank.assessment.model import CalibratedReranker
+from rerank.batch import rescore
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.records import read_query
+from rerank.data.records import passage_row, read_query
+from rerank.errors import InputError
 from rerank.jobs.calibrate import calibrate
+from rerank.types import Passage
 
 KEYS = "source_type,temperature"
 
@@ -72,31 +81,114 @@ def test_a_source_moves_the_confidence(model: CalibratedReranker) -> None:
     assert low < none < high
 
 
-def test_of_our_own_index(
-    small: LabelledSet,
-    config: Config,
-    work: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """By the command line, around the pooled maps; a passage that is brought has its own."""
+REVISED = "revised"
+QUESTION = "sort an array"
+
+
+@pytest.fixture(scope="module")
+def arguments(
+    small: LabelledSet, config: Config, work: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[object]:
+    """A command that calibrates on documents with dates."""
     corpus = {
-        doc_id: replace(passage, metadata={"revised": f"20{10 + i % 10}-01-01"})
+        doc_id: replace(passage, metadata={REVISED: f"20{10 + i % 10}-01-01"})
         for i, (doc_id, passage) in enumerate(small.corpus.items())
     }
-    folder, out = tmp_path / "dated", tmp_path / "model"
-    replace(small, corpus=corpus, name="dated").write(folder)
-    arguments = ["calibrate", folder, "--out", out, "--work", work, *flags(config)]
-    assert call(*arguments, "--metadata-features", "revised") == 0
-    kept = json.loads((out / "calibrators.json").read_text())
+    place = tmp_path_factory.mktemp("dated")
+    replace(small, corpus=corpus, name="dated").write(place / "dated")
+    out = ["--out", place / "model", "--work", work]
+    return ["calibrate", place / "dated", *out, *flags(config)]
+
+
+@pytest.fixture(scope="module")
+def dated(arguments: list[object]) -> CalibratedReranker:
+    """The model that this command makes."""
+    assert call(*arguments, "--metadata-features", REVISED) == 0
+    return CalibratedReranker.load(Path(str(arguments[3])))
+
+
+def test_of_our_own_index(
+    dated: CalibratedReranker, arguments: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command line, around the pooled maps; a passage that is brought has its own."""
+    kept = json.loads((dated.folder / "calibrators.json").read_text())
     for mode in ("search", "rerank"):
         assert kept[mode]["passage_features"][-1] == "metadata.revised"
         assert len(kept[mode]["score"]["coef"]) == len(kept[mode]["passage_features"])
-    loaded = CalibratedReranker.load(out)
-    found = loaded.search("sort an array").ranking
+    found = dated.search(QUESTION).ranking
     assert found.features.shape[1] == len(kept["search"]["passage_features"])
-    assert found.features[:, -1].tolist() == [number(p.metadata["revised"]) for p in found.passages]
-    assert 0 < loaded.rerank("sort an array", ["one text", "another"]).confidence < 1
+    assert found.features[:, -1].tolist() == [number(p.metadata[REVISED]) for p in found.passages]
     capsys.readouterr()
     said = refused(capsys, *arguments, "--overwrite", "--metadata-features", "author")
     assert "no passage has any" in said
+
+
+def test_metadata_and_ids_arrive_every_way(dated: CalibratedReranker, tmp_path: Path) -> None:
+    """What Python answers, to the bit: files, each route that takes documents, adapters, journal.
+
+    Passages without any of the metadata are refused every way, and null says that there is none.
+    """
+    texts = [p.text for p in dated.search(QUESTION).first(4)]
+    given = [
+        Passage(f"id {i}", "", text, {REVISED: f"20{19 - i}-06-01"}) for i, text in enumerate(texts)
+    ]
+    expected = dated.rerank(QUESTION, given)
+    none = dated.rerank(QUESTION, [replace(p, metadata={REVISED: None}) for p in given])
+    assert expected.confidence != none.confidence
+    with pytest.raises(InputError, match=REVISED):
+        dated.rerank(QUESTION, texts)
+
+    rows = [passage_row(p) for p in given]
+    spelled = [{"id" if k == "_id" else k: v for k, v in row.items()} for row in rows]
+    asked = [
+        {"_id": "a", "query": QUESTION, "passages": rows},
+        {"_id": "b", "query": QUESTION, "documents": spelled},
+        {"_id": "c", "query": QUESTION, "passages": texts},
+    ]
+    lines = write_lines(tmp_path / "asked.jsonl", asked)
+    pq.write_table(pa.Table.from_pylist(asked[:1]), tmp_path / "asked.parquet")
+    for path, out in ((lines, "lines.jsonl"), (tmp_path / "asked.parquet", "parquet.jsonl")):
+        rescore(dated, path, tmp_path / out)
+        for line in (tmp_path / out).read_text().splitlines():
+            found = json.loads(line)
+            assert found | {"query_id": ""} == expected.to_dict()
+    rejected = json.loads((tmp_path / "lines.jsonl.rejected.jsonl").read_text())
+    assert (rejected["_id"], REVISED in rejected["reason"]) == ("c", True)
+
+    documents = [(p.text, p.metadata) for p in given]
+    ranked = rank_documents(dated, QUESTION, documents, count=4, min_relevance=0.0)
+    assert [i for i, _ in ranked] == [p.row for p in expected.passages]
+    assert [of["relevance_score"] for _, of in ranked] == list(expected.relevance)
+    with pytest.raises(InputError, match=REVISED):
+        rank_documents(dated, QUESTION, [(t, {}) for t in texts], count=4, min_relevance=0.0)
+
+    logits = {p.row: p.logit for p in expected.passages}
+    scores = [logits[i] for i in range(len(given))]
+    journal = f"sqlite:///{tmp_path / 'journal.db'}"
+    with serving(dated.folder, journal=journal) as started, httpx.Client(timeout=600) as client:
+        reranker = client.get(f"{started.url}/v1/model").json()["fingerprints"]["reranker"]
+        for path, more in {
+            "/v1/rerank": {},
+            "/v2/rerank": {},
+            "/rerank": {},
+            "/v1/assess": {"scores": scores, "reranker": reranker},
+        }.items():
+            for sent in (rows, spelled):
+                body = {"query": QUESTION, "documents": sent, "return_documents": True, **more}
+                answer = client.post(started.url + path, json=body).json()
+                assert answer["confidence"] == expected.confidence
+                assert [(r["index"], r["relevance_score"]) for r in answer["results"]] == [
+                    (p.row, p.relevance) for p in expected.passages
+                ]
+                assert [r["document"]["id"] for r in answer["results"]] == [
+                    p.doc_id for p in expected.passages
+                ]
+            bare = client.post(
+                started.url + path, json={"query": QUESTION, "documents": texts, **more}
+            )
+            assert (bare.status_code, REVISED in bare.json()["message"]) == (422, True)
+        of_tei = client.post(f"{started.url}/rerank", json={"query": QUESTION, "texts": texts})
+        assert of_tei.status_code == 422
+    with sqlite3.connect(tmp_path / "journal.db") as store:
+        kept = [json.loads(asked) for (asked,) in store.execute("SELECT asked FROM rerank_journal")]
+    assert [read_query({**row, "_id": "a"}).passages for row in kept] == [tuple(given)] * 8

@@ -83,7 +83,7 @@ def test_documents_of_every_shape(client: httpx.Client, model: CalibratedReranke
         {
             "index": 1,
             "relevance_score": found.confidence,
-            "document": {"text": "the middle value", "title": "median"},
+            "document": {"text": "the middle value", "title": "median", "id": 7},
         }
     ]
     plain = client.post("/v1/rerank", json={**asked, "return_documents": False, "top_n": 99})
