@@ -68,6 +68,21 @@ ROOMS = {
         commands={"label": "rerank.labelling.commands:label"},
         server="rerank.labelling.server:part",
     ),
+    "training": Room(
+        "rerank.training",
+        commands={
+            "train cross-encoder": "rerank.training.commands:cross_encoder",
+            "train bi-encoder": "rerank.training.commands:bi_encoder",
+        },
+    ),
+    "systems": Room(
+        "rerank.systems",
+        offers={
+            "search systems": "rerank.systems.settings:system_of",
+            "the search system of a model": "rerank.systems.settings:connect_of_model",
+        },
+    ),
+    "cluster": Room("rerank.cluster", offers={"rescoring on Ray": "rerank.cluster:scoring"}),
 }
 
 

@@ -25,7 +25,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"types"},
     {"data", "inference", "workspace"},
     {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
-    {"assessment", "training"},
+    {"assessment"},
     {"evaluation", "batch", "advice", "adapters"},
     {"fitting"},
     {"report"},

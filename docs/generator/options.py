@@ -68,7 +68,8 @@ def configurations() -> dict[type, list[str]]:
     found: dict[type, list[str]] = {}
     for name in COMMANDS:
         for kind in get_type_hints(find(name).function, include_extras=True).values():
-            if is_dataclass(kind) and not kind.__module__.startswith("rerank.commands"):
+            own = "commands" in kind.__module__.split(".")  # of a command, as its arguments
+            if is_dataclass(kind) and not own:
                 found.setdefault(kind, []).append(name)
     return found
 

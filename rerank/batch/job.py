@@ -16,12 +16,12 @@ from rerank.batch.checkpoint import (
     open_checkpoint,
 )
 from rerank.batch.input import Input, check_places, is_parquet, open_input
-from rerank.batch.ray_process import ray_module
 from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
 from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, RetrieverError, check_one_of, optional
 from rerank.progress import progress
+from rerank.rooms import offered
 from rerank.storage.package import package_version
 
 ENGINES = ("local", "ray")
@@ -67,7 +67,7 @@ def rescore(
     scores the rows of that chunk one by one. A row at which it ended twice, scored alone, is
     rejected. Memory is at most 512 MiB beside the model's own, however long the input and its rows.
 
-    `engine` is `local`, or `ray` for a pool of `actors` (see `on_ray`).
+    `engine` is `local`, or `ray` for a pool of `actors` (see `rerank.cluster`).
 
     Raises:
         InputError: the input is empty, cannot be read, or changes meanwhile; `out` is the input, is
@@ -123,9 +123,7 @@ def _scoring(
         if actors is not None:
             raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
         return _score_locally
-    with optional():
-        ray_module()  # before `on_ray`, which needs the pyarrow that it brings
-        from rerank.batch.on_ray import on_ray
+    on_ray = offered("rescoring on Ray")()
     return lambda model, queries_in, checkpoint: on_ray(
         model, queries_in, checkpoint.position, actors=actors
     )

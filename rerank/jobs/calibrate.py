@@ -92,7 +92,7 @@ def calibrate(
     `rerank data index` wrote for this corpus. With `self_contained` the folder has its networks,
     exported: it then runs without the weights.
 
-    `retriever` is the TOML file of another search system (`rerank.retrieval.systems`) that holds
+    `retriever` is the TOML file of another search system (`rerank.systems`) that holds
     the labelled passages. This job and the model search it instead of an index.
 
     `reranker` and `encoder` are those of the configuration: a name, an object with the protocol of

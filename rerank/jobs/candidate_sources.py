@@ -25,8 +25,8 @@ from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
 from rerank.retrieval.index import LAYOUT
-from rerank.retrieval.systems.settings import read_settings
-from rerank.retrieval.systems.system import SearchSystem, connect
+from rerank.retrieval.system import VECTOR, SearchSystem
+from rerank.rooms import offered
 from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (
@@ -119,7 +119,7 @@ def _other_system(
     labelled: LabelledSet, config: Config, models: ModelPair, workspace: Workspace, retriever: Path
 ) -> CandidateSource:
     """Another search system for the candidates, and our cross-encoder."""
-    system = connect(read_settings(retriever))
+    system: SearchSystem = offered("search systems")(retriever)
     labelled, notes = with_held_passages(labelled, system)
     metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
     source = OtherSystem(system, config, metadata)
@@ -174,7 +174,7 @@ def check_vectors(pipeline: Pipeline, system: SearchSystem, labelled: LabelledSe
     """
     held = [passage for passage in labelled.corpus.values() if passage.text]
     tried = held[:: max(1, len(held) // TRIED)][:TRIED]
-    if "vector" not in system.settings.stages or not tried:
+    if VECTOR not in system.settings.stages or not tried:
         return
     vectors = pipeline.encode([passage.full_text for passage in tried])
     near_themselves = sum(

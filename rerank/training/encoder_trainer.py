@@ -20,11 +20,11 @@ from sentence_transformers.sentence_transformer.training_args import (
 )
 from transformers import PrinterCallback
 
-from rerank.config import EncoderConfig
 from rerank.errors import InputError
 from rerank.inference.model_files import LOCAL, ModelFiles
 from rerank.training.loop import WEIGHTS, Progress, Resuming, arguments, freeze, load_mean
 from rerank.training.mining import Example
+from rerank.training.settings import EncoderConfig
 
 SCALE = 20.0  # of cosines in the softmax, as the base was trained
 

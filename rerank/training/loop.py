@@ -18,10 +18,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import get_last_checkpoint
 
-from rerank.config import EncoderConfig, FinetuneConfig
 from rerank.errors import InputError
 from rerank.inference.varlen import multiplies_bf16
 from rerank.progress import Bar, progress
+from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 WEIGHTS = "model.safetensors"  # of a checkpoint
 LOGGED = 20  # a logged loss is the mean of at most this many steps

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import Config, FinetuneConfig
+from rerank.config import Config
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.training.altered_questions import alter
+from rerank.training.settings import FinetuneConfig
 from rerank.types import Passage, Query
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer

@@ -20,7 +20,6 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback
 
-from rerank.config import FinetuneConfig
 from rerank.errors import InputError
 from rerank.inference.model_files import LOCAL, ModelFiles
 from rerank.training.loop import (
@@ -36,6 +35,7 @@ from rerank.training.loop import (
 )
 from rerank.training.losses import ListsLoss
 from rerank.training.mining import Example, ValidationQuery
+from rerank.training.settings import FinetuneConfig
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from rerank.config import Config, FinetuneConfig, Thresholds
+from rerank.config import Config, Thresholds
 from rerank.errors import InputError
 from rerank.rag.settings import AnswerConfig
+from rerank.training.settings import FinetuneConfig
 
 
 def test_a_configuration_survives_json() -> None:

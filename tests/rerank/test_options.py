@@ -11,9 +11,10 @@ import pytest
 
 from rerank.commands.command import build, parameters
 from rerank.commands.parser import parse
-from rerank.config import LARGEST, Config, FinetuneConfig, PromotionGate
+from rerank.config import LARGEST, Config, PromotionGate
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings
+from rerank.training.settings import FinetuneConfig
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "options.md"

@@ -72,7 +72,7 @@ def make_qdrant(rows: list[dict[str, Any]], place: Path) -> Path:
 
 def bm25_of(row: dict[str, Any], *, k: float = 1.2, b: float = 0.75) -> dict[str, Any]:
     """The sparse vector of a passage: the term frequencies of BM25, of 256 words on average."""
-    from rerank.retrieval.systems.qdrant import NOT_WORDS, bm25_indices
+    from rerank.systems.qdrant import NOT_WORDS, bm25_indices
 
     words = NOT_WORDS.sub(" ", row["text"].lower()).split()
     counts = Counter(i for word in words for i in bm25_indices(word, language="english"))

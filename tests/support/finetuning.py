@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.config import FinetuneConfig
+from rerank.training.settings import FinetuneConfig
 
 TEN = 10
 CHEAP = FinetuneConfig(steps=2, batch=2, max_length=48, warmup=0.0, check_every=1, validation=2)

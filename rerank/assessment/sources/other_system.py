@@ -22,12 +22,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.index import NoIndex
-from rerank.retrieval.systems.system import (
-    SearchSystem,
-    connect_of_model,
-    passages_by_id,
-    query_with_results,
-)
+from rerank.retrieval.system import SearchSystem, passages_by_id, query_with_results
+from rerank.rooms import offered
 from rerank.types import Bools, Candidates, Floats, ListKind, Mode, Passage, Query, Scored
 
 RERANKER = "reranker"  # the last stage
@@ -63,7 +59,8 @@ class OtherSystem(Source):
             MissingExtraError: its client is not installed.
         """
         try:
-            source = cls(connect_of_model(files.manifest.get(RETRIEVER)), config, metadata)
+            system = offered("the search system of a model")(files.manifest.get(RETRIEVER))
+            source = cls(system, config, metadata)
         except InputError as error:
             raise InputError(f"{files.path}: its {RETRIEVER}: {error}") from None
         if source.kind != kind:

@@ -9,8 +9,8 @@ import pytest
 from command_line import refused
 
 from rerank.commands.options import Reading
-from rerank.commands.train import Training
 from rerank.data.labelled_set import LabelledSet
+from rerank.training.commands import Training
 
 
 @pytest.mark.parametrize("limit", ["many", "-3", "1.5"])

@@ -417,8 +417,7 @@ def test_passages_that_are_not_there(
 ) -> None:
     """Some are told with counts; none of them there is refused."""
     from rerank.assessment.sources.other_system import with_held_passages
-    from rerank.retrieval.systems.settings import read_settings
-    from rerank.retrieval.systems.system import connect
+    from rerank.systems.settings import connect, read_settings
 
     system = connect(read_settings(retriever))
     query_id, *_ = labelled.qrels

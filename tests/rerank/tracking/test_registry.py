@@ -84,7 +84,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: Any)
 WITHOUT = """
 import sys
 sys.modules["mlflow"] = None
-import rerank, rerank.jobs.calibrate, rerank.jobs.promote, rerank.jobs.finetune
+import rerank, rerank.jobs.calibrate, rerank.jobs.promote, rerank.training.finetune
 from rerank.tracking.registry import fetch
 try:
     fetch("models:/a/1")

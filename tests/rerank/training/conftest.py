@@ -10,7 +10,7 @@ import pytest
 from finetuning import CHEAP, TEN, Trained
 
 from rerank.data.labelled_set import LabelledSet
-from rerank.jobs.finetune import finetune
+from rerank.training.finetune import finetune
 from rerank.training.training_sets import TrainingSet
 
 

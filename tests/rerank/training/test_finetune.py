@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from finetuning import CHEAP, LAST, TEN, Trained, weights
 
-from rerank.config import FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
@@ -21,11 +20,12 @@ from rerank.fitting.plan import plan
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.finetune import add_teacher_scores, finetune
-from rerank.jobs.training_run import write_network
 from rerank.storage.files import sha256_file, umask
 from rerank.storage.folder import MANIFEST, verify_folder
+from rerank.training.finetune import add_teacher_scores, finetune
 from rerank.training.mining import Example
+from rerank.training.run import write_network
+from rerank.training.settings import FinetuneConfig
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
@@ -169,7 +169,7 @@ def test_a_finished_training_is_not_trained_further(
 
     out = tmp_path / "model"
     with monkeypatch.context() as patch:
-        patch.setattr("rerank.jobs.training_run.write_network", stopping)
+        patch.setattr("rerank.training.run.write_network", stopping)
         with pytest.raises(KeyboardInterrupt):
             finetune([TrainingSet(ten)], out, config, work=trained.work)
     made = finetune([TrainingSet(ten)], out, config, work=trained.work)

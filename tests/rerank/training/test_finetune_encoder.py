@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from finetuning import weights
 
-from rerank.config import Config, EncoderConfig
+from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training
-from rerank.jobs.finetune_encoder import finetune_encoder
-from rerank.jobs.training_run import TrainingRun
 from rerank.retrieval.dense import Encoder
+from rerank.training.finetune_encoder import finetune_encoder
 from rerank.training.packing import pack_finetuned
+from rerank.training.run import TrainingRun
+from rerank.training.settings import EncoderConfig
 from rerank.training.training_sets import TrainingSet
 
 CHEAP = EncoderConfig(steps=2, batch=4, max_length=48, warmup=0.0, check_every=1, depth=10)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rerank.config import FinetuneConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.model_files import resolve
 from rerank.retrieval.dense import Encoder
@@ -18,6 +17,7 @@ from rerank.training.mining import (
     validation_queries,
     without_misled_teacher,
 )
+from rerank.training.settings import FinetuneConfig
 from rerank.types import Passage
 
 

@@ -18,8 +18,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.int8_weights import unpack
 from rerank.inference.model_files import resolve, trained_on
-from rerank.jobs.finetune import finetune
 from rerank.storage.files import sha256_file
+from rerank.training.finetune import finetune
 from rerank.training.mining import Example
 from rerank.training.packing import pack_finetuned
 from rerank.training.training_sets import TrainingSet

@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rerank.config import EncoderConfig, FinetuneConfig
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
@@ -24,6 +23,7 @@ from rerank.storage.locks import output_folder
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
+from rerank.training.settings import EncoderConfig, FinetuneConfig
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 

@@ -17,8 +17,15 @@ from collections_of import SERVERS
 from search_server import INDEX, SearchServer, searching
 
 from rerank.errors import InputError, RetrieverError
-from rerank.retrieval.systems.settings import KEY, URL, RetrieverSettings, read_settings
-from rerank.retrieval.systems.system import SearchSystem, connect, connect_of_model
+from rerank.retrieval.system import SearchSystem
+from rerank.systems.settings import (
+    KEY,
+    URL,
+    RetrieverSettings,
+    connect,
+    connect_of_model,
+    read_settings,
+)
 
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 ROWS = [

@@ -14,10 +14,12 @@ It knows nothing of the systems. Keys and passwords come only from the environme
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,15 @@ import Stemmer
 
 from rerank.data.checks import is_url
 from rerank.errors import InputError, nearest
+from rerank.retrieval.system import KEYWORD, VECTOR, SearchSystem
 
-SYSTEMS = ("elasticsearch", "lancedb", "opensearch", "qdrant")
+ADAPTERS = {  # a system -> the module and the class of its adapter
+    "elasticsearch": ("search_api", "ElasticsearchIndex"),
+    "lancedb": ("lance", "LanceTable"),
+    "opensearch": ("search_api", "OpenSearchIndex"),
+    "qdrant": ("qdrant", "QdrantCollection"),
+}
 SERVERS = ("elasticsearch", "opensearch")  # never a folder
-KEYWORD, VECTOR = "keyword", "vector"  # the searches that a system may have
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
 SEVERAL_NAMES = ("keyword", "metadata")
@@ -58,10 +65,10 @@ class RetrieverSettings:
 
     def __post_init__(self) -> None:
         """Refuse values that no system accepts."""
-        if self.system not in SYSTEMS:
+        if self.system not in ADAPTERS:
             raise InputError(
-                f"`system` should be one of {', '.join(SYSTEMS)}, got {self.system!r}"
-                f"{nearest(self.system, SYSTEMS)}"
+                f"`system` should be one of {', '.join(ADAPTERS)}, got {self.system!r}"
+                f"{nearest(self.system, ADAPTERS)}"
             )
         missing = [name for name in ("url", "collection", "id", "text") if not getattr(self, name)]
         if missing:
@@ -145,6 +152,47 @@ def read_settings(path: Path) -> RetrieverSettings:
         raise InputError(f"{path}: no such file; expected the TOML of a retriever") from None
     except (ValueError, OSError) as error:  # InputError is a ValueError, as TOML's errors are
         raise InputError(f"{path}: {error}") from None
+
+
+def system_of(path: Path) -> SearchSystem:
+    """The system that a TOML file describes.
+
+    Raises:
+        InputError, MissingExtraError: as `read_settings` and `connect`.
+    """
+    return connect(read_settings(path))
+
+
+def connect(settings: RetrieverSettings) -> SearchSystem:
+    """The system; RERANK_RETRIEVER_URL, if set, replaces its address.
+
+    Raises:
+        MissingExtraError: its client is not installed.
+    """
+    settings = replace(settings, url=os.environ.get(URL) or settings.url)
+    module, name = ADAPTERS[settings.system]
+    adapter = getattr(import_module(f"rerank.systems.{module}"), name)
+    system: SearchSystem = adapter(settings, os.environ.get(KEY, ""))
+    return system
+
+
+def connect_of_model(kept: Any) -> SearchSystem:
+    """The system that a model folder names.
+
+    Whoever wrote the folder chose that address. So a key is sent only if the environment names the
+    address too.
+
+    Raises:
+        InputError: the settings cannot be used, or a key would go to an address from the folder.
+        MissingExtraError: its client is not installed.
+    """
+    settings = RetrieverSettings.from_dict(kept)
+    if settings.remote and os.environ.get(KEY) and not os.environ.get(URL):
+        raise InputError(
+            f"{KEY} is set, and {settings.url} comes from the model folder: set {URL} to the "
+            "server that the key is for"
+        )
+    return connect(settings)
 
 
 def _value(name: str, value: Any) -> Any:

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.systems.settings import KEY, RetrieverSettings
-from rerank.retrieval.systems.system import Hit, check_dimension, check_known_fields, hits_of
+from rerank.retrieval.system import Hit
+from rerank.systems.documents import check_dimension, check_known_fields, hits_of
+from rerank.systems.settings import KEY, RetrieverSettings
 from rerank.types import Passage
 
 OWN_ID = "_id"

@@ -1,4 +1,4 @@
-"""`rerank.retrieval.systems.system`: what several searches bring, as one list."""
+"""`rerank.systems.documents`: what several searches bring, as one list."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.systems.settings import RetrieverSettings
-from rerank.retrieval.systems.system import Hit, hits_of, passage_of, query_with_results
+from rerank.retrieval.system import Hit, query_with_results
+from rerank.systems.documents import hits_of, passage_of
+from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage, Query
 
 SETTINGS = RetrieverSettings("lancedb", "u", "c", title="t", keyword=("text",), vector="v")

@@ -10,14 +10,9 @@ from typing import Any
 
 from rerank.errors import InputError, RetrieverError, optional
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.systems.settings import RetrieverSettings
-from rerank.retrieval.systems.system import (
-    Hit,
-    check_dimension,
-    check_known_fields,
-    hits_of,
-    passage_of,
-)
+from rerank.retrieval.system import Hit
+from rerank.systems.documents import check_dimension, check_known_fields, hits_of, passage_of
+from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage
 
 with optional():

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import on_ray, rescore
-from rerank.batch.ray_process import LISTENS_EVERYWHERE, ray_module, users
+from rerank.batch import rescore
+from rerank.cluster import on_ray
+from rerank.cluster.ray_process import LISTENS_EVERYWHERE, ray_module, users
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, RerankError, RetrieverError
 from rerank.inference.score_cache import ScoreCache
@@ -150,7 +151,8 @@ import os, sys
 from pathlib import Path
 
 import rerank
-from rerank.batch import on_ray, rescore
+from rerank.batch import rescore
+from rerank.cluster import on_ray
 
 def held(scored, in_order=on_ray._in_order):
     for result in in_order(scored):  # so Ray runs, and an actor has answered

@@ -15,8 +15,8 @@ from collections_of import MAKERS, SERVERS, settings_file
 from search_server import searching
 
 from rerank.errors import InputError
-from rerank.retrieval.systems.settings import RetrieverSettings, read_settings
-from rerank.retrieval.systems.system import SearchSystem, connect, passages_by_id
+from rerank.retrieval.system import SearchSystem, passages_by_id
+from rerank.systems.settings import RetrieverSettings, connect, read_settings
 
 WIDTH = 8
 WORDS = ("zebra", "violin", "glacier", "pepper", "lantern")

@@ -12,22 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, FinetuneConfig
+from rerank.config import Config
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import ModelFiles, classifies, resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
-from rerank.jobs.training_run import (
-    Trained,
-    TrainingRun,
-    architecture,
-    check_layers,
-    checkpoints_of,
-    run_training,
-    too_large_groups,
-)
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.locks import reserved
@@ -38,6 +29,16 @@ from rerank.training.mining import (
     validation_queries,
     without_misled_teacher,
 )
+from rerank.training.run import (
+    Trained,
+    TrainingRun,
+    architecture,
+    check_layers,
+    checkpoints_of,
+    run_training,
+    too_large_groups,
+)
+from rerank.training.settings import FinetuneConfig
 from rerank.training.training_sets import (
     TrainingSet,
     examples_per_set,

@@ -1,4 +1,4 @@
-"""`rerank.retrieval.systems.settings` and `connect`: what is read, and where a key may go."""
+"""`rerank.systems.settings` and `connect`: what is read, and where a key may go."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import InputError
-from rerank.retrieval.systems.settings import KEY, RetrieverSettings, read_settings
-from rerank.retrieval.systems.system import connect_of_model
+from rerank.systems.settings import KEY, RetrieverSettings, connect_of_model, read_settings
 
 MINIMAL = {"system": "lancedb", "url": "here", "collection": "c", "keyword": "text"}
 

@@ -13,11 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, EncoderConfig, FinetuneConfig
+from rerank.config import Config
 from rerank.errors import InputError
 from rerank.inference.model_files import ModelFiles, check_bi_encoder, resolve
 from rerank.jobs.pipelines import open_index
-from rerank.jobs.training_run import (
+from rerank.retrieval.dense import Encoder
+from rerank.storage.locks import reserved
+from rerank.training.mining import Example, mine
+from rerank.training.run import (
     Trained,
     TrainingRun,
     architecture,
@@ -26,9 +29,7 @@ from rerank.jobs.training_run import (
     run_training,
     too_large_groups,
 )
-from rerank.retrieval.dense import Encoder
-from rerank.storage.locks import reserved
-from rerank.training.mining import Example, mine
+from rerank.training.settings import EncoderConfig, FinetuneConfig
 from rerank.training.training_sets import TrainingSet, split_validation
 from rerank.workspace import Workspace
 
@@ -46,7 +47,7 @@ def finetune_encoder(
     Queries without a right passage are left out. Indexes and checkpoints are kept under `work`;
     after an interruption, the same call resumes from them. If `out` already holds the model of the
     same sets and settings, it is not rebuilt. `out/finetune.json` and `out/trained_on.txt` are
-    those of `rerank.jobs.finetune.finetune`.
+    those of `rerank.training.finetune.finetune`.
 
     Raises:
         InputError: there is no set, none has a query with a right passage, or the base does not

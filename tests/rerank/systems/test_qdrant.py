@@ -1,4 +1,4 @@
-"""`rerank.retrieval.systems.qdrant`: the sparse query, and a server that is not there."""
+"""`rerank.systems.qdrant`: the sparse query, and a server that is not there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import InputError, RetrieverError
-from rerank.retrieval.systems.settings import RetrieverSettings
-from rerank.retrieval.systems.system import connect
+from rerank.systems.settings import RetrieverSettings, connect
 
 pytest.importorskip("mmh3")
 pytest.importorskip("qdrant_client")
@@ -19,7 +18,7 @@ SETTINGS = RetrieverSettings("qdrant", "http://127.0.0.1:9", "c", keyword=("bm25
 
 def test_the_sparse_query_is_that_of_fastembed() -> None:
     """The numbers are of fastembed 0.9.1, `Bm25("Qdrant/bm25").query_embed`."""
-    from rerank.retrieval.systems.qdrant import bm25_indices
+    from rerank.systems.qdrant import bm25_indices
 
     assert bm25_indices("Median ignoring NaNs!", language="english") == [
         *(605416826, 1463597126, 2118021738)
@@ -54,6 +53,6 @@ def test_two_sparse_vectors_are_one_too_many() -> None:
 
 def test_a_folder_has_one_client(tmp_path: Path) -> None:
     """It is locked: a second model of the same process shares the client."""
-    from rerank.retrieval.systems.qdrant import open_folder
+    from rerank.systems.qdrant import open_folder
 
     assert open_folder(str(tmp_path)) is open_folder(str(tmp_path))

@@ -1,1 +1,0 @@
-"""First stages from other projects: search systems with their own collections, one file each."""

@@ -1,0 +1,1 @@
+"""Search systems of other projects, with their own collections: a file each."""
