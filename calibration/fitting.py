@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
@@ -32,7 +31,7 @@ from calibration.arrays import (
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.metrics.scores import row_losses
-from calibration.score_fitting import SCORE_FITS, base_rate
+from calibration.score_fitting import SCORE_FITS, base_rate, maximum_likelihood
 from calibration.selection import grouped_folds, held_out, one_standard_error
 from calibration.shrinkage import STRONG, VERY_STRONG, fit_bounded_update, fit_shrunk
 
@@ -55,8 +54,9 @@ STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     """Return the ridge-penalised logistic regression of y (n,) on X (n, d), features standardised.
 
-    The fit is scikit-learn's lbfgs, with its penalty |coef|^2 / (2 C). The map clips each feature
-    to its range in X; a constant column gets coefficient 0.
+    The optimum is that of scikit-learn's `LogisticRegression(C=C)`, whose penalty is
+    |coef|^2 / (2 C), by Newton's method. The map clips each feature to its range in X; a constant
+    column gets coefficient 0.
     """
     x = as_features(X)
     labels = as_labels(y, len(x))
@@ -70,11 +70,15 @@ def _fit_logistic(x: Floats, labels: Ints, C: float) -> LogisticMap:
     mean, scale = tuple(scaler.mean_), tuple(scaler.scale_)
     if labels.min() == labels.max():
         return LogisticMap((0.0,) * x.shape[1], float(logit(base_rate(labels))), mean, scale)
-    model = LogisticRegression(C=C, tol=1e-6, max_iter=1000)
-    model.fit(scaler.transform(x), labels)
-    coef = np.where(np.ptp(x, axis=0) > 0, model.coef_[0], 0.0)
+    n, d = x.shape
+    design = np.column_stack([(x - scaler.mean_) / scaler.scale_, np.ones(n)])
+    precision = np.append(np.full(d, 1 / C), 0.0)
+    fitted = maximum_likelihood(
+        design, labels.astype(np.float64), np.zeros(d + 1), precision=precision
+    )
+    coef = np.where(np.ptp(x, axis=0) > 0, fitted[:-1], 0.0)
     low, high = tuple(x.min(axis=0)), tuple(x.max(axis=0))
-    return LogisticMap(tuple(coef), float(model.intercept_[0]), mean, scale, low, high)
+    return LogisticMap(tuple(coef), float(fitted[-1]), mean, scale, low, high)
 
 
 def _fit_first(

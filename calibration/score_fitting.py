@@ -53,23 +53,29 @@ def maximum_likelihood(
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)
 
-    def loss(w: Floats) -> float:
-        z = design @ w + base
+    def loss(w: Floats, z: Floats) -> float:
         fit = float((np.logaddexp(0.0, z) - target * z).sum())
         return row_weight * fit + float(prior @ (w - start) ** 2) / 2
 
+    z = design @ weights + base
+    lowest = loss(weights, z)
     for _ in range(100):
-        p = sigmoid(design @ weights + base)
+        p = sigmoid(z)
         gradient = row_weight * (design.T @ (p - target)) + prior * (weights - start)
         if np.abs(gradient).max() < 1e-9 * len(target):
             break
         curvature = row_weight * ((design * (p * (1 - p))[:, None]).T @ design)
         curvature += np.diag(prior + 1e-12)
-        step, size, loss_before = np.linalg.solve(curvature, gradient), 1.0, loss(weights)
+        step, size = np.linalg.solve(curvature, gradient), 1.0
         slope = 1e-4 * float(gradient @ step)
-        while size > 1e-10 and loss(weights - size * step) > loss_before - size * slope:
+        while True:
+            moved = weights - size * step
+            z = design @ moved + base
+            reached = loss(moved, z)
+            if reached <= lowest - size * slope or size < 1e-10:
+                break
             size /= 2
-        weights = weights - size * step
+        weights, lowest = moved, reached
     return weights
 
 

@@ -80,7 +80,9 @@ def test_the_score_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]
     pairs = zip(to_fit.items, to_fit.grades, strict=True)
     y = [p.doc_id in grades for s, grades in pairs for p in s.candidates.passages]
     scaler = StandardScaler().fit(X)
-    oracle = LogisticRegression(C=1.0, tol=1e-6, max_iter=1000).fit(scaler.transform(X), y)
+    oracle = LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-10).fit(
+        scaler.transform(X), y
+    )
     expected = oracle.predict_proba(scaler.transform(X))[:, 1]
     np.testing.assert_allclose(
         fit_score(read_labelled(to_fit, 0.0)).predict(X), expected, atol=1e-9
