@@ -19,8 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     The exit code is 0; 1 if the answer is no (an alarm, a gate that is not passed); 2 after a
-    message about bad input; or 3 if MLflow, a language model or a search system failed, or rows of
-    a file were rejected.
+    message about bad input; or 3 if MLflow, another system failed, or rows of a file were
+    rejected.
     """
     _prepare()
     command, options = parse(arguments)
@@ -42,9 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         resume = f": {_again(command)}" if command.resumes else ""
         print(f"\nrerank: interrupted{resume}", file=sys.stderr)
         return 130
+    finally:
+        _print_requests()
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
     return answer
+
+
+def _print_requests() -> None:
+    """Say how many requests went to models behind addresses, if any did."""
+    if client := sys.modules.get("rerank.inference.remote.client"):
+        for sentence in client.METER.sentences():
+            print(f"rerank: {sentence}", file=sys.stderr)
+        client.METER.start(None)
 
 
 def _again(command: Command) -> str:

@@ -195,7 +195,9 @@ class Config:
     """What a ranking and its confidence depend on, besides the corpus and the labels."""
 
     encoder: EmbedderChoice = option(
-        "minilm", "bi-encoder: minilm, a folder, or a hub id", objects=True
+        "minilm",
+        "bi-encoder: minilm, a folder, a hub id, or an address such as openai:MODEL",
+        objects=True,
     )
     encoder_max_length: int = option(
         128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", ge=16
@@ -207,7 +209,8 @@ class Config:
     )
     reranker: ScorerChoice = option(
         "minilm-reranker",
-        "cross-encoder: minilm-reranker, minilm-reranker-small (2 x as fast), a folder, or hub id",
+        "cross-encoder: minilm-reranker, minilm-reranker-small (2 x as fast), a folder, a hub id, "
+        "or an address such as cohere:MODEL or http://HOST/rerank",
         objects=True,
     )
     max_length: int = option(

@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.commands.command import command
-from rerank.commands.options import WORK, Json, Name, Out, Overwrite, Reading, Verbose, Work
+from rerank.commands.options import (
+    WORK,
+    Json,
+    MostRequests,
+    Name,
+    Out,
+    Overwrite,
+    Reading,
+    Verbose,
+    Work,
+    limit_requests,
+)
 from rerank.commands.printing import print_headline, print_json, print_run, rescorable, run_fields
 from rerank.config import Config, Option
 from rerank.errors import TrackingError
@@ -30,6 +41,7 @@ def calibrate(
     max_queries: Annotated[int | None, Option(ge=1)] = None,
     name: Name = "",
     self_contained: bool = False,
+    most_requests: MostRequests = None,
     verbose: Verbose = False,
     work: Work = WORK,
     json: Json = False,
@@ -57,6 +69,7 @@ def calibrate(
         print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
         print(f"--manifest-sha256 {folder.sha256()} loads this one and no other")
 
+    limit_requests(most_requests)
     try:
         outcome = calibrate(
             reading.read(dataset, corpus_elsewhere=retriever is not None),

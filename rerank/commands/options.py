@@ -33,6 +33,15 @@ Overwrite = Annotated[bool, Option("replace what is in --out")]
 Restart = Annotated[
     bool, Option("discard what an interrupted run of another model, input or options left")
 ]
+MostRequests = Annotated[
+    int | None,
+    Option(
+        "requests to models behind addresses at most, each try counted; what they brought is kept, "
+        "and the same command with more goes on",
+        ge=1,
+        metavar="N",
+    ),
+]
 Name = Annotated[
     str,
     Option(
@@ -165,6 +174,13 @@ class ModelChoice:
             tracking_uri=space.tracking_uri if space else None,
             manifest_sha256=self.manifest_sha256,
         )
+
+
+def limit_requests(most: int | None) -> None:
+    """Refuse more requests to models behind addresses from now on; they are counted anew."""
+    from rerank.inference.remote.client import METER
+
+    METER.start(most)
 
 
 def typed_queries(model: CalibratedReranker, texts: Sequence[str], segment: str) -> list[Query]:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 from rerank.commands.command import REJECTED, command
-from rerank.commands.options import WORK, Json, ModelChoice, Restart, Work
+from rerank.commands.options import (
+    WORK,
+    Json,
+    ModelChoice,
+    MostRequests,
+    Restart,
+    Work,
+    limit_requests,
+)
 from rerank.commands.printing import print_json
 from rerank.config import Option
 
@@ -24,6 +32,7 @@ def rescore(
     restart: Restart = False,
     engine: Annotated[str, Option(choices=("local", "ray"))] = "local",
     actors: Annotated[int | None, Option(ge=1)] = None,
+    most_requests: MostRequests = None,
     work: Work = WORK,
     json: Json = False,
 ) -> int:
@@ -41,6 +50,7 @@ def rescore(
 
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
+    limit_requests(most_requests)
     done = rescore(
         chosen.load(work),
         queries,

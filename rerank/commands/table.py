@@ -26,8 +26,8 @@ _FAMILIES = {  # of commands with two words: what the second may be, and help
         "Build, check, ingest, index or import data",
     ),
     "watch": (
-        ("drift", "journal", "feedback"),
-        "Detect drift, report on a journal, record feedback",
+        ("drift", "probe", "journal", "feedback"),
+        "Detect drift, probe remote models, report on a journal, record feedback",
     ),
     "train": (
         ("cross-encoder", "bi-encoder", "prior"),

@@ -1,4 +1,4 @@
-"""`rerank watch drift`."""
+"""`rerank watch drift` and `rerank watch probe`."""
 
 from __future__ import annotations
 
@@ -78,6 +78,31 @@ def drift(
         table = model.maps.main.features.ranking
         print(f"{found.sentence}\n\n{found.table(words=lambda name: meaning(name, table))}")
     return not found.fired
+
+
+@command("work/model")
+def probe(chosen: ModelChoice, *, work: Work = WORK, json: Json = False) -> bool:
+    """Tell whether the models behind addresses are those that a model was calibrated with; exit
+    code 1: one is another, so no answer is calibrated.
+
+    A few requests score fixed texts. Where the numbers differ, a scale and an offset that explain
+    them mean that the order of passages is the same, and that few labels are enough to calibrate
+    again.
+    """
+    from dataclasses import asdict
+
+    model = chosen.load(work)
+    if not model.shifts:
+        raise InputError(
+            f"the models of {chosen.model} are on this machine, and loading it has compared their "
+            "hashes: there is nothing to probe"
+        )
+    if json:
+        found = {r: {**asdict(s), "affine": s.affine} for r, s in model.shifts.items()}
+        print_json(shifted=bool(model.shifted), models=found)
+    else:
+        print(*(f"{role}: {s.sentence}" for role, s in model.shifts.items()), sep="\n")
+    return not model.shifted
 
 
 def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:

@@ -1,154 +1,16 @@
-"""A small server of rerankers and encoders on this machine, which fails as it is told."""
+"""The server, for each test anew."""
 
 from __future__ import annotations
 
-import json
-import time
-import zlib
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Lock, Thread
-from typing import Any
 
 import pytest
-
-from rerank.inference.remote import client
-
-KEY = "sk-a-secret-4711"
-Fault = Callable[["Handler", Any], Any]  # of the handler and the right answer: another, or None
-
-
-def score_of(query: str, text: str) -> float:
-    """Shared words, and a little of the text's own."""
-    shared = len({*query.lower().split()} & {*text.lower().split()})
-    return shared + zlib.crc32(text.encode()) % 997 / 9970
-
-
-def vector_of(text: str) -> list[float]:
-    """Counts of words by a hash."""
-    counts = [0.01] * 64
-    for word in text.lower().split():
-        counts[zlib.crc32(word.encode()) % 64] += 1
-    return counts
-
-
-class Server:
-    """Answers in the form `form`; `faults` are for the next requests, one each."""
-
-    def __init__(self) -> None:
-        self.form, self.model = "jina", "words-1"
-        self.scale = self.offset = None
-        self.scale, self.offset, self.reads = 1.0, 0.0, 10**9  # characters of a text
-        self.faults: list[Fault] = []
-        self.requests: list[tuple[str, str, Any]] = []  # path, key, body
-        self.lock = Lock()
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.owner = self  # type: ignore[attr-defined]
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-    def score(self, query: str, text: str) -> float:
-        """What the model gives."""
-        return self.scale * score_of(query, text[: self.reads]) + self.offset
-
-    def answer(self, path: str, body: Any) -> Any:
-        """The JSON of an answer; None if the form does not know the request."""
-        if "questions" in body:
-            asked = body["questions"].items()
-            texts = {i: q["instructions"].partition("Passage: ")[2] for i, q in asked}
-            query = body["state"]["query"]
-            given = {
-                i: {"type": "noul", "noul": min(1.0, self.score(query, text) / 20)}
-                for i, text in texts.items()
-            }
-            return {"model": self.model, "answers": given, "usage": {}}
-        if "inputs" in body:
-            return [vector_of(text) for text in body["inputs"]]
-        if "input" in body:
-            rows = [{"index": i, "embedding": vector_of(t)} for i, t in enumerate(body["input"])]
-            return {"model": self.model, "data": rows[::-1]}
-        texts = body.get("texts" if self.form == "tei" else "documents")
-        if texts is None:
-            return None
-        scores = [self.score(body["query"], text) for text in texts]
-        name = "score" if self.form == "tei" else "relevance_score"
-        rows = [{"index": i, name: score} for i, score in enumerate(scores)]
-        rows.sort(key=lambda row: -row[name])
-        forms = {
-            "jina": {"model": self.model, "results": rows},
-            "cohere": {"id": "1", "results": rows},
-            "voyage": {"object": "list", "data": rows, "model": self.model},
-            "tei": rows,
-        }
-        return forms[self.form]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One request."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """Answer, or do what the next fault does."""
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        owner: Server = self.server.owner  # type: ignore[attr-defined]
-        with owner.lock:
-            owner.requests.append((self.path, self.headers.get("authorization", ""), body))
-            fault = owner.faults.pop(0) if owner.faults else None
-        answer = owner.answer(self.path, body)
-        if fault:
-            answer = fault(self, answer)
-        elif answer is None:
-            self.send(422, {"error": "missing field"})
-        if answer is not None:
-            self.send(200, answer)
-
-    def send(self, status: int, content: Any, **headers: str) -> None:
-        """Send JSON."""
-        data = json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
-
-def status(number: int, said: Any = "sorry", **headers: str) -> Fault:
-    """A fault: another status."""
-    return lambda handler, _: handler.send(number, said, **headers)
-
-
-def half(handler: Handler, answer: Any) -> None:
-    """A fault: the connection ends in the middle of the answer."""
-    data = json.dumps(answer).encode()
-    handler.send_response(200)
-    handler.send_header("content-length", str(len(data)))
-    handler.end_headers()
-    handler.wfile.write(data[: len(data) // 2])
-    handler.wfile.flush()
-    handler.close_connection = True
-    handler.connection.close()
-
-
-def late(handler: Handler, answer: Any) -> None:
-    """A fault: nothing is sent for longer than the time-out."""
-    time.sleep(3 * client.TIMEOUT)
+from remote_server import Server, running_server
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """The server; a second try comes at once."""
-    monkeypatch.setattr(client, "FIRST_WAIT", 0.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("RERANK_CACHE", str(tmp_path / "cache"))
-    client.METER.start(None)
-    owner = Server()
-    thread = Thread(target=owner.http.serve_forever, daemon=True)
-    thread.start()
-    yield owner
-    owner.http.shutdown()
-    owner.http.server_close()
+def server(tmp_path: Path) -> Iterator[Server]:
+    """The server."""
+    with running_server(tmp_path / "cache") as server:
+        yield server

@@ -1,0 +1,227 @@
+"""Requests to models behind addresses: each form, each failure, counted exactly, no key told."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from remote_server import KEY, Fault, Server, half, late, score_of, status, vector_of
+
+from rerank.errors import InputError, RetrieverError
+from rerank.inference.given import scores_of, vectors_of
+from rerank.inference.remote import client
+from rerank.inference.remote.client import METER, Client, RemoteEmbedder, RemoteScorer
+from rerank.inference.remote.wires import address_of, is_remote
+from rerank.protocols import Request
+
+TEXTS = ["a red house", "the bird sings", "red birds in the old house", "no"]
+QUERY = "red house"
+RIGHT = [score_of(QUERY, text) for text in TEXTS]
+
+
+def scorer_at(name: str) -> RemoteScorer:
+    return RemoteScorer(Client(address_of(name, "reranker"), of_folder=False))
+
+
+def scores(scorer: RemoteScorer) -> list[float]:
+    ((values, _),) = scores_of(scorer, [Request(QUERY, TEXTS)])
+    return list(values.tolist())
+
+
+@pytest.mark.parametrize(
+    ("stated", "form", "path", "sent"),
+    [
+        ("", "jina", "/rerank", 1),
+        ("", "cohere", "/rerank", 1),
+        ("", "voyage", "/rerank", 1),
+        ("", "tei", "/rerank", 2),  # the first one found out that its form is another
+        ("cohere+", "cohere", "/v2/rerank", 1),
+        ("jina+", "jina", "/v1/rerank", 1),
+        ("voyage+", "voyage", "/v1/rerank", 1),
+        ("tei+", "tei", "/rerank", 1),
+    ],
+)
+def test_scores_of_every_form(server: Server, stated: str, form: str, path: str, sent: int) -> None:
+    """Answers are sorted by score; scores come back in the order of the texts."""
+    server.form = form
+    scorer = scorer_at(f"{stated}{server.url}#m-1")
+    assert scores(scorer) == RIGHT
+    assert scores(scorer) == RIGHT
+    assert [asked for asked, _, _ in server.requests] == [path] * (sent + 1)
+    assert METER.sent.total() == sent + 1
+    body = server.requests[-1][2]
+    assert body["query"] == QUERY
+    assert body.get("model") == ("m-1" if form != "tei" else None)
+
+
+def test_a_question_for_each_passage(server: Server) -> None:
+    """System One answers with a probability for each question, by its id."""
+    assert scores(scorer_at(f"systemone+{server.url}#jev")) == [s / 20 for s in RIGHT]
+    ((path, _, body),) = server.requests
+    assert path == "/v1/systemone"
+    assert {q["type"] for q in body["questions"].values()} == {"noul"}
+    assert body["state"] == {"query": QUERY}
+
+
+@pytest.mark.parametrize(("stated", "sent"), [("", 1), ("openai+", 1), ("tei+", 1)])
+def test_vectors_of_every_form(server: Server, stated: str, sent: int) -> None:
+    """Unit vectors in the order of the texts, whatever the order of the answer."""
+    address = address_of(f"{stated}{server.url}", "encoder")
+    embedder = RemoteEmbedder(Client(address, of_folder=False))
+    expected = np.array([vector_of(text) for text in TEXTS])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors_of(embedder, TEXTS, "passage"), expected, rtol=1e-6)
+    assert METER.sent.total() == len(server.requests) == sent
+
+
+def test_many_texts_are_several_requests(server: Server) -> None:
+    """No request has more texts than the form allows."""
+    server.form, texts = "tei", [f"text {i}" for i in range(70)]
+    ((values, _),) = scores_of(scorer_at(f"tei+{server.url}"), [Request(QUERY, texts)])
+    assert values.tolist() == [score_of(QUERY, text) for text in texts]
+    assert [len(body["texts"]) for _, _, body in server.requests] == [32, 32, 6]
+
+
+def changed(change: Any) -> Fault:
+    """A fault: the answer, with its results changed."""
+    return lambda handler, answer: {**answer, "results": change(answer["results"])}
+
+
+WRONG = {
+    "half of the results": changed(lambda rows: rows[:2]),
+    "a repeated index": changed(lambda rows: [rows[0], *rows[:3]]),
+    "an index that was not asked": changed(lambda rows: [*rows[1:], {**rows[0], "index": 9}]),
+    "not a number": changed(
+        lambda rows: [{**row, "relevance_score": float("nan")} for row in rows]
+    ),
+    "no number": changed(lambda rows: [{**row, "relevance_score": None} for row in rows]),
+    "one more": changed(lambda rows: [*rows, {**rows[0], "index": 4}]),
+    "other JSON": lambda handler, answer: {"detail": "fine"},
+    "a list": lambda handler, answer: [1, 2],
+    "half a body": half,
+    "busy": status(429, retry_after="0"),
+    "broken": status(500),
+    "starting": status(503, retry_after="0"),
+    "broken HTML": status(502, "<html>"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG.values(), ids=WRONG)
+def test_a_failure_is_tried_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """The next answer is right; every try counts. If none is, the error says so."""
+    monkeypatch.setattr(client, "TRIES", 3)
+    scorer = scorer_at(f"jina+{server.url}")
+    server.faults = [fault]
+    assert scores(scorer) == RIGHT
+    assert METER.sent.total() == len(server.requests) == 2
+    server.faults = [fault] * 3
+    with pytest.raises(RetrieverError, match=r"try 3 of 3"):
+        scores(scorer)
+    assert METER.sent.total() == len(server.requests) == 5
+
+
+def test_no_answer_in_time_is_tried_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may take so long, and all its tries."""
+    scorer = scorer_at(f"jina+{server.url}")
+    monkeypatch.setattr(client, "TIMEOUT", 1.0)
+    server.faults = [late]
+    assert scores(scorer) == RIGHT
+    assert METER.sent.total() >= 2
+    server.faults = [late] * 9
+    token = client.patience.set(2.0)
+    with pytest.raises(RetrieverError, match="no answer"):
+        scores(scorer)
+    client.patience.reset(token)
+
+
+def test_a_long_wait_is_an_error_at_once(server: Server) -> None:
+    """A server that asks for an hour is not waited for."""
+    server.faults = [status(429, retry_after="3600")]
+    with pytest.raises(RetrieverError, match="3600 seconds"):
+        scores(scorer_at(server.url))
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, after the tries."""
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.0)
+    scorer = scorer_at("http://127.0.0.1:9/rerank")
+    with pytest.raises(RetrieverError, match="no answer"):
+        scores(scorer)
+
+
+def test_keys_come_from_the_environment_and_go_nowhere_else(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The key is a header; no error and no log has it, even if the server repeats it."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("RERANK_API_KEY", KEY)
+    monkeypatch.setenv("COHERE_API_KEY", "sk-of-cohere")
+    server.faults = [status(401, f"invalid key {KEY}")]
+    with pytest.raises(RetrieverError) as refused:
+        scores(scorer_at(f"cohere+{server.url}"))
+    assert "RERANK_API_KEY" in str(refused.value)
+    assert KEY not in str(refused.value)
+    assert {key for _, key, _ in server.requests} == {f"Bearer {KEY}"}
+    assert KEY not in caplog.text
+    assert address_of("cohere:rerank-v4.0-pro", "reranker").key == "COHERE_API_KEY"
+    monkeypatch.setenv("RERANK_API_KEY", "two\nlines")
+    with pytest.raises(InputError, match="RERANK_API_KEY") as refused_key:
+        scorer_at(server.url)
+    assert "lines" not in str(refused_key.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"http://me:{KEY}@host/rerank",
+        f"https://host/rerank?api_key={KEY}",
+        f"http://me:{KEY}@host:port/rerank",
+    ],
+)
+def test_keys_in_an_address_are_refused(name: str) -> None:
+    """And not repeated."""
+    with pytest.raises(InputError, match="environment") as refused:
+        address_of(name, "reranker")
+    assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("foo+http://host", "reranker"),
+        ("openai:text-embedding-3-small", "reranker"),
+        ("cohere:rerank-v4.0-pro", "encoder"),
+        ("http://", "reranker"),
+        ("http://host:99999/x", "reranker"),
+        ("http://host/a b", "reranker"),
+    ],
+)
+def test_other_addresses_are_refused(name: str, role: str) -> None:
+    """In a sentence."""
+    assert is_remote(name)
+    with pytest.raises(InputError):
+        address_of(name, role)
+
+
+@pytest.mark.parametrize("name", ["minilm", "org/model@main", "./folder", "C:\\models\\x", "a:b"])
+def test_names_of_files_are_no_addresses(name: str) -> None:
+    """They are looked up on this machine."""
+    assert not is_remote(name)
+
+
+def test_no_more_requests_than_allowed(server: Server) -> None:
+    """The one too many is not sent."""
+    scorer = scorer_at(server.url)
+    METER.start(2)
+    requests = [Request(f"{QUERY} {i}", TEXTS) for i in range(4)]
+    kept: list[int] = []
+    with pytest.raises(RetrieverError, match="2 requests"):
+        scores_of(scorer, requests, lambda start, _: kept.append(start))
+    assert len(server.requests) == 2
+    assert len(kept) == 2
+    assert METER.sentences() == [f"2 requests to {server.url}"]
