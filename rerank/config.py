@@ -227,7 +227,11 @@ class Config:
         "search by cosine; approximate is for a million passages and more",
         choices=("exact", "approximate"),
     )
-    language: str = option("english", "Snowball stemmer of BM25, or none")
+    language: str = option(
+        "auto",
+        "how texts become words: a Snowball stemmer, or none; auto: by the language of the "
+        "passages, which chooses the encoder too, unless you name one",
+    )
     pool: int = option(  # the features ask who is among a stage's first ten
         100, "passages that each first stage brings back", ge=10
     )
@@ -272,12 +276,17 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
         check_options(self)
-        languages = ("none", *sorted(Stemmer.algorithms()))
+        languages = ("auto", "none", *sorted(Stemmer.algorithms()))
         if self.language not in languages:
             raise InputError(
                 f"`language` should be one of {', '.join(languages)}, got {self.language!r}"
                 f"{nearest(self.language, languages)}"
             )
+
+    @property
+    def words_language(self) -> str:
+        """The language of `rerank.data.words`: English where it was not looked for."""
+        return "english" if self.language == "auto" else self.language
 
     @property
     def metadata_keys(self) -> tuple[str, ...]:

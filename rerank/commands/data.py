@@ -96,12 +96,14 @@ def index(
     """
     from rerank.data.beir import read_corpus
     from rerank.inference.model_files import find_model
+    from rerank.jobs.languages import with_language
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import INDEX_KIND, build_index
     from rerank.storage.locks import output_folder
 
     with output_folder(out, overwrite=overwrite, kind=INDEX_KIND):
         corpus = read_corpus(dataset, on_bad_lines).values()
+        config = with_language(config, corpus)
         encoder = Encoder.from_config(find_model(config.encoder, "encoder"), config)
         made = build_index(
             corpus,

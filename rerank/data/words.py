@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 import regex
@@ -15,6 +15,14 @@ from rerank.normal_form import normal_form
 READ = 2**16  # characters of a passage whose words are features; ordinary ones have a few thousand
 LONGEST_FORM = 18  # characters that one becomes in the normal form, at most
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
+# scripts without spaces between words, and Korean, whose words carry their endings (as Lucene)
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30FC]"
+CHARACTER = regex.compile(rf"{UNSPACED}\p{{M}}*+")
+SPACED = rf"(?!{UNSPACED})[\p{{L}}\p{{N}}](?:(?!{UNSPACED})[\p{{L}}\p{{N}}\p{{M}}])*+"
+RUN = rf"(?:{UNSPACED}\p{{M}}*+)++|{SPACED}"
+RUNS = regex.compile(RUN)  # of characters of these scripts, or a word
+RUN_OR_END = regex.compile(rf"({RUN})|[.!?:;\u061F\u061B\u06D4\u0964]\s|[\u3002\n]")
+PERSIAN = str.maketrans("\u064a\u0643", "\u06cc\u06a9")  # yeh and kaf, typed on Arabic keyboards
 ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same for lower-case ASCII, in half the time
 WIDE_END = re.compile("[\uff01\uff1f]")  # ends a sentence without a space; not in the normal form
 SENTENCE_END = regex.compile(r"[.!?:;]\s|[\u3002\n]")  # with CJK's full stop
@@ -52,7 +60,7 @@ def sentence_end(next_one: str) -> str:
 class Lexicon(Protocol):
     """How words are stemmed and weighed. An index is one."""
 
-    language: str  # Snowball stemmer of the words, or "none"
+    language: str  # Snowball stemmer of the words, or "none": see `words`
 
     def idf(self, word: str, /) -> float:
         """The inverse document frequency of a stemmed word; high for an unknown one."""
@@ -67,17 +75,17 @@ def beginning(text: str) -> str:
 def words(text: str, *, language: str = "english") -> list[str]:
     """Stemmed lower-case words in order; underscores and punctuation separate.
 
-    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming. In
-    scripts without spaces between words, a run of characters is one word: there, rely on the dense
-    stage.
+    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming.
+    Except in "english", a run of characters of a script without spaces gives its pairs of
+    neighbours, as Lucene's CJKAnalyzer does, and case is folded as Unicode says.
     """
-    return _stems(_split_words(_normalise(text)), language)
+    return _stems(_split(text, language), language)
 
 
 def content_words(text: str, *, language: str = "english") -> list[str]:
     """The same words without the language's stop words, if it has a list of them."""
     stop = STOP_WORDS.get(language, frozenset())
-    return _stems([w for w in WORD.findall(_normalise(text)) if w not in stop], language)
+    return _stems([w for w in _split(text, language) if w not in stop], language)
 
 
 def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[str], list[int]]:
@@ -86,19 +94,40 @@ def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[st
     A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line. One
     without a word has a number too.
     """
-    normal = _normalise(WIDE_END.sub(r"\g<0>\n", text))
-    found = (ASCII_WORD_OR_END if normal.isascii() else WORD_OR_END).findall(normal)
+    normal = _normalise(WIDE_END.sub(r"\g<0>\n", text), language)
+    of_any = WORD_OR_END if language == "english" else RUN_OR_END
+    found = (ASCII_WORD_OR_END if normal.isascii() else of_any).findall(normal)
     ended = accumulate(int(not word) for word in found)
-    numbers = [number for word, number in zip(found, ended, strict=True) if word]
-    return _stems([word for word in found if word], language), numbers
+    runs = [(word, number) for word, number in zip(found, ended, strict=True) if word]
+    if language == "english" or normal.isascii():
+        return _stems([word for word, _ in runs], language), [number for _, number in runs]
+    pairs = [(word, number) for run, number in runs for word in _pairs(run)]
+    return _stems([word for word, _ in pairs], language), [number for _, number in pairs]
 
 
-def _split_words(normal: str) -> list[str]:
-    return ASCII_WORD.findall(normal) if normal.isascii() else WORD.findall(normal)
+def _split(text: str, language: str) -> list[str]:
+    normal = _normalise(text, language)
+    if normal.isascii():
+        return ASCII_WORD.findall(normal)
+    if language == "english":
+        return list(WORD.findall(normal))
+    return [word for run in RUNS.findall(normal) for word in _pairs(run)]
 
 
-def _normalise(text: str) -> str:
-    return normal_form(text).lower()
+def _pairs(run: str) -> list[str]:
+    """The neighbouring characters of a run of a script without spaces; another word as it is."""
+    if not CHARACTER.match(run):
+        return [run]
+    characters = CHARACTER.findall(run)
+    return [a + b for a, b in pairwise(characters)] or characters
+
+
+def _normalise(text: str, language: str) -> str:
+    normal = normal_form(text)
+    if language == "english" or normal.isascii():
+        return normal.lower()
+    folded = normal.casefold().replace("i\u0307", "i")  # of a Turkish capital
+    return folded if language == "arabic" else folded.translate(PERSIAN)
 
 
 def _stems(tokens: list[str], language: str) -> list[str]:

@@ -39,6 +39,7 @@ from rerank.inference.exported_models import (
     write_exported,
 )
 from rerank.jobs.candidate_sources import open_candidate_source
+from rerank.jobs.languages import with_language
 from rerank.jobs.pipelines import find_models
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
@@ -123,6 +124,7 @@ def calibrate(
         reranker=config.reranker if reranker is None else reranker,
         encoder=config.encoder if encoder is None else encoder,
     )
+    config = with_language(config, labelled.corpus.values(), encodes=not labelled.lists)
     _check_config(config)
     models = None
     if not labelled.lists:  # their scores came with them

@@ -24,7 +24,7 @@ from rerank.errors import InputError
 from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
-from rerank.retrieval.index import LAYOUT
+from rerank.retrieval.index import layout_of
 from rerank.retrieval.system import VECTOR, SearchSystem
 from rerank.rooms import offered
 from rerank.workspace import Workspace
@@ -108,7 +108,7 @@ def _own_index(
         "fingerprints": fingerprints(*models, config),
         **given_models(models),
         "fitted_around": pooled.described() if pooled else None,
-        "inputs": {**features_of(metadata=metadata).names(), "index": LAYOUT},
+        "inputs": {**features_of(metadata=metadata).names(), "index": layout_of(config.language)},
     }
     known = pooled is not None and labelled.name in pooled.described()["sets"]
     notes = (POOLED_OVER_IT.format(name=labelled.name),) if known else ()

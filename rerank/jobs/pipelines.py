@@ -15,8 +15,9 @@ from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import FolderError, InputError
 from rerank.inference.model_files import ModelPair, find_model, lasting_name
 from rerank.inference.score_cache import ScoreCache
+from rerank.jobs.languages import with_language
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.index import INDEX_KIND, LAYOUT, Index, build_index
+from rerank.retrieval.index import INDEX_KIND, Index, build_index, layout_of
 from rerank.storage.folder import verify_folder
 from rerank.storage.locks import reserved
 from rerank.workspace import Workspace
@@ -112,6 +113,7 @@ def open_index(
 
     Passages that another index in `work` holds are not encoded again.
     """
+    config = with_language(config, labelled.corpus.values(), encodes=False)
     if encoder is None:
         encoder = Encoder.from_config(find_model(config.encoder, "encoder"), config)
     key = "-".join(
@@ -122,7 +124,7 @@ def open_index(
             f"{encoder.windows}x{encoder.max_length}",
             config.language,
             *(["approximate"] if config.dense == "approximate" else []),
-            f"layout{LAYOUT}",
+            f"layout{layout_of(config.language)}",
         ]
     )
     home = work.indexes / key

@@ -29,10 +29,14 @@ from rerank.storage.folder import read_manifest, verify_folder, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
 INDEX_KIND = "an index"
-LAYOUT = 4  # of the files in the folder, and of what a word is
 PART = 2**22  # numbers checked at a time: about as long as hashing them takes
 LARGEST = 1e6  # limit for cosines, idf and BM25 weights, which are all below a hundred
 USUAL_IDF = 4.0  # of a word where no corpus says how rare it is
+
+
+def layout_of(language: object) -> int:
+    """The version of the files in the folder, and of what a word of this language is."""
+    return 4 if language == "english" else 5
 
 
 class SearchableIndex(Lexicon, Protocol):
@@ -97,10 +101,11 @@ class Index:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.manifest: dict[str, Any] = read_manifest(folder)
-        if self.manifest.get("layout") != LAYOUT:
+        expected = layout_of(self.manifest.get("language"))
+        if self.manifest.get("layout") != expected:
             raise InputError(
                 f"{folder}: the index has layout {self.manifest.get('layout')}, this version reads "
-                f"{LAYOUT}; build it again"
+                f"{expected}; build it again"
             )
         self.language = str(self.manifest["language"])
         self.bm25 = BM25.open(folder)
@@ -139,7 +144,7 @@ class Index:
         return [
             f"{name} {there!s:.12} instead of {expected!s:.12}"
             for name, (there, expected) in options.items()
-            if there != expected
+            if there != expected and (name, expected) != ("--language", "auto")
         ]
 
     def check(self) -> None:
@@ -214,7 +219,7 @@ def build_index(
         if approximate:
             write_graph(PassageVectors(new).array, new)
         return {
-            "layout": LAYOUT,
+            "layout": layout_of(language),
             "language": language,
             "approximate": approximate,
             "passages": len(written),
@@ -287,7 +292,8 @@ def _has_vectors_of(folder: Path, encoder: Encoder) -> bool:
     try:
         manifest = read_manifest(folder)
         made_by = {"windows": 1, **manifest["encoder"]}
-        if manifest.get("layout") != LAYOUT or not encoder.settings.items() <= made_by.items():
+        current = manifest.get("layout") == layout_of(manifest.get("language"))
+        if not current or not encoder.settings.items() <= made_by.items():
             return False
         verify_folder(folder)
     except (InputError, OSError, KeyError, TypeError, AttributeError):

@@ -80,6 +80,11 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "pandas": "from rerank.batch.table import frame; frame({})",
     "prometheus-client": SERVE,
     "psycopg": JOURNAL.format(url="postgresql:///nowhere"),
+    "py3langid": """
+from rerank.data.languages import find_language
+from rerank.types import Passage
+find_language([Passage("a", "", "a word")])
+""",
     "pyarrow": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.parquet')",
     "pydantic": SERVE,
     "pypdfium2": "import rerank.ingest.pdf",

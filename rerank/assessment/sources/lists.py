@@ -33,7 +33,7 @@ class ScoredLists(Source):
     cutoff = 0.0
 
     def __init__(self, kind: ListKind, config: Config, metadata: Metadata = ()) -> None:
-        super().__init__(NoIndex(config.language), config, metadata)
+        super().__init__(NoIndex(config.words_language), config, metadata)
         self.kind = kind
 
     @classmethod
@@ -118,7 +118,7 @@ class ScoredLists(Source):
         )
         fused = self._fused(once)
         ranked_once = _stage(np.arange(len(first)), fused)
-        features = list_features(self.kind, once, ranked_once, language=self.config.language)
+        features = list_features(self.kind, once, ranked_once, language=self.config.words_language)
         candidates = Candidates(
             replace(query, scores=scores),
             passages,

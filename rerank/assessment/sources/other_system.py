@@ -43,7 +43,7 @@ class OtherSystem(Source):
     searches = True
 
     def __init__(self, system: SearchSystem, config: Config, metadata: Metadata = ()) -> None:
-        super().__init__(NoIndex(config.language), config, metadata)
+        super().__init__(NoIndex(config.words_language), config, metadata)
         self.system = system
         self.kind = ListKind((*system.settings.stages, RERANKER), texts=True)
         self._lists = ScoredLists(self.kind, config, metadata)

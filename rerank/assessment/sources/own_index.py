@@ -102,7 +102,7 @@ class CallerPassages(Source):
     takes_corpus = True
 
     def __init__(self, config: Config) -> None:
-        super().__init__(NoIndex(config.language), config)
+        super().__init__(NoIndex(config.words_language), config)
 
     @classmethod
     def refusal(cls, kind: ListKind) -> str:
