@@ -15,6 +15,7 @@ from rerank.config import Config
 from rerank.data.beir import CORPUS, corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
+from rerank.jobs.languages import with_language
 from rerank.jobs.pipelines import find_models, open_index
 from rerank.report.sections import as_page
 from rerank.storage.locks import output_folder
@@ -45,6 +46,9 @@ def init(
             job writes it.
     """
     out, file, config = Path(out), corpus_file(Path(corpus)), config or Config()
+    name = file.resolve().parent.name if file.name == CORPUS else file.stem
+    unlabelled = LabelledSet.of_corpus(read_corpus(file, on_bad_lines), name)
+    config = with_language(config, unlabelled.corpus.values())
     models, config = find_models(config)
     pooled = pooled_for(*models, config)
     if pooled is None:
@@ -52,8 +56,6 @@ def init(
             f"no maps are known for {config.reranker} with {config.encoder} before the first "
             "label; label queries and run `rerank calibrate`, or take the default models"
         )
-    name = file.resolve().parent.name if file.name == CORPUS else file.stem
-    unlabelled = LabelledSet.of_corpus(read_corpus(file, on_bad_lines), name)
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         index = open_index(unlabelled, config, Workspace(Path(work)))
         contents = ModelContents(
