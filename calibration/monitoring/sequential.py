@@ -213,8 +213,11 @@ class CalibrationMonitor(_Bets):
     def update(self, y: ArrayLike, p: ArrayLike) -> CalibrationMonitor:
         """Return the monitor after labels y (n,) of 0 and 1, in order, on confidences p (n,).
 
-        Single numbers are accepted too. Updates in parts or at once differ only in the last digits.
+        Single numbers are accepted too, and no label at all. Updates in parts or at once differ
+        only in the last digits.
         """
+        if np.size(y) == np.size(p) == 0:
+            return self
         labels, prices = check_y_p(np.atleast_1d(y), np.atleast_1d(p))
         slopes = np.array([third for _, _, third in DIRECTIONS])[:, None, None]
         shifts = np.array([second for _, second, _ in DIRECTIONS])[:, None, None]
@@ -280,6 +283,8 @@ class AccuracyMonitor(_Bets):
 
     def update(self, y: ArrayLike) -> AccuracyMonitor:
         """Return the monitor after labels y (n,) of 0 and 1, in order, or after a single one."""
+        if np.size(y) == 0:
+            return self
         labels, prices = check_y_p(np.atleast_1d(y), np.full(np.size(y), self.target))
         factors = log_factors(labels, prices, np.array(FALLS)[:, None])
         hits = self.hits + int(labels.sum())

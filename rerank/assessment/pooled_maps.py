@@ -33,6 +33,7 @@ class PooledMaps:
     fingerprints: Mapping[str, Any]  # see `scored_by`
     sets: Sequence[Mapping[str, Any]]  # name, digest, licence, and counts of each set
     measured: Mapping[str, Any] = field(default_factory=dict)  # leave-one-set-out figures
+    marks: frozenset[str] = frozenset()  # of every query fitted on (`rerank.data.grouping`)
 
     def described(self) -> dict[str, Any]:
         """The manifest entry of a model that was fitted around these maps."""
@@ -46,6 +47,7 @@ class PooledMaps:
             "fingerprints": dict(self.fingerprints),
             "sets": list(map(dict, self.sets)),
             "measured": dict(self.measured),
+            "marks": " ".join(sorted(self.marks)),
             **maps_to_dict(self.maps),
         }
 
@@ -60,7 +62,8 @@ class PooledMaps:
             parts = (values["fingerprints"], values["sets"], values["measured"])
         except (KeyError, TypeError) as error:
             raise InputError(f"pooled maps cannot be read: {error}") from None
-        return cls(maps_from_dict(values), *parts)
+        marks = frozenset(str(values.get("marks", "")).split())
+        return cls(maps_from_dict(values), *parts, marks)
 
 
 def scored_by(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
@@ -71,6 +74,12 @@ def scored_by(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]
     prints = fingerprints(encoder, reranker, config)
     models = {part: value for part, value in prints.items() if part != "precision"}
     return models | {"long_passages": "beginning"}  # what is read of a passage that is too long
+
+
+def pooled_over(models: tuple[Model, Model], config: Config) -> frozenset[str]:
+    """The marks of the queries that the pooled maps of these models were fitted on, if any."""
+    pooled = pooled_for(*models, config)
+    return pooled.marks if pooled else frozenset()
 
 
 def pooled_for(encoder: Model, reranker: Model, config: Config) -> PooledMaps | None:

@@ -6,7 +6,7 @@ No query is left out because of its labels: that would bias the share of answera
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ class Plan:
     report: Labelled[Query]
     report_split: str
     seen_by_reranker: int  # left out: a model was trained on them or on their split
+    seen_by_pooled: int  # left out: the pooled maps were fitted on them
     asked_twice: int  # left out of fitting: a reported query has its words or its group
     beside_training: bool  # queries used here ask about documents that were trained on
     reported_of_fitted_groups: int  # reported queries whose group has queries that are fitted on
@@ -49,17 +50,23 @@ class Plan:
 
     @property
     def reported(self) -> str:
-        """What the figures are measured on, in a sentence: other queries, or these in folds."""
+        """What the figures are measured on, in words: other queries, or these in folds."""
+        pooled = (
+            f" Left out: {self.seen_by_pooled} queries that the pooled maps were fitted on."
+            if self.seen_by_pooled
+            else ""
+        )
         if not self.cross_fitted:
             return (
                 f"Measured on {len(self.report)} queries ({self.report_split}) that were not "
-                "fitted on."
+                f"fitted on.{pooled}"
             )
         return (
             f"Measured on the same {len(self.report)} queries by nested cross-fitting: the "
             "fit (cutoff, calibrator and certified threshold too) is made again for each fold, "
             "without the groups that it then measures. So no label is held out, and none measures "
             "a fit that has seen it. Name a split `test` to measure on that instead."
+            f"{pooled}"
         )
 
     @property
@@ -79,6 +86,7 @@ class Plan:
             "report": len(self.report),
             "report_split": self.report_split,
             "left_out_seen_by_reranker": self.seen_by_reranker,
+            "left_out_seen_by_pooled": self.seen_by_pooled,
             "left_out_asked_twice": self.asked_twice,
             "beside_training": self.beside_training,
             "reported_of_fitted_groups": self.reported_of_fitted_groups,
@@ -91,14 +99,19 @@ def count_unused(counts: Mapping[str, Any], *, of: int) -> int:
 
     counts: those of the set's plan (`Plan.counts`).
     """
-    taken = ["fit", "left_out_seen_by_reranker", "left_out_asked_twice"]
+    taken = ["fit", *(key for key in counts if key.startswith("left_out_"))]
     if counts["report_split"] != CROSS_FITTED:  # else it is on those that were fitted on
         taken.append("report")
     return max(0, of - sum(int(counts[key]) for key in taken))
 
 
 def plan(
-    labelled: LabelledSet, *, trained_hashes: frozenset[str], max_queries: int | None, seed: int
+    labelled: LabelledSet,
+    *,
+    trained_hashes: frozenset[str],
+    max_queries: int | None,
+    seed: int,
+    pooled_marks: frozenset[str] = frozenset(),
 ) -> Plan:
     """Decide which queries are fitted on and which are reported on.
 
@@ -113,9 +126,10 @@ def plan(
     scores passages like its training data better than new ones, so a confidence fitted there is too
     high.
 
-    `trained_hashes` are those of the queries that a model was trained on (see `unseen`).
-    `max_queries` limits the fit and the report each. Queries are drawn by question group, not by
-    the larger groups, so that as many of these remain.
+    `trained_hashes` are those of the queries that a model was trained on (see `unseen`), and
+    `pooled_marks` those that the pooled maps were fitted on: these are left out, not their split.
+    `max_queries` limits the fit and the report each: queries are drawn one by one at random, so
+    that they are a random sample of the questions. Groups keep folds apart, and nothing else.
 
     Groups are the largest of `rerank.data.grouping.groupings` that still give the fitted queries
     ten groups; if the labels name groups, those are used.
@@ -126,22 +140,27 @@ def plan(
     if max_queries is not None and max_queries < CALIBRATED_FROM:
         raise InputError(f"at most {max_queries} queries: expected at least {CALIBRATED_FROM}")
     all_ids = [i for ids in labelled.splits.values() for i in ids]
+    unpooled_ids = frozenset(unseen(labelled, all_ids, pooled_marks))
+    unpooled = {s: tuple(filter(unpooled_ids.__contains__, i)) for s, i in labelled.splits.items()}
     untrained_ids = frozenset(unseen(labelled, all_ids, trained_hashes))
-    to_fit, to_report, report_split, beside_training = _divide(labelled, untrained_ids)
+    to_fit, to_report, report_split, beside_training = _divide(
+        replace(labelled, splits={s: i for s, i in unpooled.items() if i}), untrained_ids
+    )
     once = labelled.without_repeats(to_fit, to_report)
     cross_fitted = report_split == CROSS_FITTED
-    seen, twice = len(all_ids) - len(to_fit) - len(to_report), len(to_fit) - len(once)
-    fit, report = (
-        _limit_by_group(ids, labelled.question_group, max_queries, seed)
-        for ids in (once, to_report or once)
-    )
+    pooled, twice = len(all_ids) - len(unpooled_ids), len(to_fit) - len(once)
+    seen = len(unpooled_ids) - len(to_fit) - len(to_report)
+    fit, report = (_drawn(ids, max_queries, seed) for ids in (once, to_report or once))
     if len(fit) < CALIBRATED_FROM or not report:
         remedy = "label more queries, or group them more finely"
-        if 2 * seen > len(all_ids):
+        if 2 * pooled > len(all_ids):
+            remedy = "label queries that the pooled maps have not seen"
+        elif 2 * seen > len(all_ids):
             remedy = "use queries that no model was trained on, or another --reranker"
         reported = "the same ones, cross-fitted," if cross_fitted else f"{len(report)}"
         reasons = {
             "a model was trained on them": seen,
+            "the pooled maps were fitted on them": pooled,
             "a reported query has the same words or group": twice,
         }
         parts = [f"{count} because {why}" for why, count in reasons.items() if count]
@@ -170,6 +189,7 @@ def plan(
         report=fitted if cross_fitted else grouped.select(report),
         report_split=report_split,
         seen_by_reranker=seen,
+        seen_by_pooled=pooled,
         asked_twice=twice,
         beside_training=beside_training
         and (documents is None or documents.shares({*fit, *report}, trained_ids)),
@@ -223,18 +243,13 @@ def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> l
     return labelled.without_repeats(ids, seen_ids)
 
 
-def _limit_by_group(
-    ids: list[str], group: Callable[[str], str], limit: int | None, seed: int
-) -> list[str]:
-    """At most `limit` of the ids, drawn group by group (the last one cut), in the old order."""
+def _drawn(ids: list[str], limit: int | None, seed: int) -> list[str]:
+    """At most `limit` of the ids, drawn at random, in the old order; those of a lower one first."""
     if limit is None or len(ids) <= limit:
         return ids
-    by_group: dict[str, list[str]] = {}
-    for i in ids:
-        by_group.setdefault(group(i), []).append(i)
-    groups = sorted(by_group)
-    random.Random(seed).shuffle(groups)
-    drawn = set([i for g in groups for i in by_group[g]][:limit])
+    shuffled = sorted(ids)
+    random.Random(seed).shuffle(shuffled)
+    drawn = set(shuffled[:limit])
     return [i for i in ids if i in drawn]
 
 

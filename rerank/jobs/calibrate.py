@@ -154,7 +154,11 @@ def calibrate(
         return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         planned = plan(
-            labelled, trained_hashes=source.trained_on, max_queries=max_queries, seed=config.seed
+            labelled,
+            trained_hashes=source.trained_on,
+            max_queries=max_queries,
+            seed=config.seed,
+            pooled_marks=source.pooled.marks if source.pooled else frozenset(),
         )
         key = config.segment_by
         if key and not any(metadata_name(q.metadata, key) for q in planned.fit.items):

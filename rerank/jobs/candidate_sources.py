@@ -110,7 +110,7 @@ def _own_index(
         "fitted_around": pooled.described() if pooled else None,
         "inputs": {**features_of(metadata=metadata).names(), "index": layout_of(config.language)},
     }
-    known = pooled is not None and labelled.name in pooled.described()["sets"]
+    known = pooled and not pooled.marks and labelled.name in pooled.described()["sets"]
     notes = (POOLED_OVER_IT.format(name=labelled.name),) if known else ()
     return CandidateSource(labelled, made_from, open_, models, pooled, notes)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.assessment.pooled_maps import pooled_over
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random, drawn_by, weights_of
@@ -38,9 +39,10 @@ def evaluate(
     """Measure a model on a split, on the set's own corpus.
 
     If that is not the model's corpus, it is indexed under `work`. Queries that its models were
-    trained on are left out. `notes` of the result say what makes the figures too good. If queries
-    have weights (`rerank.labelling.label_next`), `weighted` is the estimate for all queries that
-    they were drawn from, with an interval if this model drew them; all else is of these alone.
+    trained on, or the pooled maps fitted on, are left out. `notes` of the result say what makes the
+    figures too good. If queries have weights (`rerank.labelling.label_next`), `weighted` is the
+    estimate for all queries that they were drawn from, with an interval if this model drew them;
+    all else is of these alone.
 
     Raises:
         InputError: no such split, no query left in it, or only some of them have a weight; or
@@ -52,13 +54,16 @@ def evaluate(
     labelled, missing = model.source.held(labelled)  # its passages tell which queries go together
     notes += missing
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
-    known = frozenset[str]() if labelled.lists else trained_on(*pipeline.model_files)
+    known = frozenset[str]()
+    if not labelled.lists:
+        models = pipeline.model_files
+        known = trained_on(*models) | pooled_over(models, pipeline.config)
     ids = unseen(labelled, in_split, known)
     if not ids:
         raise InputError(f"{labelled.name}: the models were trained on all of {split!r}")
     if len(ids) < len(in_split):
         n_left_out = len(in_split) - len(ids)
-        notes.append(f"left out: {n_left_out} queries that a model was trained on.")
+        notes.append(f"left out: {n_left_out} queries that a model or pooled map has seen.")
     queries = grouped(labelled, ids).select(ids)
     fitted_here = len(ids) - len(unseen(labelled, ids, model.fitted_on))
     if fitted_here:

@@ -19,6 +19,7 @@ from calibration.arrays import plain
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.pooled_maps import PooledMaps, scored_by
 from rerank.config import Config
+from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
@@ -57,7 +58,7 @@ def pool_sets(
     sets = _read_sets([Path(folder) for folder in folders], out, on_bad_lines)
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     models, workspace = find_models(config)[0], Workspace(Path(work))
-    described, pipelines = [], dict[str, Pipeline]()
+    described, pipelines, marks = [], dict[str, Pipeline](), set[str]()
     plans: dict[Mode, dict[str, ScoredPlan]] = {mode: {} for mode in MODES}
     for folder, labelled in sets.items():
         ids = tuple(i for split, ids in labelled.splits.items() if split != "test" for i in ids)
@@ -67,6 +68,7 @@ def pool_sets(
             max_queries=max_queries,
             seed=config.seed,
         )
+        marks |= marks_of(planned.fit.items)
         pipelines[labelled.name] = open_pipeline(labelled, config, workspace)
         for mode, scored in score_modes(pipelines[labelled.name], planned, {}).items():
             plans[mode][labelled.name] = scored
@@ -83,7 +85,7 @@ def pool_sets(
     with progress(len(sets), "leaving one set out", unit="set") as bar:
         figures = leave_one_set_out(plans["search"], pipelines, config, done=bar.update)
     measured = {"sets": plain(figures), "mean": plain(summary(figures))}
-    pooled = PooledMaps(maps, scored_by(*models, config), described, measured)
+    pooled = PooledMaps(maps, scored_by(*models, config), described, measured, frozenset(marks))
     write_file(out, json.dumps(pooled.to_dict(), indent=1) + "\n")
     return pooled
 

@@ -19,6 +19,7 @@ from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.pooled_maps import pooled_over
 from rerank.assessment.predictions import have_passages
 from rerank.data.canonical import query_hash
 from rerank.data.feedback import (
@@ -198,14 +199,15 @@ def usable_labels(
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
-    """The labels of queries that neither the maps were fitted on nor the models trained on.
+    """The labels of queries that no map, a pooled one included, and no model was fitted on.
 
     If one query of a group is known, the whole group is left out, also of one that `metadata.group`
     names: the confidence looks too good there.
     """
     seen = model.fitted_on
     if model.source.scores_passages:
-        seen |= trained_on(*model.pipeline.model_files)
+        models, config = model.pipeline.model_files, model.pipeline.config
+        seen |= trained_on(*models) | pooled_over(models, config)
     groups = [{f.group, given_group(f.query)} - {""} for f in feedback]
     rows = list(zip(feedback, groups, strict=True))
     known = {g for f, of_label in rows if query_hash(f.query.text) in seen for g in of_label}

@@ -19,7 +19,7 @@ from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore, Row
 
 _C = JOURNAL.c
-NUMBERS = (_C.question_hash, _C.mode, _C.right, _C.confidence, _C.accepted)
+NUMBERS = (_C.question_hash, _C.mode, _C.first_right, _C.confidence, _C.accepted)
 JUDGED_PASSAGES = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
 
 
@@ -93,24 +93,21 @@ def monitors(
 ) -> tuple[AccuracyMonitor, CalibrationMonitor]:
     """Tests whether a model's accepted answers are right as often as `target`, and its calibration.
 
-    Both tests may be looked at after every label: see `calibration.monitoring.sequential`. A label
-    that is changed later counts from the time of the change.
+    Both tests may be looked at after every label: see `calibration.monitoring.sequential`. They
+    read the first judgement of each question: one that is changed later changes no test, because
+    what raised an alarm must not vanish.
 
     Raises:
         ValueError: a target or level outside (0, 1).
     """
     chosen = select(*NUMBERS).where(JUDGED_PASSAGES, _C.model == model)
     first: dict[tuple[str, str], Row] = {}
-    for row in store.rows(chosen.order_by(_C.judged, _C.entry_id)):
+    for row in store.rows(chosen.order_by(_C.first_judged, _C.entry_id)):
         first.setdefault((row["mode"], row["question_hash"]), row)
     rows = list(first.values())
-    right = np.array([row["right"] for row in rows], dtype=np.int64)
+    right = np.array([row["first_right"] for row in rows], dtype=np.int64)
     confidence = np.array([row["confidence"] for row in rows], dtype=np.float64)
     accepted = np.array([row["accepted"] for row in rows], dtype=np.bool_)
     accuracy = AccuracyMonitor.start(target, level)
     calibrated = CalibrationMonitor.start(level)
-    if accepted.any():
-        accuracy = accuracy.update(right[accepted])
-    if rows:
-        calibrated = calibrated.update(right, confidence)
-    return accuracy, calibrated
+    return accuracy.update(right[accepted]), calibrated.update(right, confidence)

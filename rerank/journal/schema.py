@@ -36,6 +36,9 @@ JOURNAL = Table(
     Column("right", Boolean),  # None: no feedback yet
     Column("comment", Text),
     Column("judged", Double),  # time of the feedback: seconds since 1970
+    # the first feedback, which no later one replaces: sequential tests read it
+    Column("first_right", Boolean),
+    Column("first_judged", Double),
     Index("rerank_journal_answer_id", "answer_id"),
     Index("rerank_journal_question_hash", "question_hash"),
     Index("rerank_journal_time", "time"),

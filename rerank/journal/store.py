@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    func,
     null,
     or_,
     select,
@@ -111,9 +112,10 @@ class JournalStore:
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
         """Record whether an answer was right; False if the journal has no such answer.
 
-        The newest feedback wins; repeating it changes nothing. The opposite judgement
-        removes the comment of the one before. If several answers have the id, it is for the newest
-        of them. No comment is kept for an entry whose texts are left out.
+        The newest feedback wins, but for the monitors, which read the first; repeating it
+        changes nothing. The opposite judgement removes the comment of the one before. If several
+        answers have the id, it is for the newest of them. No comment is kept for an entry whose
+        texts are left out.
 
         Raises:
             InputError: `right` is not a boolean, or is True of an answer without a passage or a
@@ -127,9 +129,12 @@ class JournalStore:
         columns = (c.entry_id, c.top_doc_id, c.answer_hash)
         newest = select(*columns).where(c.answer_id == answer_id).order_by(c.entry_id.desc())
         same = and_(c.right.is_not(None), c.right == bool(right))
+        now = time.time()
         values: dict[Any, Any] = {
             c.right: bool(right),
-            c.judged: case((same, c.judged), else_=time.time()),
+            c.judged: case((same, c.judged), else_=now),
+            c.first_right: func.coalesce(c.first_right, bool(right)),
+            c.first_judged: func.coalesce(c.first_judged, now),
             c.comment: case((same, c.comment), else_=null()),
         }
         if comment:

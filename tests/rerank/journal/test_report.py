@@ -61,6 +61,17 @@ def test_monitors_see_each_question_once_in_the_order_of_its_label(store: Journa
     assert monitors(store, "none", target=0.8)[1] == CalibrationMonitor.start()
 
 
+def test_a_judgement_that_is_changed_later_takes_no_alarm_back(store: JournalStore) -> None:
+    """The monitors read the first judgement of each question, in the order of the first ones."""
+    store.add([entry(i, f"q{i}", 0.9) for i in range(30)])
+    assert all(store.judge(str(i), False) for i in range(30))
+    before = monitors(store, "m1", target=0.7)
+    assert all(store.judge(str(i), True) for i in (5, *range(30)))
+    assert monitors(store, "m1", target=0.7) == before
+    assert all(monitor.alarmed for monitor in before)
+    assert report(store, days=30).models[0].right == 30
+
+
 def test_answers_should_be_right_as_often_as_their_model_accepts(store: JournalStore) -> None:
     """By default; the journal holds the threshold, but for entries of earlier versions."""
     store.add([entry(1, "q1", 0.9, threshold=None), entry(2, "q2", 0.9, model="m2")])

@@ -32,6 +32,7 @@ from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Passage, Query
 
 ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
+NO_FEEDBACK = dict.fromkeys(("right", "comment", "judged", "first_right", "first_judged"))
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_an_entry_comes_back_as_it_went_in(store: JournalStore) -> None:
     store.add([entry])
     store.add([entry, make_entry("b")])
     first, second = store.rows(ALL)
-    assert first == {**asdict(entry), "right": None, "comment": None, "judged": None}
+    assert first == {**asdict(entry), **NO_FEEDBACK}
     assert second["answer_id"] == "b"
 
 
@@ -255,7 +256,7 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
     store.add([make_entry()])
     with writing(store._engine) as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '99'")
-    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 4: update"):
+    with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 5: update"):
         bring_up_to_date(store._engine, create=True)
     assert len(store.rows(ALL)) == 1
 
