@@ -102,6 +102,14 @@ def guaranteed(maps: FittedMaps) -> Strategy:
     return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 
 
+def near(passage: RankedPassage, strategy: Strategy) -> bool:
+    """Whether a passage reaches the similarity floor; one that came with scores has no similarity.
+
+    It counts as near.
+    """
+    return bool(passage.scores) or not passage.dense < strategy.similarity_floor
+
+
 def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveResult:
     """The first passages of an assessment, up to the k that the strategy asks for.
 
@@ -118,7 +126,7 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     passages = [passages[i] for i in first]
     if not passages:
         return AdaptiveResult((), 0.0, NO_PASSAGES, assessment)
-    if all(p.dense < strategy.similarity_floor and not p.scores for p in passages):
+    if not any(near(passage, strategy) for passage in passages):
         return AdaptiveResult((), 0.0, NO_RESULTS, assessment)
     threshold = strategy.sufficiency_threshold or assessment.thresholds.sufficient
     sufficiency = [0.0, *(assessment.sufficiency_at[i] for i in first)]

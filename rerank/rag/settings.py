@@ -46,7 +46,12 @@ class AnswerConfig:
     """When to answer, from how many sources, and with how much attribution."""
 
     min_score: float = share(FLOOR, "relevance from which a passage is a source")
-    min_chunks: int = option(1, "fewest sources needed to answer", ge=1, le=DEEPEST)
+    min_chunks: int = option(
+        1,
+        "fewest different passages that must reach the similarity floor for an answer",
+        ge=1,
+        le=DEEPEST,
+    )
     coverage: float = share(0.9, "share of supported sentences below which it is asked again")
     support: float = share(0.5, "P(a source supports a sentence) from which it does")
     strategy: Strategy = field(default_factory=Strategy)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank.advice.adaptive import take
+from rerank.advice.adaptive import near, take
 from rerank.assessment.decisions import LABEL_FIRST
+from rerank.data.equal_passages import distinct
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.answer.answerers import NO_ANSWER, Answerer
@@ -110,7 +111,7 @@ def bounded_answer(
     """The answer to the query of an assessment.
 
     The answerer is not called if the context is insufficient, or fewer than `min_chunks` passages
-    reach `min_score`. If the attribution is below `config.coverage`, it is called again, more
+    are near the question. If the attribution is below `config.coverage`, it is called again, more
     strictly; what is then unsupported is removed, with a mark. If the answerer cannot be reached,
     `error` says why.
     """
@@ -149,14 +150,19 @@ def usable_context(
 ) -> tuple[list[RankedPassage], ContextVerdict]:
     """The passages to answer from, and the verdict on them: P(one of them holds an answer).
 
-    They have text and reach `min_score`. Fewer than `min_chunks` are insufficient.
+    They have text and reach `min_score`. The context is insufficient if fewer than `min_chunks`
+    different passages of the first ten are `near` the question: a clear winner leaves the others
+    little relevance, and they support it all the same.
     """
     assessment = _with_text(assessment)
     taken = take(assessment, config.strategy).passages
     usable = [p for p in taken if p.relevance >= config.min_score]
     verdict = gate_handed_on(assessment, len(usable), floor=config.min_score)
-    if len(usable) < config.min_chunks:
-        verdict = replace(verdict, verdict="INSUFFICIENT")
+    found = assessment.first(len(assessment.sufficiency_at))
+    supporting = sum(near(found[i], config.strategy) for i in distinct(found)[0])
+    if usable and supporting < config.min_chunks:
+        few = f"Only {supporting} of {config.min_chunks} needed passages are near the question."
+        verdict = replace(verdict, verdict="INSUFFICIENT", reason=few)
     return usable, verdict
 
 

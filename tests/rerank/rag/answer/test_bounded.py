@@ -64,7 +64,7 @@ def test_a_supported_answer_is_told_with_its_sources(
     ("config", "thresholds"),
     [
         (AnswerConfig(), Thresholds(partial=0.9, sufficient=0.9)),
-        (AnswerConfig(min_chunks=3), None),
+        (AnswerConfig(min_chunks=10), None),
         (AnswerConfig(min_score=0.9), None),
     ],
 )
@@ -79,6 +79,25 @@ def test_no_evidence_means_no_call(
     assert found.to_dict()["sources"] == []
     assert found.verdict == "INSUFFICIENT"
     assert (found.confidence, found.level) == (assessment.confidence, assessment.level)
+
+
+@pytest.mark.parametrize(
+    ("dense", "least", "refused"),
+    [([0.6, 0.5, 0.4], 2, False), ([0.6, 0.1, 0.1], 2, True), ([0.6, 0.5, 0.4], 4, True)],
+)
+def test_a_clear_winner_is_supported_by_passages_near_the_question(
+    lexicon: Lexicon, dense: list[float], least: int, refused: bool
+) -> None:
+    """The others' relevance is far below `min_score`: the winner leaves them none."""
+    text = GOOD.replace(" [S1]", "")
+    winner = make_assessment(
+        texts=[text, "The mean is a sum.", "A mode is frequent."],
+        relevance=[0.85, 0.08, 0.04],
+        sufficiency=[0.85, 0.9, 0.92],
+        dense=dense,
+    )
+    found = bounded_answer(winner, Scripted(GOOD), lexicon, AnswerConfig(min_chunks=least))
+    assert (found.refused, found.model_calls) == (refused, not refused)
 
 
 def test_no_source_has_no_confidence(lexicon: Lexicon) -> None:
