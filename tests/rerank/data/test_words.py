@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
+import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,44 @@ def test_ascii_is_no_other_language(given_text: str) -> None:
 @pytest.mark.parametrize("mixed", ["Größe. Maß", "naïve café; x", "a\u3002b", "e\u0301te. no"])
 def test_one_letter_of_another_script_is_enough(mixed: str) -> None:
     """A text that is not ASCII as a whole goes the way for all scripts, part by part the same."""
-    assert by_sentence(mixed) == split_everywhere(_normalise(mixed))
+    assert by_sentence(mixed) == split_everywhere(_normalise(mixed, "none"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("東京2024年の", ["東京", "2024", "年の"]),
+        ("サーバー", ["サー", "ーバ", "バー"]),
+        ("人", ["人"]),
+        ("한국어 문장", ["한국", "국어", "문장"]),
+        ("ที่นี่", ["ที่นี่"]),  # two letters, each with its vowel sign and tone
+        ("10⁶ Ａｂc", ["10", "6", "abc"]),
+        ("Straße STRASSE ΠΡΟΣ προς İs", ["strasse", "strasse", "προσ", "προσ", "is"]),
+        ("می‌روم كتاب", ["میروم", "کتاب"]),
+    ],
+)
+def test_words_of_other_scripts(text: str, expected: list[str]) -> None:
+    """Pairs of characters where a script has no spaces; case folded; Arabic letters of Persian."""
+    assert words(text, language="none") == expected
+    assert words_in_sentences(text, language="none")[0] == expected
+
+
+@given(st.text(max_size=80))
+def test_english_words_are_as_before(given_text: str) -> None:
+    """Words of an English index, and of the models fitted on it, do not change: to the bit."""
+    stems = Stemmer.Stemmer("english").stemWords(WORD.findall(normal_form(given_text).lower()))
+    assert words(given_text) == stems
+
+
+@given(st.text(alphabet="漢字かなカナー한글ไทยก่a1 。. ", max_size=40))
+def test_sentences_have_the_words_of_the_text(given_text: str) -> None:
+    """In order, whatever the scripts."""
+    parts = words_in_sentences(given_text, language="none")[0]
+    whole = "".join(words(given_text, language="none"))
+    assert set("".join(parts)) <= set(whole) | set(normal_form(given_text))
+    assert words_in_sentences(given_text.replace("。", " "), language="none")[0] == words(
+        given_text.replace("。", " "), language="none"
+    )
 
 
 def test_endless_accents_cost_no_time() -> None:
