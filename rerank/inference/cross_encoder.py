@@ -16,9 +16,15 @@ from numpy.typing import NDArray
 
 from rerank.config import Precision
 from rerank.errors import InputError, optional
-from rerank.inference.engine import EXPORT_FORMAT, open_cross_encoder
+from rerank.inference.engine import (
+    EXPORT_FORMAT,
+    NoExportError,
+    open_cross_encoder,
+    runs_in_library,
+    stand_aside,
+)
 from rerank.inference.given import Checked, Given, scores_of
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import ModelFiles, check_cross_encoder
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
@@ -27,6 +33,7 @@ from rerank.types import Bools, Floats
 
 Pair = tuple[str, str]
 Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
+ScorePairs = Callable[[Sequence[Pair]], tuple[NDArray[np.float32], list[bool]]]
 TOGETHER = 2**20  # pairs in one call: the engine divides them itself
 
 
@@ -38,13 +45,14 @@ class CrossEncoder:
     """
 
     def __init__(self, files: ModelFiles, *, max_length: int, precision: Precision) -> None:
+        check_cross_encoder(files, precision)
         self.files = files
         self.max_length = max_length
         self.precision = precision
         identity = f"{files.fingerprint}\0{precision}\0{max_length}\0{EXPORT_FORMAT}"
         self.traits = Traits(files.name, identity, batch=TOGETHER)
         self._tokenizer: Tokenizer | None = None
-        self._rows: Rows | None = None
+        self._pairs: ScorePairs | None = None
         self._loading = Lock()
 
     def score(self, requests: Sequence[Request]) -> list[Scores]:
@@ -53,8 +61,8 @@ class CrossEncoder:
         Raises:
             InputError: the model cannot be loaded, or has more than one output.
         """
-        tokens = self.tokenizer()([(query, text) for query, texts in requests for text in texts])
-        rows = self._engine()(tokens)
+        pairs = [(query, text) for query, texts in requests for text in texts]
+        rows, cut = self._opened()(pairs)
         if rows.shape[1] != 1:
             raise InputError(
                 f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
@@ -63,27 +71,54 @@ class CrossEncoder:
             raise InputError(
                 f"{self.files.name} gives logits that are not finite; its weights are broken"
             )
-        both = zip(rows[:, 0].tolist(), (t.cut for t in tokens), strict=True)
+        both = zip(rows[:, 0].tolist(), cut, strict=True)
         by_request = ([next(both) for _ in texts] for _, texts in requests)
         return [Scores(*zip(*scores, strict=True)) for scores in by_request]
+
+    def truncates(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Whether each pair is truncated, without the network where our own tokens are its."""
+        if self.precision != "bf16" and not runs_in_library(self.files, self.precision):
+            return [t.cut for t in self.tokenizer()(pairs)]
+        return self._opened()(pairs)[1]
 
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, which is loaded without the network."""
         with self._loading:
-            if self._tokenizer is None:
-                self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
-            return self._tokenizer
+            return self._our_tokenizer()
 
-    def _engine(self) -> Rows:
+    def _our_tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
+        return self._tokenizer
+
+    def _opened(self) -> ScorePairs:
         with self._loading:
-            if self._rows is None:
-                if self.precision != "bf16":
-                    self._rows = open_cross_encoder(self.files, self.precision)
-                    return self._rows
+            if self._pairs is None:
+                self._pairs = self._open()
+            return self._pairs
+
+    def _open(self) -> ScorePairs:
+        """The fastest engine that gives the numbers of sentence-transformers."""
+        try:
+            if self.precision == "bf16":
                 with optional():
                     from rerank.inference.varlen import open_unpadded  # and torch
-                self._rows = open_unpadded(self.files)
-            return self._rows
+                engine: Rows = open_unpadded(self.files)
+            else:
+                engine = open_cross_encoder(self.files, self.precision)
+        except NoExportError as error:
+            with optional():
+                from rerank.inference.library import LibraryScorer
+            scorer = LibraryScorer(self.files, self.max_length, bf16=self.precision == "bf16")
+            stand_aside(self.files, error)
+            return scorer
+        tokenizer = self._our_tokenizer()
+
+        def score_pairs(pairs: Sequence[Pair]) -> tuple[NDArray[np.float32], list[bool]]:
+            tokens = tokenizer(pairs)
+            return engine(tokens), [t.cut for t in tokens]
+
+        return score_pairs
 
 
 class Reranker:
@@ -153,17 +188,7 @@ class Reranker:
         """
         if not isinstance(self.scorer, CrossEncoder):
             return np.zeros(len(pairs), dtype=np.bool_)
-        return np.array([t.cut for t in self.tokenizer()(pairs)], dtype=np.bool_)
-
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of a model on this machine.
-
-        Raises:
-            InputError: the model was given as an object.
-        """
-        if not isinstance(self.scorer, CrossEncoder):
-            raise InputError(f"{self.model.name} was given as an object: its tokens are not known")
-        return self.scorer.tokenizer()
+        return np.array(self.scorer.truncates(pairs), dtype=np.bool_)
 
     def _keys(self, group: Sequence[Pair]) -> list[bytes]:
         """For each pair of a list 16 bytes, which identify the model and all that it reads for it.

@@ -4,16 +4,19 @@ A model is exported once from its torch weights to ONNX, checked against torch, 
 cache, bound to its weights and hashed at every read; after that neither torch nor transformers is
 imported. Each sequence runs alone and unpadded, with one worker thread per core: on a CPU this is
 faster than padded batches, and a score cannot depend on its neighbours. A model that does not
-export runs in torch, in the same way. For bf16 and for GPUs see `varlen`.
+export, or has other numbers in sentence-transformers, is left to `library`. For bf16 see `varlen`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
@@ -22,18 +25,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.cores import cores, in_threads
-from rerank.errors import FolderError, InputError, optional
+from rerank.errors import FolderError, InputError, MissingExtraError, one_line, optional
 from rerank.inference.model_cache import cache_folder, made_once
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.onnx_safety import check_graph_is_safe
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.progress import progress
+from rerank.storage.files import write_json
 from rerank.storage.folder import read_manifest, read_verified
 
 logger = logging.getLogger(__name__)
 
 EXPORT_FORMAT = 2  # increased when files of an older export must not be used
 GRAPH = "graph.onnx"  # in an export's folder
+DATA = "graph.onnx.data"  # the numbers of a graph that is too large for one file
+LARGEST = 2**31 - 2**20  # bytes of a graph, whose format ends at 2 GiB
+PROMPTS = "prompts.json"  # what stands before a text, by its role, where something does
+ASIDE = "aside"  # in the manifest of a model that is not exported: why
+MADE_WITH = ("onnx", "sentence-transformers", "torch", "transformers")  # by which it may be, later
 TOLERANCE = 1e-4  # largest allowed deviation of an export from torch
 SAMPLE_LENGTH = 32  # tokens
 SLOWER = ["SkipLayerNormFusion"]  # a runtime fusion that takes 1.7 times as long as its two parts
@@ -45,19 +54,27 @@ SAMPLES = [  # pairs that an export is traced and checked on
 
 Row = NDArray[np.float32]
 Run = Callable[[Tokens], Row]
+Entries = Mapping[str, Any]  # of a manifest: the hash of each file
+Network = Mapping[str, bytes]  # the files of an export: GRAPH, and DATA and PROMPTS if it has them
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 Kind = Literal["cross_encoder", "bi_encoder"]
 Result = TypeVar("Result")
 
-_running: WeakValueDictionary[str, Run] = WeakValueDictionary()  # by the SHA-256 of the graph
+_running: WeakValueDictionary[str, Run] = WeakValueDictionary()  # by the SHA-256 of its files
 _starting = Lock()
 
 
 class Engine:
-    """A model ready to run: `run` takes one sequence and gives one row."""
+    """A model ready to run: `run` takes one sequence and gives one row.
 
-    def __init__(self, run: Run, *, workers: int | None = None) -> None:
+    `prompts` stand before a text of each role; the caller puts them there.
+    """
+
+    def __init__(
+        self, run: Run, *, workers: int | None = None, prompts: Mapping[str, str] | None = None
+    ) -> None:
         self.run = run
+        self.prompts = prompts or {}
         self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
@@ -73,107 +90,157 @@ def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
 
     Raises:
         InputError: the model cannot be loaded, or does not export and int8 is requested.
+        NoExportError: it does not export.
     """
     return _open(files, "cross_encoder", precision)
 
 
 def open_bi_encoder(files: ModelFiles) -> Engine:
-    """An engine that gives a text's unit vector."""
+    """An engine that gives a text's unit vector.
+
+    Raises:
+        InputError: the model cannot be loaded.
+        NoExportError: it does not export.
+    """
     return _open(files, "bi_encoder", "fp32")
 
 
-def exported_graph(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> bytes:
-    """The ONNX graph of a model: plain operators, and all data inside it.
+def exported_network(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> Network:
+    """The files of a model's graph: plain operators, and no data but in these files.
 
     Raises:
         InputError: the model does not export, or its graph is not of this kind.
     """
+    network: Network
     if files.entries is not None:
-        graph = files.read(GRAPH)
+        network = {n: files.read(n) for n in (GRAPH, DATA, PROMPTS) if n in files.entries}
     else:
         try:
-            graph = _kept(files, kind, precision, lambda graph, _: graph)
+            network = _kept(files, kind, precision, lambda network, _: network)
         except NoExportError as error:
             raise InputError(f"{files.name} does not export to ONNX ({error})") from None
-    check_graph_is_safe(graph, f"{files.folder / GRAPH}")
-    return graph
+    check_graph_is_safe(
+        network[GRAPH], f"{files.folder / GRAPH}", data=DATA if DATA in network else None
+    )
+    return network
 
 
 class NoExportError(Exception):
-    """A network that does not export; `module` runs in torch."""
+    """A network that does not export, or not with the same numbers: `library` runs it."""
 
-    def __init__(self, module: Any, error: Exception) -> None:
-        super().__init__(str(error))
-        self.module = module
+
+def stand_aside(files: ModelFiles, error: NoExportError) -> None:
+    """Say in one line that sentence-transformers runs a model, and why no engine of ours does."""
+    logger.warning("%s runs in sentence-transformers: %s", files.name, error)
 
 
 def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
     if files.entries is not None:
-        graph = exported_graph(files, kind, precision)
+        network = exported_network(files, kind, precision)
         try:
-            return Engine(_shared_runner(graph, files.entries[GRAPH]["sha256"]))
+            return _engine(network, files.entries)
         except Exception as error:  # of the runtime, which has many
             raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
     try:
-        return Engine(_kept(files, kind, precision, _shared_runner))
+        return _kept(files, kind, precision, _engine)
     except NoExportError as error:
         if precision == "int8":
             raise InputError(
                 f"{files.name} does not export, so it has no int8 form; set `precision` "
-                f"(--precision) to fp32 ({error})"
+                f"(--precision) to fp32 or bf16 ({error})"
             ) from error
-        logger.warning("%s runs in torch: it does not export (%s)", files.name, error)
-        return Engine(_torch_runner(error.module), workers=1)
+        raise
 
 
 def _kept(
-    files: ModelFiles, kind: Kind, precision: Graphs, use: Callable[[bytes, str], Result]
+    files: ModelFiles, kind: Kind, precision: Graphs, use: Callable[[Network, Entries], Result]
 ) -> Result:
-    """What `use` gives of the graph in the cache and its hash; it is exported if it is not there.
+    """What `use` gives of the network in the cache and its files' hashes; exported if not there.
 
     Raises:
-        NoExportError: it does not export.
+        NoExportError: it does not export, which the cache remembers.
         OSError: it cannot be kept.
     """
-    ending = "" if precision == "fp32" else f"-{precision}"
-    home = cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
+    home = _home(files, kind, precision)
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
     bound |= {"precision": precision}
 
-    def opened(folder: Path) -> Result:
+    def opened(folder: Path) -> Result | NoExportError:
         manifest = read_manifest(folder)
-        wrong = [key for key, value in bound.items() if manifest.get(key) != value]
+        aside = {"made_with": _versions()} if ASIDE in manifest else {}
+        wrong = [key for key, value in {**bound, **aside}.items() if manifest.get(key) != value]
         if wrong:
             raise FolderError(f"it was made for another value of {wrong[0]}")
-        entry = manifest["files"][GRAPH]
-        graph = read_verified(folder, GRAPH, manifest, max_bytes=entry["size"])
-        return use(graph, entry["sha256"])
+        if aside:
+            return NoExportError(manifest[ASIDE])
+        entries = manifest["files"]
+        network = {
+            name: read_verified(folder, name, manifest, max_bytes=entry["size"])
+            for name, entry in entries.items()
+        }
+        return use(network, entries)
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        if precision == "int8":
-            _quantize(_kept(files, kind, "fp32", lambda graph, _: graph), folder / GRAPH)
-            return bound
-        with progress(2, f"exporting {files.name}, once", unit="step") as bar:
-            with optional():
-                from rerank.inference import onnx_export
-
-            samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
-            module = onnx_export.load(files, kind)
-            bar.update()
-            try:
-                _export(module, samples, folder / GRAPH)
-            except OSError:
-                raise
-            except Exception as error:  # exporters fail in many ways; torch is slower but right
-                raise NoExportError(module, error) from error
-            bar.update()
+        try:
+            if precision == "int8":
+                _quantize(_kept(files, kind, "fp32", lambda network, _: network), folder)
+            else:
+                _export_once(files, kind, folder)
+        except NoExportError as error:
+            return {**bound, ASIDE: str(error), "made_with": _versions()}
         return bound
 
-    return made_once(home, fill, opened)
+    found = made_once(home, fill, opened)
+    if isinstance(found, NoExportError):
+        raise found
+    return found
 
 
-def _quantize(graph: bytes, path: Path) -> None:
-    """Write the `graph` to `path` with its matrices in int8, scaled by output channel.
+def runs_in_library(files: ModelFiles, precision: Graphs) -> bool:
+    """Whether a cross-encoder is left to sentence-transformers, as far as the cache knows."""
+    if files.entries is not None:
+        return False
+    home = _home(files, "cross_encoder", precision)
+    return home.is_dir() and ASIDE in read_manifest(home)
+
+
+def _home(files: ModelFiles, kind: Kind, precision: Graphs) -> Path:
+    ending = "" if precision == "fp32" else f"-{precision}"
+    return cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
+
+
+def _versions() -> str:
+    return " ".join(f"{name} {version(name)}" for name in MADE_WITH)
+
+
+def _export_once(files: ModelFiles, kind: Kind, folder: Path) -> None:
+    """Write the network of a model into a folder.
+
+    Raises:
+        NoExportError: it does not export, or the library gives other numbers for its texts.
+    """
+    with progress(2, f"exporting {files.name}, once", unit="step") as bar:
+        with optional():
+            from rerank.inference import library, onnx_export
+
+        module = onnx_export.load(files, kind)
+        bar.update()
+        try:
+            tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
+            in_torch = Engine(_torch_runner(module), workers=1)
+            library.check_same(module.model, kind, in_torch, tokenizer)
+            _export(module, tokenizer(SAMPLES), folder / GRAPH)
+        except (OSError, MemoryError, MissingExtraError):
+            raise
+        except Exception as error:  # exporters fail in many ways; torch is slower but right
+            raise NoExportError(one_line(error)) from error
+        bar.update()
+    if kind == "bi_encoder" and (prompts := library.prompts_of(module.model)):
+        write_json(folder / PROMPTS, prompts)
+
+
+def _quantize(network: Network, folder: Path) -> None:
+    """Write a network to a folder with its matrices in int8, scaled by output channel.
 
     Activations are scaled at run time (dynamic quantization, Jacob et al. 2018). The reduced range
     of 7 bits prevents saturated sums on processors without VNNI.
@@ -183,16 +250,29 @@ def _quantize(graph: bytes, path: Path) -> None:
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from onnxruntime.quantization.preprocess import quant_pre_process
 
-    path.write_bytes(graph)
-    quant_pre_process(str(path), str(path), skip_symbolic_shape=True)
-    quantize_dynamic(
-        str(path),
-        str(path),
-        op_types_to_quantize=["MatMul"],
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-        reduce_range=True,
-    )
+    large = DATA in network
+    with TemporaryDirectory(prefix=".quantize-", dir=folder) as given:
+        source, prepared = Path(given, GRAPH), Path(given, "prepared", GRAPH)
+        prepared.parent.mkdir()
+        for name, content in network.items():
+            Path(given, name).write_bytes(content)
+        quant_pre_process(
+            str(source),
+            str(prepared),
+            skip_symbolic_shape=True,
+            save_as_external_data=large,
+            all_tensors_to_one_file=large,
+            external_data_location=DATA if large else None,
+        )
+        quantize_dynamic(
+            str(prepared),
+            str(folder / GRAPH),
+            op_types_to_quantize=["MatMul"],
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            reduce_range=True,
+            use_external_data_format=large,
+        )
 
 
 def onnx_runtime() -> Any:
@@ -214,23 +294,28 @@ def onnx_runtime() -> Any:
     return onnxruntime
 
 
-def _shared_runner(graph: bytes, sha256: str) -> Run:
-    """The network of a graph; models of one process that have the same graph share one network.
+def _engine(network: Network, entries: Entries) -> Engine:
+    """The engine of a network; those of one process that have the same one share it.
 
-    `sha256` is that of the graph, with which it was verified. Networks are started one after the
-    other.
+    Networks are started one after the other.
     """
+    parts = [network[name] for name in (GRAPH, DATA) if name in network]
+    key = "-".join(entries[name]["sha256"] for name in (GRAPH, DATA) if name in network)
+    prompts = json.loads(network[PROMPTS]) if PROMPTS in network else {}
     with _starting:
-        run = _running.get(sha256)
+        run = _running.get(key)
         if run is None:
-            run = _running[sha256] = _onnx_runner(graph)
-        return run
+            run = _running[key] = _onnx_runner(*parts)
+    return Engine(run, prompts=prompts)
 
 
-def _onnx_runner(graph: Path | bytes) -> Run:
+def _onnx_runner(graph: Path | bytes, data: bytes | None = None) -> Run:
+    """The network of a graph, whose `data` are not read from a file if they are given."""
     onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    if data is not None:
+        options.add_external_initializers_from_files_in_memory([DATA], [data], [len(data)])
     session = onnxruntime.InferenceSession(
         graph if isinstance(graph, bytes) else str(graph),
         options,
@@ -277,14 +362,20 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     forms, reference = onnx_export.forms(module), _torch_runner(module)
     for form in forms:
         try:
-            onnx_export.to_onnx(form, samples[0].ids, samples[0].types, path)
-            exported = _onnx_runner(path)
-            gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
-            if not gap <= TOLERANCE:
-                raise ValueError(f"the exported model differs from torch by {gap:.2g}")
+            with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
+                new = Path(folder, GRAPH)
+                onnx_export.to_onnx(form, samples[0].ids, samples[0].types, new)
+                onnx_export.gather(new, DATA, LARGEST)
+                exported = _onnx_runner(new)
+                gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
+                if not gap <= TOLERANCE:
+                    raise ValueError(f"the exported model differs from torch by {gap:.2g}")
+                del exported
+                if (data := new.with_name(DATA)).exists():
+                    data.rename(path.with_name(DATA))
+                new.rename(path)
             return
         except Exception as error:
-            path.unlink(missing_ok=True)
             if form is forms[-1] or isinstance(error, OSError):
                 raise
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)

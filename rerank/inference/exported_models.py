@@ -12,14 +12,23 @@ from typing import Any
 
 from rerank.config import Precision
 from rerank.errors import InputError
-from rerank.inference.engine import EXPORT_FORMAT, GRAPH, Graphs, Kind, exported_graph
+from rerank.inference.engine import (
+    DATA,
+    EXPORT_FORMAT,
+    GRAPH,
+    PROMPTS,
+    Graphs,
+    Kind,
+    exported_network,
+)
 from rerank.inference.int8_weights import TRAINED_ON
 from rerank.inference.model_files import Model, ModelFiles
 from rerank.inference.tokenizer import TOKENIZER_JSON, tokenizer_json
 
 NETWORKS = "networks"  # their subfolder
 ROLES: Mapping[str, Kind] = {"encoder": "bi_encoder", "reranker": "cross_encoder"}
-FILES = {GRAPH, TOKENIZER_JSON, TRAINED_ON}  # the last one if a reranker lists its training set
+FILES = {GRAPH, TOKENIZER_JSON}
+FILES |= {DATA, PROMPTS, TRAINED_ON}  # of a large graph, with prompts, with a list of its training
 
 WriteExported = Callable[[Path], Mapping[str, Any]]  # writes networks; returns manifest entries
 
@@ -47,7 +56,7 @@ def exported_files(files: Model, role: str, precision: Precision) -> dict[str, b
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
     of_role: Graphs = precision if role == "reranker" else "fp32"
     contents = {
-        GRAPH: exported_graph(files, ROLES[role], of_role),
+        **exported_network(files, ROLES[role], of_role),
         TOKENIZER_JSON: tokenizer_json(files),
     }
     if (files.folder / TRAINED_ON).is_file():

@@ -98,4 +98,5 @@ def made_once(
     try:
         return opened(home)
     except Exception as error:
+        clear_away(home)
         raise OSError(f"{home} cannot be opened, although it was just made: {error}") from error

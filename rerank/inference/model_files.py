@@ -37,6 +37,7 @@ FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: s
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder
+SAVED = "config_sentence_transformers.json"  # the prompts of a model, among other things
 TOKENIZER = (  # files that define how text becomes tokens
     "tokenizer.json",
     "tokenizer_config.json",
@@ -89,6 +90,24 @@ def classifies(files: ModelFiles) -> bool:
         return False
     names = json.loads(path.read_text(encoding="utf-8")).get("architectures") or ()
     return any("SequenceClassification" in name for name in names)
+
+
+def check_cross_encoder(files: ModelFiles, precision: str) -> None:
+    """Refuse what its `config.json` shows to be no reranker, or to have no such precision.
+
+    Raises:
+        InputError: it has more outputs than one, or is a language model and int8 is requested.
+    """
+    path = files.folder / "config.json"
+    config = json.loads(path.read_bytes()) if path.is_file() else {}
+    outputs = len(config.get("id2label") or ()) or config.get("num_labels", 2)  # 2 is not written
+    if classifies(files) and outputs != 1:
+        raise InputError(f"{files.name} has {outputs} outputs; expected one, as rerankers have")
+    if precision == "int8" and any("CausalLM" in n for n in config.get("architectures") or ()):
+        raise InputError(
+            f"{files.name} is a language model, which has no int8 form; set `precision` "
+            "(--precision) to bf16, which a GPU needs, or fp32"
+        )
 
 
 def check_bi_encoder(files: ModelFiles) -> None:
@@ -292,6 +311,13 @@ def _is_foreign(kind: object) -> bool:
     return not str(kind).startswith("sentence_transformers.")
 
 
+def _has_prompts(path: Path) -> bool:
+    try:
+        return any(json.loads(path.read_bytes())["prompts"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
@@ -308,6 +334,8 @@ def _local(name: str, folder: Path) -> ModelFiles:
             _check_no_code(path)
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()
         state.update(line)
+        if path.name == SAVED and _has_prompts(path):
+            state.update(b"with prompts\n")  # versions before did not put them before the texts
         if path.parent == folder and path.name in TOKENIZER:
             of_tokenizer.update(line)
     return ModelFiles(name, folder, state.hexdigest(), of_tokenizer.hexdigest())

@@ -9,25 +9,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import onnx  # noqa: F401  # torch exports with it, and its error is unclear if it is missing
+import onnx  # torch exports with it, and its error is unclear if it is missing
 import torch
 
-from rerank.errors import InputError, RerankError, optional
-from rerank.inference.model_files import LOCAL, ModelFiles
+from rerank.inference.engine import Kind
+from rerank.inference.library import open_model
+from rerank.inference.model_files import ModelFiles
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # their layers have the parts used below
-
-FP32 = {"dtype": torch.float32}  # whatever the file has: a CPU is slow at 16 bits
 
 
 class Rows(torch.nn.Module):
     """(ids, types), each of shape (1, length), to one output of a sentence-transformers model."""
 
-    def __init__(self, model: Any, output: str, *, unit: bool = False) -> None:
+    def __init__(
+        self, model: Any, output: str, *, width: int | None = None, unit: bool = False
+    ) -> None:
         super().__init__()
-        self.model, self.output, self.unit = model, output, unit
+        self.model, self.output, self.width, self.unit = model, output, width, unit
 
     def forward(self, ids: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
         """Rows of shape (1, width), of length 1 if `unit`."""
@@ -38,6 +39,7 @@ class Rows(torch.nn.Module):
         }
         output: torch.Tensor = self.model(features)[self.output]
         output = output if output.ndim == 2 else output.unsqueeze(-1)
+        output = output if self.width is None else output[:, : self.width]
         return torch.nn.functional.normalize(output) if self.unit else output
 
 
@@ -81,49 +83,16 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def load(files: ModelFiles, kind: Literal["cross_encoder", "bi_encoder"]) -> Rows:
-    """The module that gives rows of shape (1, width).
+def load(files: ModelFiles, kind: Kind) -> Rows:
+    """The module that gives rows of shape (1, width): a pair's logits, or a text's unit vector.
 
     Raises:
         InputError: the model cannot be loaded as this kind.
     """
-    try:
-        with optional():
-            return (cross_encoder if kind == "cross_encoder" else bi_encoder)(files.folder)
-    except RerankError:
-        raise
-    except Exception as error:  # each library reports a broken file in its own way
-        raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
-
-
-def cross_encoder(folder: Path) -> Rows:
-    """A pair's logits, without any activation.
-
-    Raises:
-        InputError: the folder has no trained classification head.
-    """
-    from sentence_transformers import CrossEncoder
-    from transformers import AutoModelForSequenceClassification
-
-    loaded = AutoModelForSequenceClassification.from_pretrained(
-        str(folder), output_loading_info=True, **LOCAL
-    )[1]
-    if loaded["missing_keys"]:
-        raise InputError(
-            f"{folder} is not a cross-encoder: it lacks {sorted(loaded['missing_keys'])}, which "
-            "would be drawn at random; give a reranker, or train one with "
-            "`rerank train cross-encoder`"
-        )
-    model = CrossEncoder(str(folder), device="cpu", model_kwargs=FP32, **LOCAL)
-    return Rows(model, "scores").eval()
-
-
-def bi_encoder(folder: Path) -> Rows:
-    """A text's unit vector."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(folder), device="cpu", model_kwargs=FP32, **LOCAL)
-    return Rows(model, "sentence_embedding", unit=True).eval()
+    model = open_model(files, kind)
+    if kind == "cross_encoder":
+        return Rows(model, "scores").eval()
+    return Rows(model, "sentence_embedding", width=model.truncate_dim, unit=True).eval()
 
 
 def forms(module: Rows) -> list[torch.nn.Module]:
@@ -149,3 +118,18 @@ def to_onnx(module: torch.nn.Module, ids: Sequence[int], types: Sequence[int], p
             opset_version=17,
             dynamo=False,
         )
+
+
+def gather(path: Path, data: str, largest: int) -> None:
+    """Put the numbers of a graph that is too large for one file into one other file beside it.
+
+    The exporter wrote them into many.
+    """
+    if sum(file.stat().st_size for file in path.parent.iterdir()) <= largest:
+        return
+    graph = onnx.load(str(path))
+    for file in path.parent.iterdir():
+        file.unlink()
+    onnx.save_model(
+        graph, str(path), save_as_external_data=True, all_tensors_to_one_file=True, location=data
+    )

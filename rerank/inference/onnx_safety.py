@@ -1,4 +1,4 @@
-"""Which ONNX files may be run: those with standard operators only, and all data inside the file.
+"""Which ONNX files may be run: those with standard operators only, and no data but known bytes.
 
 It reads only the file's structure (Protocol Buffers' wire format, onnx.proto), without the onnx
 package, and knows nothing of what the operators compute.
@@ -23,8 +23,10 @@ DOMAIN = 7  # of a node
 EXTERNAL_DATA, DATA_LOCATION = 13, 14  # of a tensor
 
 
-def check_graph_is_safe(graph: bytes, name: str) -> None:
+def check_graph_is_safe(graph: bytes, name: str, *, data: str | None = None) -> None:
     """Refuse an ONNX file that could read another file, or run code that is not ONNX Runtime's own.
+
+    `data` is the one file that it may name, because ONNX Runtime is given its bytes.
 
     Raises:
         InputError: it is not an ONNX file, or has operators of another domain, functions of its
@@ -42,11 +44,23 @@ def check_graph_is_safe(graph: bytes, name: str) -> None:
                     "ONNX Runtime"
                 )
             if kind == "tensor" and number in (EXTERNAL_DATA, DATA_LOCATION) and value:
-                raise InputError(f"{name} has data in another file; expected all in itself")
+                if data is None:
+                    raise InputError(f"{name} has data in another file; expected all in itself")
+                if number == EXTERNAL_DATA and not _names(value, data):
+                    raise InputError(f"{name} has data in a file that is not {data}")
     except (IndexError, RecursionError) as error:
         raise InputError(f"{name} is not an ONNX file: {error}") from None
     if "node" not in kinds:
         raise InputError(f"{name} is not an ONNX file: it has no graph")
+
+
+def _names(entry: memoryview | int, data: str) -> bool:
+    """Whether a key and value of a tensor's external data name no file but `data`."""
+    if isinstance(entry, int):
+        return False
+    pairs = [(number, _text(value)) for number, value in _fields(entry)]
+    keys, values = ([text for number, text in pairs if number == n] for n in (1, 2))
+    return len(keys) == len(values) == 1 and (keys != ["location"] or values == [data])
 
 
 def _walk(kind: str, message: memoryview) -> Iterator[tuple[str, int, memoryview | int]]:

@@ -10,6 +10,7 @@ torch to one thread per operator.
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
 from rerank.cores import cores, in_threads
-from rerank.errors import InputError
-from rerank.inference import onnx_export
-from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, TOLERANCE
+from rerank.errors import RerankError, one_line
+from rerank.inference import library
+from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError
 from rerank.inference.model_files import ModelFiles
+from rerank.inference.onnx_export import FIRST_TOKEN_FAMILIES
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
 from rerank.progress import by_size
 
@@ -206,28 +208,29 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
     threads (None: one per core) takes one batch.
 
     Raises:
-        InputError: the model cannot be loaded, or its family does not support concatenated
-            sequences.
+        InputError: the model cannot be loaded.
+        NoExportError: sequences cannot be concatenated, or the library gives other numbers.
     """
-    module = onnx_export.load(files, "cross_encoder")
-    samples = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)(SAMPLES)
     try:
-        model = Unpadded(module.model.model).eval()
-        with torch.inference_mode():
-            outputs = model(Batch.of(samples, "cpu"))
-            expected = torch.cat(
-                [module(torch.tensor([t.ids]), torch.tensor([t.types])) for t in samples]
-            )
-        gap = float((outputs - expected).abs().max())
-        if not gap <= TOLERANCE:
-            raise ValueError(f"its logits would differ by {gap:.2g}")
+        family = json.loads((files.folder / "config.json").read_bytes())["model_type"]
+        if family not in FIRST_TOKEN_FAMILIES:
+            raise ValueError(f"a {family} is not run without padding")
+        whole = library.open_model(files, "cross_encoder")
+        tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
+        model = Unpadded(whole.model).eval()
+
+        def in_fp32(tokens: Sequence[Tokens]) -> NDArray[np.float32]:
+            with torch.inference_mode():
+                rows: NDArray[np.float32] = model(Batch.of(tokens, "cpu")).numpy()
+            return rows
+
+        library.check_same(whole, "cross_encoder", in_fp32, tokenizer)
         engine = UnpaddedEngine(model, device(), workers=workers)
-        engine(samples)  # the kernel refuses some sizes of heads
-    except Exception as error:  # a family whose parts have other names, or work differently
-        raise InputError(
-            f"{files.name} cannot score concatenated sequences, so it does not run in bf16 "
-            f"({error})"
-        ) from error
+        engine(tokenizer(SAMPLES))  # the kernel refuses some sizes of heads
+    except (RerankError, OSError, MemoryError):
+        raise
+    except Exception as error:  # parts that work differently, or a prompt
+        raise NoExportError(one_line(error)) from error
     if engine.device == "cpu" and not multiplies_bf16():
         logger.warning("This processor has no instructions for bf16: fp32 would be faster")
     return engine

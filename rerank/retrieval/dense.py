@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from rerank.config import Config
 from rerank.cores import cores, in_threads
-from rerank.inference.engine import Engine, open_bi_encoder
+from rerank.errors import optional
+from rerank.inference.engine import NoExportError, open_bi_encoder, stand_aside
 from rerank.inference.given import Given, vectors_of
 from rerank.inference.model_files import Model, ModelFiles, check_bi_encoder
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
@@ -21,6 +22,7 @@ from rerank.protocols import Embedder, Role, Traits
 from rerank.types import Floats, Ints, Passage
 
 Vectors = NDArray[np.float32]
+Embed = Callable[[Sequence[str], Role], Vectors]
 CHUNK = 256  # texts per update of the progress bar
 BLOCK = 4607  # numbers, of which BLAS multiplies twice as many without threads, as OpenBLAS does
 MIN_ROOM = 32  # tokens; with fewer beside the title, only the beginning is read
@@ -57,21 +59,45 @@ class BiEncoder:
         self.files = files
         self.max_length = max_length
         self.traits = Traits(files.name, f"{files.fingerprint}\0{max_length}", batch=CHUNK)
-        self._loaded: tuple[Tokenizer, Engine] | None = None
+        self._embed: Embed | None = None
+        self._prompts: Mapping[str, str] = {}
         self._loading = Lock()
 
     def embed(self, texts: Sequence[str], role: Role) -> Vectors:
         """Unit vectors, shape (n, d), n >= 1, float32."""
-        tokenizer, engine = self.open()
-        return engine(tokenizer(texts))
+        return self._opened()(texts, role)
 
-    def open(self) -> tuple[Tokenizer, Engine]:
-        """The tokenizer and the network."""
+    def windows_of(self, passages: Sequence[Passage], most: int) -> list[list[str]]:
+        """`windows` of each passage that leave room for the model's prompt."""
+        self._opened()
+        tokenizer = open_tokenizer(self.files, max_length=self.max_length)
+        return windows(passages, tokenizer, most, prompt=self._prompts.get("passage", ""))
+
+    def _opened(self) -> Embed:
         with self._loading:
-            if self._loaded is None:
-                tokenizer = open_tokenizer(self.files, max_length=self.max_length)
-                self._loaded = tokenizer, open_bi_encoder(self.files)
-            return self._loaded
+            if self._embed is None:
+                self._embed = self._open()
+            return self._embed
+
+    def _open(self) -> Embed:
+        """The fastest engine that gives the vectors of sentence-transformers."""
+        try:
+            engine = open_bi_encoder(self.files)
+        except NoExportError as error:
+            with optional():
+                from rerank.inference.library import LibraryEncoder
+            encoder = LibraryEncoder(self.files, self.max_length)
+            stand_aside(self.files, error)
+            self._prompts = encoder.prompts
+            return encoder
+        tokenizer = open_tokenizer(self.files, max_length=self.max_length)
+        self._prompts = engine.prompts
+
+        def embed(texts: Sequence[str], role: Role) -> Vectors:
+            prompt = engine.prompts.get(role, "")
+            return engine(tokenizer([prompt + text for text in texts] if prompt else texts))
+
+        return embed
 
 
 class Encoder:
@@ -115,7 +141,7 @@ class Encoder:
         """The text of each window of each passage."""
         if self._own is None or self.windows == 1:
             return [[PassageText(passage.full_text)] for passage in passages]
-        texts = windows(passages, self._own.open()[0], self.windows)
+        texts = self._own.windows_of(passages, self.windows)
         return [[PassageText(text) for text in of_passage] for of_passage in texts]
 
     @property
@@ -129,10 +155,6 @@ class Encoder:
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         """The vectors of some texts; those of each role are made together."""
-        if self._own is not None:
-            return self._own.embed(texts, "query")
-        assert isinstance(self.model, Given)
-        assert isinstance(self.model.model, Embedder)
         rows: dict[Role, list[int]] = {"query": [], "passage": []}
         for row, text in enumerate(texts):
             rows["passage" if isinstance(text, PassageText) else "query"].append(row)
@@ -140,15 +162,24 @@ class Encoder:
         for role, of_role in rows.items():
             if of_role:
                 some = [str(texts[row]) for row in of_role]
-                made |= zip(of_role, vectors_of(self.model.model, some, role), strict=True)
+                made |= zip(of_role, self._of_role(some, role), strict=True)
         return np.stack([made[row] for row in range(len(texts))])
 
+    def _of_role(self, texts: Sequence[str], role: Role) -> Vectors:
+        if self._own is not None:
+            return self._own.embed(texts, role)
+        assert isinstance(self.model, Given)
+        assert isinstance(self.model.model, Embedder)
+        return vectors_of(self.model.model, texts, role)
 
-def windows(passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int) -> list[list[str]]:
+
+def windows(
+    passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int, *, prompt: str = ""
+) -> list[list[str]]:
     """The texts, `max_windows` at most, that together are a passage, for each passage.
 
     Each is the title and a part of the text, as long as the tokenizer reads; the parts follow one
-    another. A passage that is read whole is one text.
+    another. A passage that is read whole is one text. `prompt` is what will stand before each.
     """
     if max_windows == 1 or not passages:
         return [[p.full_text] for p in passages]
@@ -156,7 +187,7 @@ def windows(passages: Sequence[Passage], tokenizer: Tokenizer, max_windows: int)
     spans = tokenizer.spans([p.text for p in passages], most=most)
     texts = []
     for passage, of_tokens in zip(passages, spans, strict=True):
-        room = tokenizer.room(passage.title and f"{passage.title}.")
+        room = tokenizer.room(prompt + (passage.title and f"{passage.title}."))
         if len(of_tokens) <= room or room < MIN_ROOM:
             texts.append([passage.full_text])
             continue

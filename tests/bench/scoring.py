@@ -35,7 +35,7 @@ from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.engine import Engine, Graphs, _torch_runner, open_cross_encoder
 from rerank.inference.model_files import ModelFiles, resolve
-from rerank.inference.onnx_export import cross_encoder
+from rerank.inference.onnx_export import load
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.inference.varlen import UnpaddedEngine, open_unpadded
 
@@ -67,7 +67,7 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
 
         return run
 
-    fallback = Engine(_torch_runner(cross_encoder(files.folder)), workers=1)
+    fallback = Engine(_torch_runner(load(files, "cross_encoder")), workers=1)
     unpadded = open_unpadded(files, workers=workers)
     return {
         "`predict`, batches of 32": predict(32),

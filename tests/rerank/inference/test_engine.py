@@ -212,18 +212,21 @@ def test_models_with_the_same_weights_share_one_network(
 
 
 def test_a_model_that_does_not_export_runs_in_torch(
-    tiny: Path,
+    other_reranker: Callable[..., Path],
     pairs: list[tuple[str, str]],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
-    """Where the exporter fails, torch gives the same logits, with one warning that says why."""
+    """Where the exporter fails, the library scores, with one warning that says why."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("no such operator")
 
+    tiny = other_reranker()
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(engine, "_export", fail)
+        patch.setenv("RERANK_CACHE", str(tmp_path))
         with pytest.raises(InputError, match="does not export, so it has no int8 form"):
             open_reranker(resolve(str(tiny)), max_length=64, precision="int8").score(pairs)
         in_torch, _ = open_reranker(resolve(str(tiny)), max_length=64).score(pairs)
@@ -237,7 +240,7 @@ def test_an_export_that_differs_from_torch_is_not_used(
 ) -> None:
     """A graph that shows other numbers than torch is thrown away."""
     path = cache_folder() / "differs.onnx"
-    module = onnx_export.cross_encoder(tiny)
+    module = onnx_export.load(resolve(str(tiny)), "cross_encoder")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "TOLERANCE", -1.0)
         with pytest.raises(ValueError, match="differs from torch"):
@@ -255,7 +258,7 @@ def test_the_last_layer_is_computed_for_the_first_token_only(
     from transformers import AutoModelForSequenceClassification
 
     folder = other_reranker(family=family)
-    module = onnx_export.cross_encoder(folder)
+    module = onnx_export.load(resolve(str(folder)), "cross_encoder")
     cheap, whole = onnx_export.forms(module)
     oracle = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     ids = torch.randint(5, 1000, (1, 37), generator=torch.Generator().manual_seed(0))
@@ -284,7 +287,7 @@ def test_where_the_cheaper_form_fails_the_whole_model_is_exported(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cheaper form that gives other numbers is left aside, and the right ones are exported."""
-    module = onnx_export.cross_encoder(tiny)
+    module = onnx_export.load(resolve(str(tiny)), "cross_encoder")
     wrong, whole = onnx_export.forms(module)
     right = engine._torch_runner(module)
     monkeypatch.setattr(wrong, "forward", lambda ids, _types: ids[:, :1].float())

@@ -12,8 +12,9 @@ import pytest
 
 from rerank.config import Precision
 from rerank.errors import InputError
+from rerank.inference import engine
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.engine import GRAPH
+from rerank.inference.engine import DATA, GRAPH
 from rerank.inference.exported_models import (
     NETWORKS,
     is_exported_file,
@@ -21,8 +22,9 @@ from rerank.inference.exported_models import (
     write_exported,
 )
 from rerank.inference.int8_weights import TRAINED_ON
+from rerank.inference.model_cache import made_once
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
-from rerank.retrieval.dense import Encoder
+from rerank.retrieval.dense import Encoder, PassageText
 from rerank.storage.files import files_below, sha256_file
 
 PAIRS = [("median", "The middle of a sample."), ("sort", "Ordered. " * 40), ("mean", "")]
@@ -74,6 +76,84 @@ def test_networks_give_the_numbers_of_the_weights(
         for each in (resolve(str(body)), encoder)
     ]
     np.testing.assert_array_equal(*vectors)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_numbers_of_a_large_graph_are_in_a_file_of_their_own(
+    files: ModelFiles, precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same scores to the bit, from the cache and from a folder; no other file is named."""
+    expected = open_reranker(files, max_length=32, precision=precision).score(PAIRS)[0]
+    monkeypatch.setattr(engine, "LARGEST", 1000)
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path / "cache"))
+    for _ in range(2):
+        found = open_reranker(files, max_length=32, precision=precision).score(PAIRS)[0]
+        np.testing.assert_array_equal(found, expected)
+    (home,) = (tmp_path / "cache" / "models").glob(
+        "cross*-int8" if precision == "int8" else "cross*[0-9a-f]"
+    )
+    assert {path.name for path in home.iterdir()} == {GRAPH, DATA, "manifest.json"}
+    folder = tmp_path / "folder"
+    write_exported(folder, (files, files), precision)
+    _, reranker = opened(folder, files)
+    found = open_reranker(reranker, max_length=32, precision=precision).score(PAIRS)[0]
+    np.testing.assert_array_equal(found, expected)
+    graph = folder / NETWORKS / "reranker" / GRAPH
+    graph.write_bytes(graph.read_bytes().replace(DATA.encode(), b"../../secret/da"))
+    with pytest.raises(InputError, match="data in a file that is not"):
+        open_reranker(opened(folder, files)[1], max_length=32).score(PAIRS)
+
+
+def test_a_large_graph_whose_numbers_are_too_few_is_refused(
+    files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read beyond the end of what was checked."""
+    monkeypatch.setattr(engine, "LARGEST", 1000)
+    monkeypatch.setenv("RERANK_CACHE", str(tmp_path / "cache"))
+    write_exported(tmp_path / "folder", (files, files), "fp32")
+    data = tmp_path / "folder" / NETWORKS / "reranker" / DATA
+    data.write_bytes(data.read_bytes()[:1000])
+    with pytest.raises(InputError, match="does not run here"):
+        open_reranker(opened(tmp_path / "folder", files)[1], max_length=32).score(PAIRS)
+
+
+def test_what_cannot_be_opened_does_not_stay_in_the_cache(tmp_path: Path) -> None:
+    """Gigabytes of it would, and each run would add to them."""
+
+    def fill(folder: Path) -> dict[str, str]:
+        (folder / GRAPH).write_bytes(b"no graph")
+        return {}
+
+    def fail(_: Path) -> None:
+        raise ValueError("no graph")
+
+    with pytest.raises(OSError, match="cannot be opened"):
+        made_once(tmp_path / "home", fill, fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_holds_the_prompts(files: ModelFiles, tmp_path: Path) -> None:
+    """A deployed encoder puts them before its texts, without the weights."""
+    from sentence_transformers import SentenceTransformer
+
+    body = shutil.copytree(files.folder, tmp_path / "body")
+    config = json.loads((body / "config.json").read_text())
+    (body / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
+    model = SentenceTransformer(str(body), device="cpu")
+    model.save_pretrained(str(tmp_path / "plain"))
+    model.prompts = {"query": "query: ", "passage": "passage: "}
+    model.save_pretrained(str(tmp_path / "prompted"))
+    made, with_prompts = (resolve(str(tmp_path / name)) for name in ("plain", "prompted"))
+    write_exported(tmp_path / "folder", (with_prompts, files), "fp32")
+    encoder, _ = opened(tmp_path / "folder", with_prompts)
+    texts = ["a text", PassageText("a text")]
+    found, expected, without = (
+        Encoder(each, max_length=32).encode(texts) for each in (encoder, with_prompts, made)
+    )
+    np.testing.assert_array_equal(found, expected)
+    prompted = Encoder(made, max_length=32).encode(["query: a text", "passage: a text"])
+    np.testing.assert_array_equal(found, prompted)
+    assert (found != without).any(axis=1).all()
 
 
 def test_bf16_is_not_exported(files: ModelFiles, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rerank.data.labelled_set import LabelledSet
-from rerank.errors import InputError
 from rerank.inference import varlen as unpadded
 from rerank.inference.cross_encoder import Reranker, open_reranker
+from rerank.inference.engine import NoExportError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokens
@@ -178,10 +178,16 @@ def test_a_processor_without_bf16_is_told_of(
     assert ("fp32 would be faster" in caplog.text) is not has
 
 
-def test_a_family_that_is_not_laid_end_to_end_is_refused(
+def test_a_family_that_is_not_laid_end_to_end_runs_in_the_library(
     other_reranker: Callable[..., Path],
 ) -> None:
-    """DistilBERT's layers have other parts: said by name, before anything is scored."""
-    folder = other_reranker(family="distilbert")
-    with pytest.raises(InputError, match=r"does not run in bf16"):
-        open_reranker(resolve(str(folder)), max_length=64, precision="bf16").score([("a", "b")])
+    """DistilBERT's layers have other parts: bf16 is a type of numbers, for every family."""
+    files = resolve(str(other_reranker(family="distilbert")))
+    with pytest.raises(NoExportError, match="distilbert"):
+        unpadded.open_unpadded(files)
+    pairs = [("a", "b"), ("median", "the middle value")]
+    exact, found = (
+        open_reranker(files, max_length=64, precision=p).score(pairs)[0] for p in ("fp32", "bf16")
+    )
+    np.testing.assert_allclose(found, exact, rtol=0, atol=0.01)
+    assert (found != exact).all()

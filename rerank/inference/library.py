@@ -1,0 +1,222 @@
+"""Models as sentence-transformers runs them: any architecture, prompt, template and pooling.
+
+It is the general path: `engine` and `varlen` are faster, are compared with it, and stand aside
+where they give other numbers. Importing this file imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rerank.cores import cores
+from rerank.errors import InputError, RerankError, optional
+from rerank.inference.engine import SAMPLES, TOLERANCE, Kind
+from rerank.inference.model_files import LOCAL, SAVED, ModelFiles
+from rerank.inference.tokenizer import READ, Tokenizer, Tokens, positions
+from rerank.normal_form import normal_form
+from rerank.protocols import Role
+
+ON_GPU = 64  # pairs or texts in a batch; on a CPU one, so that none depends on its neighbours
+PROMPTS = {"query": ("query",), "passage": ("document", "passage", "corpus")}  # their names
+
+Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]
+
+
+def open_model(
+    files: ModelFiles, kind: Kind, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> Any:
+    """The `CrossEncoder` or `SentenceTransformer` of a folder, whose own code is never run.
+
+    Raises:
+        InputError: it cannot be loaded as this kind.
+    """
+    try:
+        with optional():
+            import sentence_transformers
+        if kind == "cross_encoder":
+            _check_trained(files)
+        named = {"cross_encoder": "CrossEncoder", "bi_encoder": "SentenceTransformer"}
+        of_kind = getattr(sentence_transformers, named[kind])
+        made = of_kind(str(files.folder), device=device, model_kwargs={"dtype": dtype}, **LOCAL)
+    except RerankError:
+        raise
+    except Exception as error:  # each library reports a broken file in its own way
+        raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
+    if kind == "cross_encoder" and made.num_labels != 1:
+        raise InputError(
+            f"{files.name} has {made.num_labels} outputs; expected one, as rerankers have"
+        )
+    return made.eval()
+
+
+def prompts_of(model: Any) -> dict[str, str]:
+    """What a `SentenceTransformer` puts before a query, and before a passage, if it is not empty.
+
+    `encode_document` overlooks a prompt that was saved as "passage", as those of E5 are.
+    """
+    saved = {
+        role: next((prompt for name in names if (prompt := model.prompts.get(name))), "")
+        for role, names in PROMPTS.items()
+    }
+    return {role: prompt for role, prompt in saved.items() if prompt}
+
+
+class LibraryScorer:
+    """Logits of pairs, without any activation, and whether each was truncated to `max_length`."""
+
+    def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
+        check_length(files, max_length)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        self._model = open_model(files, "cross_encoder", dtype=dtype, device=device())
+        self._model.max_seq_length = self._max_length = max_length
+        self._prompt = self._model.prompts.get(self._model.default_prompt_name)
+        self._turn = Lock()  # a tokenizer is for one thread
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], list[bool]]:
+        """Rows of shape (n, 1) and n flags, n >= 1."""
+        given = [(_read(query), _read(text)) for query, text in pairs]
+        with self._turn:
+            few_threads()
+            return logits(self._model, given), [self._cut(pair) for pair in given]
+
+    def _cut(self, pair: tuple[str, str]) -> bool:
+        """Whether one more token would be read if there were room for it."""
+        tokens = self._model.preprocess(
+            [pair], prompt=self._prompt, max_length=self._max_length + 1
+        )
+        return int(tokens["attention_mask"].sum()) > self._max_length
+
+
+class LibraryEncoder:
+    """Unit vectors of texts, with the model's prompts, pooling and dimensions."""
+
+    def __init__(self, files: ModelFiles, max_length: int) -> None:
+        check_length(files, max_length)
+        self._model = open_model(files, "bi_encoder", device=device())
+        limit(self._model, max_length)
+        self.prompts = prompts_of(self._model)
+        self._turn = Lock()
+
+    def __call__(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        """Vectors of shape (n, d), n >= 1."""
+        with self._turn:
+            few_threads()
+            return vectors(self._model, [_read(text) for text in texts], role)
+
+
+def logits(model: Any, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    """What `CrossEncoder.predict` gives before its activation, shape (n, 1)."""
+    found: NDArray[np.float32] = model.predict(
+        list(pairs), activation_fn=torch.nn.Identity(), batch_size=_batch(model), **SILENT
+    )
+    return found.reshape(len(pairs), -1)
+
+
+def vectors(model: Any, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+    """What `encode_query` and `encode_document` give, as unit vectors of shape (n, d)."""
+    encode = model.encode_query if role == "query" else model.encode_document
+    found: NDArray[np.float32] = encode(
+        list(texts),
+        prompt=prompts_of(model).get(role, ""),
+        normalize_embeddings=True,
+        batch_size=_batch(model),
+        **SILENT,
+    )
+    return found
+
+
+SILENT = {"show_progress_bar": False}
+
+
+def check_same(model: Any, kind: Kind, rows: Rows, tokenizer: Tokenizer) -> None:
+    """Compare what `rows` makes of the tokenizer's tokens with what the library makes of the texts.
+
+    Raises:
+        ValueError: it differs, so the model has to be run by the library.
+    """
+    limit(model, tokenizer.max_length)
+    if kind == "cross_encoder":
+        gap = np.abs(rows(tokenizer(SAMPLES)) - logits(model, SAMPLES)).max()
+    else:
+        prompts = prompts_of(model)
+        both: list[tuple[Role, list[str]]] = [
+            ("query", [query for query, _ in SAMPLES]),
+            ("passage", [text for _, text in SAMPLES]),
+        ]
+        found = [
+            rows(tokenizer([prompts.get(role, "") + t for t in texts]))
+            - vectors(model, texts, role)
+            for role, texts in both
+        ]
+        gap = np.abs(np.concatenate(found)).max()
+    if not gap <= TOLERANCE:
+        raise ValueError(f"with its own prompt, template and pooling it differs by {gap:.2g}")
+
+
+def limit(model: Any, max_length: int) -> None:
+    """Let a model read this many tokens; static embeddings read all of them."""
+    if np.isfinite(model.max_seq_length or 0):
+        model.max_seq_length = max_length
+
+
+def check_length(files: ModelFiles, max_length: int) -> None:
+    """Refuse a length that the model has no positions for.
+
+    Raises:
+        InputError: how many tokens it reads.
+    """
+    longest = positions(files.folder)
+    if max_length > longest:
+        raise InputError(f"{files.name} reads at most {longest} tokens, got {max_length}")
+
+
+def device() -> str:
+    """The first GPU, if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def few_threads() -> None:
+    """Let an operator of the calling thread use `cores` threads at most."""
+    if torch.get_num_threads() > cores():
+        torch.set_num_threads(cores())
+
+
+def _batch(model: Any) -> int:
+    return 1 if model.device.type == "cpu" else ON_GPU
+
+
+def _read(text: str) -> str:
+    return normal_form(text[:READ])
+
+
+def _check_trained(files: ModelFiles) -> None:
+    """Refuse a model whose scores would come from weights that are drawn at random.
+
+    Raises:
+        InputError: it has no trained head, and no language model's one.
+    """
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    saved = files.folder / SAVED
+    own = saved.is_file() and (files.folder / "modules.json").is_file()
+    if own and json.loads(saved.read_bytes()).get("model_type") == "CrossEncoder":
+        return
+    named = AutoConfig.from_pretrained(str(files.folder), **LOCAL).architectures or [""]
+    if named[0].endswith("ForCausalLM"):  # its answer is the logit of "yes" less that of "no"
+        return
+    missing = AutoModelForSequenceClassification.from_pretrained(
+        str(files.folder), output_loading_info=True, **LOCAL
+    )[1]["missing_keys"]
+    if missing:
+        raise InputError(
+            f"{files.folder} is not a cross-encoder: it lacks {sorted(missing)}, which "
+            "would be drawn at random; give a reranker, or train one with "
+            "`rerank train cross-encoder`"
+        )

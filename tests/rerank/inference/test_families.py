@@ -1,0 +1,244 @@
+"""Models of every family that people run: the numbers of sentence-transformers' own front door.
+
+The models are small and untrained; their weights are large enough for scores to differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.errors import InputError
+from rerank.inference.cross_encoder import open_reranker
+from rerank.inference.model_files import resolve
+from rerank.retrieval.dense import Encoder, PassageText
+
+PAIRS = [
+    ("what is the median", "The middle value of a sorted sample, as large as half of the others."),
+    ("Mean", "The sum over the count."),
+    ("how long is it", "As long as it takes to say what has to be said. " * 20),
+]
+LENGTH = 64  # tokens, which the last pair exceeds
+SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 160,
+    "vocab_size": 30522,
+    "pad_token_id": 0,
+    "initializer_range": 0.4,
+}
+CAUSAL = SHAPE | {"num_key_value_heads": 1, "head_dim": 8, "eos_token_id": 102, "bos_token_id": 101}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": SHAPE,
+    "xlm-roberta": SHAPE | {"type_vocab_size": 2},
+    "deberta-v2": SHAPE | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "modernbert": SHAPE | {"reference_compile": False, "cls_token_id": 101, "sep_token_id": 102},
+    "electra": SHAPE | {"embedding_size": 16},
+    "qwen3": CAUSAL,
+}
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }} {% endif %}"
+    "{% if m.role == 'query' %}query {{ m.content }} {% endif %}"
+    "{% if m.role == 'document' %}document {{ m.content }} {% endif %}{% endfor %}answer"
+)
+
+
+def tokenizer(*, template: str | None = None) -> Any:
+    """The tokenizer of the bundled encoder, which has the words yes and no."""
+    from transformers import AutoTokenizer
+
+    made = AutoTokenizer.from_pretrained(resolve("minilm").folder)
+    made.chat_template = template
+    return made
+
+
+def network(family: str, kind: str, folder: Path, *, outputs: int = 1) -> None:
+    """Save an untrained model of a family: a `SequenceClassification`, a `CausalLM`, or a body."""
+    import transformers
+
+    torch.manual_seed(1)
+    shape = transformers.AutoConfig.for_model(family, **FAMILIES[family], num_labels=outputs)
+    of_kind = getattr(transformers, f"AutoModel{kind}")
+    model = of_kind.from_config(shape)
+    model.save_pretrained(folder)
+
+
+def reranker(folder: Path, family: str) -> None:
+    network(family, "ForSequenceClassification", folder)
+    tokenizer().save_pretrained(folder)
+
+
+def with_answers(folder: Path, family: str) -> None:
+    """As Qwen3-Reranker: a language model, whose yes and no count, and a template."""
+    network(family, "ForCausalLM", folder)
+    tokenizer(template=TEMPLATE).save_pretrained(folder)
+
+
+def converted(folder: Path, family: str) -> None:
+    """The same with a head instead of words, saved by the library with a prompt."""
+    from sentence_transformers import CrossEncoder
+
+    network(family, "ForSequenceClassification", folder)
+    tokenizer(template=TEMPLATE).save_pretrained(folder)
+    prompts = {"web": "judge the document"}
+    model = CrossEncoder(str(folder), device="cpu", prompts=prompts, default_prompt_name="web")
+    model.save_pretrained(str(folder))
+
+
+def prompted(folder: Path, family: str) -> None:
+    """A plain one with a prompt and a saved activation, which raw scores do without."""
+    from sentence_transformers import CrossEncoder
+
+    reranker(folder, family)
+    model = CrossEncoder(
+        str(folder),
+        device="cpu",
+        prompts={"web": "judge: "},
+        default_prompt_name="web",
+        activation_fn=torch.nn.Tanh(),
+    )
+    model.save_pretrained(str(folder))
+
+
+PLAIN = ("bert", "xlm-roberta", "deberta-v2", "modernbert", "electra")
+RERANKERS: list[tuple[Callable[[Path, str], None], str]] = [
+    *((reranker, family) for family in PLAIN),
+    (with_answers, "qwen3"),
+    (converted, "qwen3"),
+    (prompted, "bert"),
+]
+
+
+@pytest.mark.parametrize(("make", "family"), RERANKERS)
+def test_a_reranker_has_the_scores_of_the_library(
+    make: Callable[[Path, str], None], family: str, tmp_path: Path
+) -> None:
+    """In fp32 to 1e-5, in bf16 to its rounding; what is cut off is counted."""
+    from sentence_transformers import CrossEncoder
+
+    make(tmp_path, family)
+    oracle = CrossEncoder(str(tmp_path), device="cpu", max_length=LENGTH)
+    expected = oracle.predict(PAIRS, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    files = resolve(str(tmp_path))
+    found, cut = open_reranker(files, max_length=LENGTH).score(PAIRS)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert np.ptp(found) > 0.01
+    assert cut.tolist() == [False, False, True]
+    again = open_reranker(files, max_length=LENGTH)  # from the cache
+    assert again.score(PAIRS)[0].tolist() == found.tolist()
+    assert again.truncates(PAIRS).tolist() == cut.tolist()
+    halves, _ = open_reranker(files, max_length=LENGTH, precision="bf16").score(PAIRS)
+    np.testing.assert_allclose(halves, expected, rtol=0.1, atol=0.1 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_two_outputs_are_refused_before_anything_is_read(precision: Any, tmp_path: Path) -> None:
+    """By the configuration alone: the weights are not even there."""
+    network("bert", "ForSequenceClassification", tmp_path, outputs=2)
+    tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"none")
+    with pytest.raises(InputError, match="has 2 outputs; expected one"):
+        open_reranker(resolve(str(tmp_path)), max_length=LENGTH, precision=precision)
+
+
+def test_a_language_model_has_no_int8_form(tmp_path: Path) -> None:
+    """Said before anything is read."""
+    with_answers(tmp_path, "qwen3")
+    with pytest.raises(InputError, match="precision"):
+        open_reranker(resolve(str(tmp_path)), max_length=LENGTH, precision="int8")
+
+
+def with_modules(folder: Path, *modules: Any, **settings: Any) -> None:
+    """Save a bi-encoder of a small BERT, CLS or mean pooling, and what comes after it."""
+    from sentence_transformers import SentenceTransformer, models
+
+    body = folder / "body"
+    network("bert", "", body)
+    tokenizer().save_pretrained(body)
+    first = models.Transformer(str(body))
+    pooling = models.Pooling(16, pooling_mode=settings.pop("pooling", "mean"))
+    if "include_prompt" in settings:
+        pooling.include_prompt = settings.pop("include_prompt")
+    model = SentenceTransformer(modules=[first, pooling, *modules], device="cpu", **settings)
+    model.save_pretrained(str(folder))
+
+
+def static(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer, models
+
+    torch.manual_seed(1)
+    words = tokenizer().backend_tokenizer
+    words.no_truncation()
+    SentenceTransformer(
+        modules=[models.StaticEmbedding(words, embedding_dim=16)], device="cpu"
+    ).save_pretrained(str(folder))
+
+
+E5 = {"query": "query: ", "document": "passage: "}
+ENCODERS: dict[str, Callable[[Path], None]] = {
+    "plain": with_modules,
+    "cls": lambda folder: with_modules(folder, pooling="cls"),
+    "prompts": lambda folder: with_modules(folder, prompts=E5),
+    "prompts that are not pooled": lambda f: with_modules(f, prompts=E5, include_prompt=False),
+    "Matryoshka": lambda folder: with_modules(folder, truncate_dim=8),
+    "static": static,
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_has_the_vectors_of_the_library(name: str, tmp_path: Path) -> None:
+    """Of queries and of passages, of all its dimensions and no more, to 1e-5."""
+    from sentence_transformers import SentenceTransformer
+
+    ENCODERS[name](tmp_path)
+    oracle = SentenceTransformer(str(tmp_path), device="cpu")
+    if name != "static":
+        oracle.max_seq_length = LENGTH
+    queries, texts = [list(side) for side in zip(*PAIRS, strict=True)]
+    how = {"normalize_embeddings": True, "show_progress_bar": False}
+    expected = [oracle.encode_query(queries, **how), oracle.encode_document(texts, **how)]
+    files = resolve(str(tmp_path))
+    for _ in range(2):  # made, and from the cache
+        encoder = Encoder(files, max_length=LENGTH)
+        found = encoder.encode([*queries, *map(PassageText, texts)])
+        np.testing.assert_allclose(found, np.concatenate(expected), rtol=0, atol=1e-5)
+    assert found.shape[1] == (8 if name == "Matryoshka" else 16)
+
+
+def test_a_prompt_that_is_saved_as_passage_is_applied(tmp_path: Path) -> None:
+    """As published E5 models have it; `encode_document` of the library overlooks that name."""
+    from sentence_transformers import SentenceTransformer
+
+    with_modules(tmp_path)
+    saved = tmp_path / "config_sentence_transformers.json"
+    plain = resolve(str(tmp_path)).fingerprint
+    prompts = {"query": "query: ", "passage": "passage: "}
+    saved.write_text(json.dumps({**json.loads(saved.read_text()), "prompts": prompts}))
+    files = resolve(str(tmp_path))
+    (found,) = Encoder(files, max_length=LENGTH).encode([PassageText("a text")])
+    oracle = SentenceTransformer(str(tmp_path), device="cpu")
+    expected = oracle.encode("a text", prompt="passage: ", normalize_embeddings=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert files.fingerprint != plain
+
+
+def test_windows_leave_room_for_the_prompt(tmp_path: Path) -> None:
+    """Each window and its prompt are read to the end."""
+    from rerank.types import Passage
+
+    with_modules(tmp_path, prompts={"query": "q: ", "document": "one two three four five: "})
+    encoder = Encoder(resolve(str(tmp_path)), max_length=LENGTH, windows=3)
+    words = " ".join(f"word{i}" for i in range(90))
+    (texts,) = encoder.windows_of([Passage("d", "title", words)])
+    read = tokenizer()
+    lengths = [len(read("one two three four five: " + text)["input_ids"]) for text in texts]
+    assert len(texts) == 3
+    assert max(lengths) <= LENGTH
