@@ -51,9 +51,14 @@ CONFIG = Config(
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Unpacked weights and exported graphs of this session stay out of the user's cache."""
+    """Unpacked weights and exported graphs of this run stay out of the user's cache.
+
+    Workers that run side by side share one folder: each graph is exported once.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RERANK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("RERANK_CACHE", str(shared / "cache"))
         yield
 
 

@@ -370,7 +370,8 @@ def test_a_read_only_folder_is_enough(
     model: CalibratedReranker, copied: Path, tmp_path: Path
 ) -> None:
     """Nothing is written where a model lies, nor where the exported weights do."""
-    cache = shutil.copytree(os.environ["RERANK_CACHE"], tmp_path / "cache")
+    unfinished = shutil.ignore_patterns(".*")  # of another worker
+    cache = shutil.copytree(os.environ["RERANK_CACHE"], tmp_path / "cache", ignore=unfinished)
     for home in (copied, cache):
         for path in (home, *home.rglob("*")):
             path.chmod(0o555 if path.is_dir() else 0o444)
