@@ -24,6 +24,7 @@ from rerank.errors import InputError
 from rerank.inference.model_files import ModelPair, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_pipeline
+from rerank.retrieval.dense import PassageText
 from rerank.retrieval.index import layout_of
 from rerank.retrieval.system import VECTOR, SearchSystem
 from rerank.rooms import offered
@@ -176,7 +177,7 @@ def check_vectors(pipeline: Pipeline, system: SearchSystem, labelled: LabelledSe
     tried = held[:: max(1, len(held) // TRIED)][:TRIED]
     if VECTOR not in system.settings.stages or not tried:
         return
-    vectors = pipeline.encode([passage.full_text for passage in tried])
+    vectors = pipeline.encode([PassageText(passage.full_text) for passage in tried])
     near_themselves = sum(
         any(hit.passage.doc_id == passage.doc_id for hit in system.vector(vector, NEAREST))
         for passage, vector in zip(tried, vectors, strict=True)
