@@ -71,13 +71,16 @@ def best_first(ranking: Ranking, *, rank_by: str) -> Ints:
     """The positions (n,) of the passages, best first.
 
     `relevance` is the order by score, Robertson's probability ranking principle (1977); `logit` is
-    the raw cross-encoder order, `fused` the first stage's. Ties keep the fused order.
+    the raw cross-encoder order, `fused` the first stage's, `dense` that by cosine. Ties keep the
+    fused order; any other name means `relevance`.
     """
     fused = ranking.first_stage.fused
     by_fused = np.argsort(-fused, kind="stable")
     if rank_by == "fused":
         return by_fused
     key = ranking.score
+    if rank_by == "dense":
+        key = ranking.first_stage.dense
     if rank_by == "logit":
         key = np.where(ranking.scored, ranking.logits, -np.inf)
     return by_fused[np.argsort(-key[by_fused], kind="stable")]

@@ -67,7 +67,6 @@ def calibrate(
         if verbose:
             print(f"\n{rest}")
         print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
-        print(f"--manifest-sha256 {folder.sha256()} loads this one and no other")
 
     limit_requests(most_requests)
     try:
@@ -105,6 +104,7 @@ def calibrate(
     if not outcome.made:
         print("it was there already, made from the same data, configuration and weights")
     print_run(outcome.run, outcome.notes)
+    print(f"--manifest-sha256 {open_folder(out).sha256()} loads this model and no other")
 
 
 def _next_step(

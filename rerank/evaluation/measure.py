@@ -13,7 +13,14 @@ from calibration import metrics
 from calibration.arrays import plain
 from calibration.label_selection import weighted_mean
 from calibration.metrics.intervals import UNKNOWN, Estimate, student_interval
-from calibration.reliability import Comparison, Curves, at_thresholds, comparison, reliability_bins
+from calibration.reliability import (
+    Accepted,
+    Comparison,
+    Curves,
+    at_thresholds,
+    comparison,
+    reliability_bins,
+)
 from rerank.assessment.decisions import certified
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, predict
@@ -41,16 +48,19 @@ class WeightedAccuracy:
         """The estimate in words."""
         stood_for = f"the {self.queries:.0f} queries that these stand for"
         if self.right is None:
-            return f"At {self.threshold:g}: none of {stood_for} is accepted, as far as these say."
+            return (
+                f"at a confidence of {self.threshold:g} or more, none of {stood_for} is accepted, "
+                "as far as these say."
+            )
         interval = "too few for an interval"
         if not self.own_sample:
             interval = "no interval: this model is not known to have drawn the sample"
         elif np.isfinite(self.right.low):
             interval = f"between {self.right.low:.1%} and {self.right.high:.1%} with 95% confidence"
         return (
-            f"At {self.threshold:g}: of {stood_for}, about {self.accepted:.0f} are accepted "
-            f"({self.accepted / self.queries:.0%}), and {self.right.mean:.1%} of these are right "
-            f"({interval})."
+            f"at a confidence of {self.threshold:g} or more, of {stood_for}, about "
+            f"{self.accepted:.0f} are accepted ({self.accepted / self.queries:.0%}), and "
+            f"{self.right.mean:.1%} of these are right ({interval})."
         )
 
 
@@ -81,7 +91,7 @@ OURS = "calibrated"  # name of this model's own confidence
 SUFFICIENCY = "sufficiency: one of the first {}"
 RANKS = {"1": (1, 1), "2": (2, 2), "3": (3, 3), "4-10": (4, 10)}  # whose relevance is measured
 RELEVANCE = "relevance: passage at rank {}"
-ORDERS = ("fused", "logit", "relevance")
+ORDERS = ("fused", "dense", "logit", "relevance")
 SHOWN_K = (3, 5, 10)  # the k that a report shows; all are measured
 ORDER_METRICS = ("hit1", "mrr10", "ndcg10", "gain", "gain_low", "gain_high")
 EVENT_METRICS = ("base_rate", "auroc", "brier", "smece", "log_loss", "log_loss_of_base_rate")
@@ -110,12 +120,14 @@ class Evaluation:
     right: Labels  # (n,) 1 where the top passage is right
     certified: Bools  # (n,) see `rerank.assessment.decisions.certified`
     events: dict[str, dict[str, float]]  # sufficiency, relevance -> `EVENT_METRICS`
-    orders: dict[str, dict[str, float]]  # fused, logit, relevance -> nDCG@10, MRR@10, hit@1, ...
+    orders: dict[str, dict[str, float]]  # of `ORDERS` -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query
     fold_maps: tuple[FittedMaps, ...]  # that measured a part each; one if one model did all
     fold_of: Ints  # (n,) which of these measured a query
     notes: tuple[str, ...] = ()  # what was left out, and what makes the figures too good
     weighted: WeightedAccuracy | None = None  # if the queries have weights
+    context_k: int = 5  # the passages that `context` is about
+    context: Accepted | None = None  # at the threshold of SUFFICIENT; None: not measured
 
     @property
     def query_ids(self) -> tuple[str, ...]:
@@ -129,6 +141,9 @@ class Evaluation:
             "events": plain(self.events),
             "orders": plain(self.orders),
             "passages_scored": self.passages_scored,
+            "context": plain({"k": self.context_k, **self.context._asdict()})
+            if self.context
+            else None,
             **({"weighted": plain(asdict(self.weighted))} if self.weighted else {}),
         }
 
@@ -202,7 +217,7 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     sufficiency = np.concatenate([part.predictions.sufficiency for part in predicted])
     relevance = [row for part in predicted for row in part.predictions.relevance]
     counts = [count for part in predicted for count in part.passages_scored]
-    hit = hits(labelled, depth=DEPTH)
+    hit, k = hits(labelled, depth=DEPTH), config.sufficiency_k
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),
@@ -218,12 +233,22 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
         certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
         orders=_orders(
-            {name: [ids for part in predicted for ids in part.orders[name]] for name in ORDERS},
+            {
+                name: [ids for part in predicted for ids in part.orders[name]]
+                for name in predicted[0].orders
+            },
             labelled,
         ),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
         fold_maps=tuple(part.maps for part in parts),
         fold_of=np.repeat(np.arange(len(parts)), [len(part.scored) for part in parts]),
+        context_k=k,
+        context=at_thresholds(
+            hit[:, k - 1],
+            sufficiency[:, k - 1],
+            [config.thresholds.sufficient],
+            groups=labelled.groups,
+        )[0],
     )
 
 
@@ -232,7 +257,8 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
     limited = [limit_scored(s, maps.policy.cutoff) for s in part.scored.items]
     predictions = predict(limited, maps, config)
     in_full = [rank(s, maps.score) for s in part.scored.items]  # without the cutoff
-    orders = {name: [reorder(r, rank_by=name).doc_ids for r in in_full] for name in ORDERS[:-1]}
+    names = [name for name in ORDERS[:-1] if name != "dense" or not maps.kind.stages]
+    orders = {name: [reorder(r, rank_by=name).doc_ids for r in in_full] for name in names}
     orders["relevance"] = [reorder(r, rank_by="relevance").doc_ids for r in predictions.rankings]
     all_scored = list(map(_in_order_of, predictions.rankings, in_full))
     confidences = {

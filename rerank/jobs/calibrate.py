@@ -19,10 +19,11 @@ from rerank.config import Config
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.weights import drawn_at_random
-from rerank.errors import InputError, check_one_of
+from rerank.errors import FolderError, InputError, check_one_of
 from rerank.evaluation.baselines import Heuristic, baselines_of
 from rerank.evaluation.measure import Part, measure
 from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
+from rerank.fitting.order import choose_order
 from rerank.fitting.plan import Plan, check_corpus, plan
 from rerank.fitting.refused_certificates import (
     CUT_FROM_SEARCH,
@@ -47,7 +48,7 @@ from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.report.calibration import report_figures, report_pictures, report_sections
 from rerank.report.report import make_report
 from rerank.report.sections import as_page, as_text
-from rerank.storage.folder import is_made_from
+from rerank.storage.folder import is_made_from, read_manifest
 from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Mode, main_mode, metadata_name
@@ -148,7 +149,9 @@ def calibrate(
         **source.made_from,
         "corpus_digest": labelled.corpus_digest(),
     }
-    if not overwrite and is_made_from(out, {**made_from, **networks, **NOT_DERIVED}):
+    automatic = config.rank_by == "auto"
+    as_made = _with_order(made_from, _kept_order(out)) if automatic else made_from
+    if not overwrite and is_made_from(out, {**as_made, **networks, **NOT_DERIVED}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
         return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
@@ -167,12 +170,28 @@ def calibrate(
             )
         pipeline = source.open()
         scored = score_modes(pipeline, planned, source.pooled.maps if source.pooled else {})
+        if automatic:
+            config = replace(config, rank_by=choose_order(scored[main_mode(scored)], config))
+            made_from = _with_order(made_from, config.rank_by)
         contents = _fit_and_measure(planned, scored, pipeline.source, made_from, config)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
     warnings = (planned.warning, missed_share(planned.fit.grades, config.expected_unanswerable))
     notes = (*source.notes, *(f"warning: {text}" for text in warnings if text), *notes)
     return CalibrationRun(out, contents.report, run, made=True, notes=notes)
+
+
+def _with_order(made_from: Mapping[str, Any], rank_by: str) -> dict[str, Any]:
+    """The record of a model whose order the labels chose."""
+    return {**made_from, "config": {**made_from["config"], "rank_by": rank_by}, "order": "auto"}
+
+
+def _kept_order(out: Path) -> str:
+    """The order of the model that is at `out`; "" if there is none."""
+    try:
+        return str(read_manifest(out)["config"]["rank_by"])
+    except (FolderError, KeyError, TypeError):
+        return ""
 
 
 def _check_config(config: Config) -> None:

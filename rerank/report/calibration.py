@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from calibration.plots.style import Picture
 
 ORDERS_NOTE = (
-    "fused: the first stage alone; logit: the cross-encoder's own order; relevance: by the "
-    "calibrated probability of each passage. hit@1: the share of all queries whose top passage is "
-    "right; MRR@10 and nDCG@10 count the queries that something answers. Intervals are by query "
-    "group."
+    "fused: the first stage alone; dense: by cosine; logit: the cross-encoder's own order; "
+    "relevance: by the calibrated probability of each passage. hit@1: the share of all queries "
+    "whose top passage is right; MRR@10 and nDCG@10 count the queries that something answers. "
+    "Intervals are by query group."
 )
 EVENTS_NOTE = (
     "Sufficiency is the probability that one of the first k passages is right, relevance that the "
@@ -50,7 +50,7 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     named = fitted.reason.startswith(fitted.calibrator)
     chosen = fitted.reason if named else f"{fitted.calibrator}. {fitted.reason}"
     sections = [
-        Section("", headline(evaluation, fitted.maps.certificate)),
+        Section("", headline(evaluation, fitted.maps)),
         Section("More on the result", further),
         Section("The queries", queries),
         Section("The calibrator", [chosen]),
@@ -169,16 +169,13 @@ def band_sentence(report: Report) -> list[str]:
 
 
 def context_sentences(report: Report) -> list[str]:
-    """What is certified of the first passages together, and of handing on ever more of them."""
-    maps, context = report.fitted.maps, report.fitted.maps.context_certificate
-    sentences = [f"Sufficiency: {context.sentence}"] if context and not context.refused else []
-    if maps.stopping_threshold is not None:
-        sentences.append(
-            "If passages are handed on until the sufficiency reaches "
-            f"{maps.stopping_threshold:g} (at most ten), at most {LOST:.0%} of all questions lose "
-            "an answer that was among the ten, at 95% confidence."
-        )
-    return sentences
+    """What is certified of handing on ever more passages; empty if nothing is."""
+    threshold = report.fitted.maps.stopping_threshold
+    return [
+        f"If passages are handed on until the sufficiency reaches {threshold:g} (at most ten), at "
+        f"most {LOST:.0%} of all questions lose an answer that was among the ten, at 95% "
+        "confidence."
+    ] * (threshold is not None)
 
 
 def rerank_sentence(evaluation: Evaluation) -> str:

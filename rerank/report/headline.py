@@ -1,8 +1,15 @@
-"""The headline of a report: accuracy of accepted answers, what is certified, what comes next."""
+"""The headline of a report: what is accepted, right and certified, and what comes next.
+
+Of the top passage, and of the first passages together.
+"""
 
 from __future__ import annotations
 
+from calibration.arrays import group_codes
+from calibration.effective_sample_size import grouped_standard_error
+from calibration.reliability import Accepted
 from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import FittedMaps
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.types import Mode
 
@@ -11,9 +18,12 @@ NEXT: dict[Mode, str] = {  # how to try a model
     "lists": "rerank rescore {model} {dataset} --out predictions.jsonl",
 }
 
+SIMPLER = ("sigmoid of top logit", "temperature")  # confidences than ours, the simplest first
 
-def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
-    """Two sentences: the accepted queries, and the certificate with how it did on the measured."""
+
+def headline(evaluation: Evaluation, maps: FittedMaps) -> list[str]:
+    """A line on the top passage and one on the first k, each with its certificate; then advice."""
+    certificate, context = maps.certificate, maps.context_certificate
     certified = certificate.sentence
     if certificate.threshold is not None:
         right = evaluation.right[evaluation.certified]
@@ -22,7 +32,13 @@ def headline(evaluation: Evaluation, certificate: Certificate) -> list[str]:
         certified += (
             f" Of the measured queries, {right.sum()} of {len(right)} are right{share}{folds}."
         )
-    return [accepted_sentence(evaluation), certified]
+    promised = context.sentence if context and not context.refused else "Nothing is certified."
+    return [
+        f"Top passage: {accepted_sentence(evaluation)} {certified}",
+        f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {promised}",
+        *order_sentence(evaluation, maps),
+        *simpler_sentence(evaluation),
+    ]
 
 
 def split_report(text: str) -> tuple[list[str], str]:
@@ -35,15 +51,72 @@ def accepted_sentence(evaluation: Evaluation) -> str:
     """How accurate the accepted answers are; of all queries, if the measured ones have weights."""
     if evaluation.weighted:
         return evaluation.weighted.sentence
-    ours = evaluation.table[OURS]
-    if ours.accuracy_accepted is None or ours.accuracy_accepted_lower95 is None:
-        return f"At {ours.threshold:g}: none of {ours.n:,} measured queries is accepted."
+    one = evaluation.table[OURS]
+    bound = one.accuracy_accepted_lower95 or 0.0
+    counts = Accepted(one.threshold, one.accepted, one.right_accepted, 0.0, bound)
+    return _counted("confidence", counts, one.n, "are right")
+
+
+def context_sentence(evaluation: Evaluation) -> str:
+    """How often one of the first passages is right, where the sufficiency says so."""
+    if evaluation.weighted or evaluation.context is None:
+        return "not measured."
+    n = len(evaluation.right)
+    return _counted("sufficiency", evaluation.context, n, "have a right one among them")
+
+
+def _counted(number: str, counts: Accepted, n: int, event: str) -> str:
+    at = f"at a {number} of {counts.threshold:g} or more,"
+    if not counts.rows:
+        return f"{at} none of {n:,} measured queries is accepted."
     return (
-        f"At {ours.threshold:g}: {ours.accepted:,} of {ours.n:,} measured queries are accepted "
-        f"({ours.coverage:.0%}); {ours.right_accepted:,} of these are right "
-        f"({ours.accuracy_accepted:.1%}, at least {ours.accuracy_accepted_lower95:.1%} with 95% "
-        "confidence)."
+        f"{at} {counts.rows:,} of {n:,} measured queries are accepted ({counts.rows / n:.0%}); "
+        f"{counts.right:,} of these {event} ({counts.right / counts.rows:.1%}, at least "
+        f"{counts.lower95:.1%} with 95% confidence)."
     )
+
+
+def order_sentence(evaluation: Evaluation, maps: FittedMaps) -> list[str]:
+    """That another order is right first more often, and whether the cross-encoder pays; or none."""
+    ours = float(evaluation.right.mean())
+    hit1 = {name: order["hit1"] for name, order in evaluation.orders.items()}
+    best = max(hit1, key=lambda name: hit1[name])
+    cheap = max((name for name in ("fused", "dense") if name in hit1), key=lambda name: hit1[name])
+    if hit1[best] <= ours > hit1[cheap]:
+        return []
+    shown = cheap if hit1[cheap] >= hit1[best] else best
+    sentence = (
+        f"The order `{shown}` is right first for {hit1[shown]:.1%} of the measured queries, this "
+        f"model's for {ours:.1%}: `--rank-by auto` lets the labels choose."
+    )
+    if shown == cheap and not maps.kind.stages:
+        sentence += (
+            " The cross-encoder does not improve the order here; it reads "
+            f"{evaluation.passages_scored:.1f} passages a query."
+        )
+    return [sentence]
+
+
+def simpler_sentence(evaluation: Evaluation) -> list[str]:
+    """The simplest confidence whose Brier score is within one standard error of ours; or none."""
+    right, table = evaluation.right, evaluation.table
+    groups = group_codes(evaluation.labelled.groups, len(right))
+    ours = (evaluation.confidences[OURS] - right) ** 2
+    for name in SIMPLER:
+        if name not in evaluation.confidences:
+            continue
+        lost = (evaluation.confidences[name] - right) ** 2 - ours
+        if lost.mean() <= grouped_standard_error(lost, groups):
+            counts = [
+                f"{one.accepted:,} of which {one.right_accepted:,} are right"
+                for one in (table[name], table[OURS])
+            ]
+            return [
+                f"A simpler confidence, `{name}`, is as good on these labels, within one standard "
+                f"error (Brier score {table[name].brier:.3f}, ours {table[OURS].brier:.3f}): from "
+                f"{table[OURS].threshold:g} up it accepts {counts[0]}; ours {counts[1]}."
+            ]
+    return []
 
 
 def after_calibration(

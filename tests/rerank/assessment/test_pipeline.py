@@ -237,6 +237,7 @@ def table() -> Scored:
         ("relevance", ["d3", "d2", "d1", "d0"]),  # by cosine here; the tie keeps the fused order
         ("logit", ["d1", "d0", "d2", "d3"]),  # what was not scored comes last
         ("fused", ["d0", "d1", "d3", "d2"]),
+        ("auto", ["d3", "d2", "d1", "d0"]),  # without labels to choose by: relevance
     ],
 )
 def test_the_order_by_hand(table: Scored, rank_by: str, expected: list[str]) -> None:

@@ -45,7 +45,7 @@ def test_calibrate(run: Run, small_folder: Path, config: Config, told: Any) -> N
     found = told("calibrate", small_folder, *where, *flags(config))
     assert found["model"] == str(run.folder)
     assert found["made"] is False
-    assert found["headline"][0].startswith("At 0.7: ")
+    assert found["headline"][0].startswith("Top passage: ")
     assert found["next"].startswith(("rerank", "label"))
     assert 0 <= found["measured"]["smece"] <= 1
     assert found["run_id"] == run.outcome.run.run_id

@@ -38,7 +38,13 @@ from rerank.report.calibration import (
     scored_sentence,
     split_sentences,
 )
-from rerank.report.headline import accepted_sentence, after_evaluation, headline
+from rerank.report.headline import (
+    accepted_sentence,
+    after_evaluation,
+    headline,
+    order_sentence,
+    simpler_sentence,
+)
 from rerank.report.report import Report, make_report, usual_log_odds
 from rerank.report.sections import as_page, as_text
 from rerank.types import Scored
@@ -206,8 +212,8 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
         effective_accepted=49.7,
     )
     assert accepted_sentence(some.evaluation) == (
-        "At 0.7: 50 of 1,000 measured queries are accepted (5%); 40 of these are right (80.0%, at "
-        "least 68.4% with 95% confidence)."
+        "at a confidence of 0.7 or more, 50 of 1,000 measured queries are accepted (5%); 40 of "
+        "these are right (80.0%, at least 68.4% with 95% confidence)."
     )
     assert "rescore {model} queries.jsonl" in after_evaluation(some.evaluation)
     assert "rescore {model} {dataset}" in after_evaluation(some.evaluation, "lists")
@@ -216,7 +222,7 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
     none = with_ours(
         report, n=9, accepted=0, accuracy_accepted=None, accuracy_accepted_lower95=None
     )
-    assert accepted_sentence(none.evaluation) == "At 0.7: none of 9 measured queries is accepted."
+    assert "none of 9 measured queries is accepted" in accepted_sentence(none.evaluation)
     assert "rescore" in after_evaluation(none.evaluation)
 
 
@@ -226,9 +232,10 @@ def test_what_is_certified(report: Report) -> None:
     def said(**changes: Any) -> tuple[str, str]:
         changed = certified(report, **{"threshold": None, "refused": "", **changes})
         certificate = changed.fitted.maps.certificate
-        whole = headline(changed.evaluation, certificate)[1]
-        assert whole.startswith(certificate.sentence)
-        return certificate.sentence, whole.removeprefix(certificate.sentence)
+        whole = headline(changed.evaluation, changed.fitted.maps)[0]
+        _, found, after = whole.partition(certificate.sentence)
+        assert found
+        return certificate.sentence, after
 
     right = report.evaluation.right
     _, measured = said(threshold=0.0, labels_needed=None)
@@ -263,8 +270,10 @@ def test_certificates_and_refusals_are_told_once(
         maps, certificate=promised, context_certificate=promised, stopping_threshold=0.9
     )
     changed = replace(report, fitted=replace(report.fitted, maps=with_context))
-    second, third = context_sentences(changed)
-    assert second == f"Sufficiency: {promised.sentence}"
+    (third,) = context_sentences(changed)
+    second = headline(changed.evaluation, with_context)[1]
+    assert second.startswith("One of the first 5: at a sufficiency of 0.7 or more, ")
+    assert second.endswith(promised.sentence)
     assert third.startswith("If passages are handed on until the sufficiency reaches 0.9 (at most")
     page = report_page(changed, pictures)
     assert all(html.escape(said) in page for said in (promised.sentence, second, third))
@@ -273,6 +282,30 @@ def test_certificates_and_refusals_are_told_once(
     assert context_sentences(changed) == []
     assert report_text(changed).count("It is a test.") == 1
     assert report_page(changed, pictures).count("It is a test.") == 1
+
+
+def test_a_simpler_order_and_confidence_are_named_where_they_are_as_good(report: Report) -> None:
+    """By what was measured; nothing is said where ours are better."""
+    evaluation, maps = report.evaluation, report.fitted.maps
+    right = evaluation.right
+
+    def with_hit1(**hit1: float) -> Evaluation:
+        orders = {n: {**o, "hit1": hit1.get(n, 0.0)} for n, o in evaluation.orders.items()}
+        return replace(evaluation, orders=orders)
+
+    (cheap,) = order_sentence(with_hit1(fused=1.0, logit=0.5), maps)
+    assert "`fused`" in cheap
+    assert "cross-encoder" in cheap
+    (dear,) = order_sentence(with_hit1(logit=1.0, fused=0.5), maps)
+    assert "`logit`" in dear
+    assert "cross-encoder" not in dear
+    assert order_sentence(with_hit1(), maps) == []
+
+    perfect, worst = right.astype(float), 1.0 - right
+    sigmoid = "sigmoid of top logit"
+    as_good = replace(evaluation, confidences={sigmoid: perfect, OURS: perfect})
+    assert f"`{sigmoid}`" in simpler_sentence(as_good)[0]
+    assert simpler_sentence(replace(as_good, confidences={sigmoid: worst, OURS: perfect})) == []
 
 
 def test_who_was_left_out(report: Report) -> None:
@@ -376,8 +409,7 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
     """The headline first, a line a sentence; the rest no wider than 104 characters."""
     text = report_text(report)
     head, _, rest = text.partition("\n\n")
-    certificate = report.fitted.maps.certificate
-    assert head.splitlines() == headline(report.evaluation, certificate)
+    assert head.splitlines() == headline(report.evaluation, report.fitted.maps)
     unwrapped = " ".join(text.split())
     for sentence in (*split_sentences(report), *context_sentences(report)):
         assert " ".join(sentence.split()) in unwrapped
@@ -425,7 +457,8 @@ def test_the_page_holds_all_of_it_in_order(
     evaluation = report.evaluation
     expected = [
         f"Measured on {len(evaluation.right)} queries",
-        "At 0.7:",
+        "Top passage:",
+        "One of the first 5:",
         f"fitted on {len(report.planned.fit)} queries",
         report.fitted.calibrator,
         *(name for name, _ in evaluation.table.rows),

@@ -15,6 +15,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.journal.server import PAGES as WATCH
 from rerank.labelling.server import PAGES as LABEL
 from rerank.rag.routes import PAGES as ASK
+from rerank.report.headline import split_report
 from rerank.serving.pages import PAGES as CORE
 from rerank.serving.pages import page_routes
 
@@ -99,6 +100,6 @@ def test_reliability_tells_what_was_measured(client: httpx.Client, run: Any) -> 
     assert at[0.7]["rows"] == measured["accepted"]
     assert at[0.7]["right"] == measured["right_accepted"]
     assert sum(bin_["rows"] for bin_ in told["curves"]["bins"]) == measured["n"]
-    assert told["headline"] == run.outcome.report.splitlines()[:2]
+    assert told["headline"] == split_report(run.outcome.report)[0]
     assert "curves" not in kept
     assert told["comparison"][-1][0] == "calibrated"
