@@ -16,7 +16,7 @@ import numpy as np
 from calibration.arrays import log_odds, sigmoid
 from rerank.advice.places import place_of
 from rerank.advice.strategies import FLOOR
-from rerank.assessment.decisions import LABEL_FIRST, unlike_labelled
+from rerank.assessment.decisions import LABEL_FIRST, REASONS, SLIGHT, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
@@ -36,7 +36,6 @@ INTERPRETATIONS = {
 TOP = 5  # passages that count as the top
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
 FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
-MIN_CONTRIBUTION = 0.005  # smaller log-odds are shown as 0
 GRAPH = ("graph_support", "graph_boost")  # metadata of a passage: how well others link to it
 
 
@@ -49,6 +48,7 @@ class Signal:
     meaning: str  # what the value means here
     log_odds: float  # how much it moved the confidence, relative to a usual query fitted on
     moved: float  # the same in probability: the confidence minus what it would be without
+    told: bool = False  # one of the few reasons that a page names
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +132,17 @@ def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
         name = signal_of(feature, group_of[feature])
         added[name] = added.get(name, 0.0) + contribution
     before = log_odds(np.array([assessment.confidence]))
-    signals = []
+    signals: list[Signal] = []
+    expected: list[Signal] = []
     for name, (measure, meaning) in signals_for(maps).items():
         value, contribution = measure(assessment), added.get(name, 0.0)
         moved = assessment.confidence - float(sigmoid(before - contribution)[0])
-        words = agreeing(name, value, contribution, meaning)
+        words = meaning_of(value, meaning)
         signals.append(Signal(name, value, words, contribution, moved))
-    return tuple(signals)
+        if abs(contribution) >= SLIGHT and _as_expected(name, value, contribution, meaning):
+            expected.append(signals[-1])
+    told = sorted(expected, key=lambda signal: -abs(signal.log_odds))[:REASONS]
+    return tuple(replace(signal, told=signal in told) for signal in signals)
 
 
 def _recommendations(
@@ -230,19 +234,15 @@ def meaning_of(value: float, bands: Bands) -> str:
     return next((words for start, words in bands if value >= start), bands[-1][1])
 
 
-def agreeing(name: str, value: float, contribution: float, bands: Bands) -> str:
-    """The meaning of a value; adds a clause if its contribution has the opposite sign.
+def _as_expected(name: str, value: float, contribution: float, bands: Bands) -> bool:
+    """Whether a signal moved the confidence the way that its words let people expect.
 
-    The meaning is that of the value alone; the contribution (log-odds) compares it with a usual
-    question: few words of the question may be found, and yet more than usual. Only the best and the
-    worst meaning can have an opposite.
+    The words are of the value alone; the contribution (log-odds) compares it with a usual question:
+    few words of the question may be found, and yet more than usual. Only the best and the worst
+    words can be contradicted.
     """
-    words = meaning_of(value, bands)
     against = meaning_of(math.inf if contribution < 0 else -math.inf, bands)
-    if name not in FROM_GOOD_TO_BAD or abs(contribution) < MIN_CONTRIBUTION or words != against:
-        return words
-    verb = "lowers" if contribution < 0 else "raises"
-    return f"{words}, but compared with a usual question this {verb} the confidence"
+    return name not in FROM_GOOD_TO_BAD or meaning_of(value, bands) != against
 
 
 def _gap(a: Assessment) -> float:

@@ -23,11 +23,12 @@ class Place:
 
 
 def place_of(passage: Passage | RankedPassage) -> Place:
-    """The metadata's `document`, `heading` and `page`.
+    """The metadata's `document` (or `document_id`), `heading` and `page`.
 
-    Without `document`, the title takes its place, or else the id.
+    Without a document, the title takes its place, or else the id.
     """
-    named = metadata_name(passage.metadata, "document")
+    keys = ("document", "document_id")
+    named = next(filter(None, (metadata_name(passage.metadata, key) for key in keys)), "")
     return Place(
         named or passage.title or passage.doc_id,
         metadata_name(passage.metadata, "heading"),

@@ -17,7 +17,12 @@ from rerank.errors import InputError
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.document_route import document_route, shown_passage
-from rerank.rag.responses import AnswerResponse, ExplainResponse, RetrieveResponse
+from rerank.rag.responses import (
+    AnswerResponse,
+    AskResponse,
+    ExplainResponse,
+    RetrieveResponse,
+)
 from rerank.rag.settings import AnswerConfig
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.middleware import while_connected
@@ -118,7 +123,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
         done.answer = made = await _answered(request, done, seconds)
         return {**_named(done), **made.to_dict(), "query_id": done.request_id}
 
-    @router.post("/v1/ask")
+    @router.post("/v1/ask", response_model=AskResponse, response_model_exclude_unset=True)
     async def ask(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Return all that the page shows: the answer, its confidence and why, and its sources.
 

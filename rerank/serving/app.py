@@ -17,6 +17,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving.bodies import StrictRoute
@@ -28,6 +29,8 @@ from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
 from rerank.serving.request_assessor import RequestAssessor
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest
 from rerank.serving.responses import (
+    ModelResponse,
+    ReliabilityResponse,
     RerankResponse,
     SearchResponse,
     rerank_response,
@@ -117,6 +120,14 @@ def create_app(
     for layer, arguments in (one for part in parts for one in part.middleware):
         app.add_middleware(layer, **arguments)
     app.add_middleware(RequestLog, metrics=holder.metrics, paths=paths)
+    if settings.origins:  # the outermost: a page may read refusals too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["Retry-After", "X-Labels-Left-Out", "X-Request-ID"],
+        )
     for kind in (RequestValidationError, InputError, RetrieverError, HTTPException):
         app.add_exception_handler(kind, _refused)
     return app
@@ -193,12 +204,12 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     """The routes about the server and its model."""
     router = APIRouter(tags=["about"])
 
-    @router.get("/v1/model")
+    @router.get("/v1/model", response_model=ModelResponse)
     async def model() -> dict[str, Any]:
         """Return the current model: its fingerprints and its measured reliability."""
         return holder.current.described()
 
-    @router.get("/v1/reliability")
+    @router.get("/v1/reliability", response_model=ReliabilityResponse)
     async def reliability() -> dict[str, Any]:
         """Return how true the confidence was measured to be, and what each threshold accepts."""
         return holder.current.reliability_page()

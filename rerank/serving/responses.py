@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -10,35 +10,44 @@ from rerank.json_keys import JSON_KEYS
 from rerank.serving.requests import Document, DocumentsRequest, SearchRequest, as_document
 from rerank.types import Assessment
 
+Level = Literal["HIGH", "MEDIUM", "LOW", "VERY_LOW"]
+Verdict = Literal["SUFFICIENT", "PARTIAL", "INSUFFICIENT"]
+
 
 def key(name: str, *default: Any) -> Any:
     """A field with the meaning that its name has everywhere."""
     return Field(*default, description=JSON_KEYS[name])
 
 
-class Answered(BaseModel):
-    """Which request was answered, by which model, and how sure the model is of its first passage.
-
-    Probabilities are calibrated.
-    """
+class Named(BaseModel):
+    """Which request was answered, by which model."""
 
     id: str = key("id")
     model: str = key("model")
+
+
+class Confident(BaseModel):
+    """How sure the model is of its first passage. Probabilities are calibrated."""
+
     confidence: float = key("confidence")
-    level: str = key("level")
+    level: Level = key("level")
     accepted: bool = key("accepted")
     calibrated: bool = key("calibrated")
 
 
-class AssessmentResponse(Answered):
+class AssessmentFields(Confident):
     """How far to trust an answer."""
 
     sufficiency: float = key("sufficiency")
     sufficiency_at: list[float] = key("sufficiency_at")
-    verdict: str = key("verdict")
+    verdict: Verdict = key("verdict")
     certified: bool = key("certified")
     context_certified: bool = key("context_certified")
     reasons: list[str] = key("reasons")
+
+
+class AssessmentResponse(AssessmentFields, Named):
+    """The same, of a request."""
 
 
 class SearchResult(BaseModel):
@@ -74,6 +83,36 @@ class RerankResponse(AssessmentResponse):
     results: list[RerankResult] = Field(description="the documents, best first")
     meta: dict[str, Any] = Field(description="as Cohere's clients read it")
     usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
+
+
+class ModelResponse(BaseModel):
+    """The served model."""
+
+    model: str = key("model")
+    loaded: float = Field(description="when it was loaded, Unix time")
+    fingerprints: dict[str, Any] = Field(description="of its networks and of how they are read")
+    encoder: str
+    reranker: str
+    precision: str
+    segment_by: str
+    segments: list[str]
+    stages: list[str] = Field(description="whose scores come with lists; empty: it scores itself")
+    passages: int = Field(description="in its index")
+    queries: dict[str, Any] = Field(description="how many it was fitted and measured on")
+    reliability: dict[str, Any] = Field(description="what was measured, as in reliability.json")
+
+
+class ReliabilityResponse(BaseModel):
+    """The measured calibration of the served model."""
+
+    model: str = key("model")
+    name: str
+    headline: list[str] = Field(description="the first lines of the report")
+    curves: dict[str, list[dict[str, Any]]]
+    threshold: float = Field(description="of `accepted`")
+    certificate: str
+    comparison: list[list[str]] = Field(description="confidences compared: a header, then rows")
+    made_from: Any = Field(description="where the model comes from")
 
 
 def search_response(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rerank.config import check_options, option
+from rerank.data.checks import is_url
 from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, LONGEST_RECORD, MAX_PASSAGES
+from rerank.errors import InputError
 
 LONGEST = 86_400  # seconds
 
@@ -54,6 +56,11 @@ class Settings:
         ge=0,
         le=LONGEST,
     )
+    allow_origin: str = option(
+        "",
+        "origins whose web pages may ask, with commas between, such as https://app.example.org; "
+        "none by default",
+    )
     journal: str = option(
         "",
         "database that every assessed question is written to: sqlite:///PATH or "
@@ -66,5 +73,16 @@ class Settings:
     journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", ge=0)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
+        """Refuse values out of range, and what is no origin."""
         check_options(self)
+        for origin in self.origins:
+            if not is_url(origin) or origin.count("/") != 2:
+                raise InputError(
+                    "`allow_origin` should name origins, such as https://app.example.org, without "
+                    f"a path, got {origin!r:.100}"
+                )
+
+    @property
+    def origins(self) -> list[str]:
+        """The origins whose web pages may ask."""
+        return [part.strip() for part in self.allow_origin.split(",") if part.strip()]

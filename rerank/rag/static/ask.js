@@ -58,25 +58,26 @@ function showHistory() {
 function show(data) {
   const { answer, assessment, signals } = data;
   const sources = data.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
-  const first = Math.max(data.k, 3);
+  const first = answer.refused ? 0 : Math.max(data.k, 3);
   found.replaceChildren(...[
-    make("h2", {}, "Answer"),
-    badge(assessment),
-    banner(assessment),
+    make("h2", {}, answer.refused ? "No answer" : "Answer"),
+    answer.refused ? make("span", { class: "badge low", id: "badge" }, "REFUSED") : badge(assessment),
+    answer.refused ? refusal(data) : banner(assessment),
     make("div", { class: "answer", id: "answer" }, answer.answer),
-    make("p", { class: "quiet" },
+    answer.refused ? null : make("p", { class: "quiet" },
       `Passages taken: ${data.k} of ${data.passages.length}; ${STOPPED[data.stop_reason]}.` +
       (assessment.calibrated
         ? ` The probability that one of the first ${data.sufficiency_k} is right is ` +
           `${percentReached(assessment.sufficiency)}.`
         : " Without labels the bars show the order of the passages only.")),
     data.feedback ? feedback(data.id) : null,
-    make("h2", {}, "Sources"),
+    first ? make("h2", {}, "Sources") : null,
     ...sources.slice(0, first),
     sources.length > first
-      ? make("details", {}, make("summary", {}, "Less likely passages"), ...sources.slice(first))
+      ? make("details", {}, make("summary", {}, first ? "Less likely passages" : "What was found, and not used"),
+        ...sources.slice(first))
       : null,
-    make("h2", {}, assessment.calibrated ? "Why this confidence?" : "Why this passage first?"),
+    make("h2", {}, answer.refused ? "Why no answer?" : assessment.calibrated ? "Why this confidence?" : "Why this passage first?"),
     ...why(signals, data.recommendations),
   ].filter(Boolean));
 }
@@ -94,6 +95,13 @@ function banner(assessment) {
     : "not calibrated: these documents have no labels yet";
   return make("p", { class: "banner", id: "banner", role: "note" },
     `Advisory only - ${why}. Verify with primary sources.`);
+}
+
+function refusal({ answer }) {
+  const why = answer.sufficiency === null || !answer.calibrated
+    ? "The passages that were found do not hold an answer."
+    : `The probability that the passages found hold an answer is ${percentReached(answer.sufficiency)}.`;
+  return make("p", { class: "banner", id: "banner", role: "note" }, why);
 }
 
 function source(passage, i, cited, calibrated) {
@@ -118,9 +126,10 @@ function source(passage, i, cited, calibrated) {
 
 function why(signals, recommendations) {
   if (!signals.length) return [make("p", {}, "Nothing was found.")];
-  const most = Math.max(1, ...signals.map((signal) => Math.abs(signal.log_odds)));
-  const rows = signals.map((signal) => {
-    const way = signal.log_odds > 0.05 ? "for" : signal.log_odds < -0.05 ? "against" : "neutral";
+  const told = signals.filter((signal) => signal.told);
+  const most = Math.max(1, ...told.map((signal) => Math.abs(signal.log_odds)));
+  const rows = told.map((signal) => {
+    const way = signal.log_odds > 0 ? "for" : "against";
     return make("li", {},
       make("span", {}, signal.name.replaceAll("_", " ")),
       bar(signal.log_odds / most, way),

@@ -10,11 +10,11 @@ import pytest
 from assessments import make_assessment
 
 from rerank.advice.explanation import (
+    FROM_GOOD_TO_BAD,
     SIGNAL_OF_FEATURE,
     SIGNAL_OF_GROUP,
     SIGNAL_OF_STAGE_FEATURE,
     SIGNALS,
-    agreeing,
     explain_by,
     of_lists,
     signal_of,
@@ -104,22 +104,18 @@ def test_each_cause_has_its_recommendation(
     assert found.flagged
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "contribution", "told"),
-    [
-        ("query_coverage", 0.3, 0.4, "missing, but compared with a usual question this raises"),
-        ("query_coverage", 0.9, -0.4, "question, but compared with a usual question this lowers"),
-        ("query_coverage", 0.3, -0.4, "important words of the question are missing"),
-        ("query_coverage", 0.3, 0.001, "important words of the question are missing"),
-        ("gap", 0.2, 0.4, "a slight lead over the second passage"),
-        ("consensus", 0.9, -0.4, "several passages are as good as the best"),
-    ],
-)
-def test_words_and_direction_agree(name: str, value: float, contribution: float, told: str) -> None:
-    """Words with the opposite meaning tell both; words in between stay as they are."""
-    words = agreeing(name, value, contribution, SIGNALS[name][1])
-    assert told in words
-    assert ("compared" in words) == ("compared" in told)
+def test_at_most_three_signals_are_told_and_none_against_its_words(maps: FittedMaps) -> None:
+    """The strongest ones whose direction is the one that their words let people expect."""
+    for relevance in ((0.9, 0.05), (0.3, 0.29), (0.6, 0.3)):
+        assessment = make_assessment(texts=TEXTS[:2], relevance=relevance, confidence=relevance[0])
+        signals = explain_by(maps, assessment).signals
+        told = [s for s in signals if s.told]
+        assert len(told) <= 3
+        for one in told:
+            best, worst = SIGNALS[one.name][1][0][1], SIGNALS[one.name][1][-1][1]
+            contradicted = {best: one.log_odds < 0, worst: one.log_odds > 0}
+            assert abs(one.log_odds) >= 0.05
+            assert one.name not in FROM_GOOD_TO_BAD or not contradicted.get(one.meaning, False)
 
 
 @pytest.mark.parametrize(("boost", "support"), [(0.4, 0.4), ("0.4", 0.4), ("much", 0), ("inf", 0)])

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from coherence import check_coherent
+from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.types import Assessment, Passage, Query
@@ -157,3 +158,40 @@ def test_examples_of_the_api_work(client: httpx.Client) -> None:
         if "reranker" in example:
             example["reranker"] = client.get("/v1/model").json()["fingerprints"]["reranker"]
         assert client.post(path, json=example).status_code == 200
+
+
+def test_pages_of_named_origins_may_ask_and_no_other(run: Any) -> None:
+    """Preflight, answer and refusal say so to these; without the option nothing does."""
+    ours, strange = "https://app.example.org", "https://evil.example"
+    with (
+        serving(run.folder, allow_origin=ours) as started,
+        httpx.Client(base_url=started.url, timeout=600) as browser,
+    ):
+        asked = {"access-control-request-method": "POST"}
+        for origin, allowed in ((ours, ours), (strange, None)):
+            headers = {"origin": origin, **asked}
+            preflight = browser.options("/v1/search", headers=headers)
+            refusal = browser.post("/v1/search", json={}, headers={"origin": origin})
+            found = browser.get("/v1/model", headers={"origin": origin})
+            for answer in (preflight, refusal, found):
+                assert answer.headers.get("access-control-allow-origin") == allowed
+            assert (preflight.status_code == 200) == (allowed is not None)
+            assert (refusal.status_code, found.status_code) == (422, 200)
+
+
+def test_answers_are_typed_in_the_schema(client: httpx.Client) -> None:
+    """Of each route about answers and the model; levels, verdicts and stop reasons are enums."""
+    schema = client.get("/openapi.json").json()
+    for path, route in schema["paths"].items():
+        for of_method in route.values():
+            if path.startswith(("/v1/journal", "/v1/feedback", "/v1/label")):
+                continue
+            content = of_method["responses"]["200"]["content"]
+            assert all(of_kind["schema"] for of_kind in content.values()), path
+    models = schema["components"]["schemas"]
+    for model, field, count in (
+        ("SearchResponse", "level", 4),
+        ("SearchResponse", "verdict", 3),
+        ("RetrieveResponse", "stop_reason", 6),
+    ):
+        assert len(models[model]["properties"][field]["enum"]) == count

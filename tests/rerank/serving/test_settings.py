@@ -14,6 +14,11 @@ def test_settings_refuse() -> None:
     for name, value in {"queue": 0, "timeout": 0.0, "port": 70000, "poll": -1.0}.items():
         with pytest.raises(InputError, match=name):
             Settings(**{name: value})
+    for origin in ("*", "https://app.example.org/", "app.example.org", "null"):
+        with pytest.raises(InputError, match="allow_origin"):
+            Settings(allow_origin=origin)
+    two = Settings(allow_origin="https://a.example, http://localhost:5173")
+    assert two.origins == ["https://a.example", "http://localhost:5173"]
 
 
 def test_limits_are_those_of_files() -> None:
