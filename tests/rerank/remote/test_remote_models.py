@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from remote_server import KEY, Server, running_server, status
+from server import serving
 
 import rerank
 from rerank.cli import main
@@ -257,3 +259,33 @@ def test_nothing_is_imported_for_local_models() -> None:
     """Httpx is opened with the first address."""
     code = "import rerank, rerank.cli, sys; sys.exit('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_server_says_what_has_changed(made: Made, server: Server) -> None:
+    """It waits for the model in threads; a failure is 503, a shift is told until it is over."""
+    with serving(made.folder) as started, httpx.Client(base_url=started.url, timeout=600) as http:
+
+        def search() -> dict[str, Any]:
+            answer: dict[str, Any] = http.post("/v1/search", json={"query": "redhouse n7"}).json()
+            return answer
+
+        def told() -> tuple[str, bool]:
+            return http.get("/readyz").text, "rerank_remote_shifted 1.0" in http.get(
+                "/metrics"
+            ).text
+
+        before = search()
+        assert before["calibrated"]
+        assert told() == ("ready\n", False)
+        server.faults = [status(400)]
+        assert http.post("/v1/search", json={"query": "redhouse n7"}).status_code == 503
+        server.scale = 2.0
+        started.holder.probe()
+        assert not search()["calibrated"]
+        ready, metric = told()
+        assert "uncalibrated" in ready
+        assert metric
+        server.scale = 1.0
+        started.holder.probe()
+        assert search()["confidence"] == before["confidence"]
+        assert told() == ("ready\n", False)
