@@ -15,6 +15,7 @@ JSON_KEYS: Mapping[str, str] = {
     "action": "what to do at this level",
     "accepted": "confidence reaches the advisory threshold",
     "flagged": "not accepted: a person must check it before use",
+    "threshold": "confidence from which an answer is accepted",
     "sufficiency": "P(one of the passages that are handed on is right), or of the first few",
     "sufficiency_at": "P(one of the first k is right), for k = 1 to 10",
     "sufficiency_k": "how many passages the sufficiency of a search is about",
@@ -22,6 +23,7 @@ JSON_KEYS: Mapping[str, str] = {
     "note": "text to put before the passages; empty if they are sufficient",
     "certified": "accepted, the confidence reaches the certified threshold, and the question is "
     "like those that were labelled",
+    "context_accepted": "the sufficiency reaches the threshold of SUFFICIENT, and is calibrated",
     "context_certified": "SUFFICIENT, and the sufficiency reaches its certified threshold",
     "calibrated": "false: no label of this corpus was fitted on; the numbers order, and no more",
     "reasons": "where the confidence starts and what moved it",

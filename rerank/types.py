@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import Thresholds
+from rerank.config import VERDICTS, Thresholds
 from rerank.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -346,6 +346,11 @@ class Assessment:
     def accepted(self) -> bool:
         """Whether the confidence reaches the advisory threshold, and is calibrated."""
         return self.thresholds.accepts(self.confidence, calibrated=self.calibrated)
+
+    @property
+    def context_accepted(self) -> bool:
+        """The same of the first passages together: whether they are SUFFICIENT."""
+        return self.verdict == VERDICTS[0]
 
     def by(self, thresholds: Thresholds | None) -> Assessment:
         """The assessment by other thresholds, for which no certificate was made; None: itself."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Query
 
 from rerank.advice.places import MAX_BYTES, in_document, place_of
-from rerank.rag.responses import DocumentResponse
+from rerank.rag.responses import DocumentPage
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
 from rerank.types import Passage, RankedPassage
@@ -28,7 +28,7 @@ def document_route(holder: ModelHolder) -> APIRouter:
     """The route, with the holder's current model."""
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
-    @router.get("/v1/document", response_model=DocumentResponse)
+    @router.get("/v1/document", response_model=DocumentPage)
     async def document(
         row: int = Query(ge=0, le=LARGEST_ROW, description="of the passage, as /v1/ask returns it"),
         doc_id: str = Query(min_length=1, description="of the passage at that row"),

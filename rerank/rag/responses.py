@@ -81,7 +81,7 @@ class ShownPassage(SearchResult):
     row: int | None = Field(None, description="in the index, for /v1/document; null without one")
 
 
-class AskResponse(Named):
+class AskPage(Named):
     """All that the Ask page shows."""
 
     answer: AnswerFields
@@ -106,7 +106,7 @@ class PlacedPassage(BaseModel):
     page: str = Field(description="in the document; empty if it is not known")
 
 
-class DocumentResponse(BaseModel):
+class DocumentPage(BaseModel):
     """A passage between its neighbours."""
 
     document: str

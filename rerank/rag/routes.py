@@ -19,7 +19,7 @@ from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.document_route import document_route, shown_passage
 from rerank.rag.responses import (
     AnswerResponse,
-    AskResponse,
+    AskPage,
     ExplainResponse,
     RetrieveResponse,
 )
@@ -30,6 +30,7 @@ from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
 from rerank.serving.requests import QueryRequest
+from rerank.serving.responses import assessment_fields
 from rerank.types import RankedPassage
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
         done.answer = made = await _answered(request, done, seconds)
         return {**_named(done), **made.to_dict(), "query_id": done.request_id}
 
-    @router.post("/v1/ask", response_model=AskResponse, response_model_exclude_unset=True)
+    @router.post("/v1/ask", response_model=AskPage, response_model_exclude_unset=True)
     async def ask(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Return all that the page shows: the answer, its confidence and why, and its sources.
 
@@ -137,7 +138,7 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
         return {
             **_named(done),
             "answer": {**made.to_dict(), "query_id": done.request_id},
-            "assessment": assessment.to_dict(top=0),
+            "assessment": assessment_fields(assessment),
             "feedback": feedback,
             "k": taken.k,
             "sufficiency_k": assessment.sufficiency_k,

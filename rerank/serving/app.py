@@ -29,8 +29,8 @@ from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
 from rerank.serving.request_assessor import RequestAssessor
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest
 from rerank.serving.responses import (
-    ModelResponse,
-    ReliabilityResponse,
+    ModelDescription,
+    ReliabilityPage,
     RerankResponse,
     SearchResponse,
     rerank_response,
@@ -204,12 +204,12 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     """The routes about the server and its model."""
     router = APIRouter(tags=["about"])
 
-    @router.get("/v1/model", response_model=ModelResponse)
+    @router.get("/v1/model", response_model=ModelDescription)
     async def model() -> dict[str, Any]:
         """Return the current model: its fingerprints and its measured reliability."""
         return holder.current.described()
 
-    @router.get("/v1/reliability", response_model=ReliabilityResponse)
+    @router.get("/v1/reliability", response_model=ReliabilityPage)
     async def reliability() -> dict[str, Any]:
         """Return how true the confidence was measured to be, and what each threshold accepts."""
         return holder.current.reliability_page()

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from rerank.config import ACTIONS
 from rerank.json_keys import JSON_KEYS
 from rerank.serving.requests import Document, DocumentsRequest, SearchRequest, as_document
 from rerank.types import Assessment
@@ -44,6 +45,10 @@ class AssessmentFields(Confident):
     certified: bool = key("certified")
     context_certified: bool = key("context_certified")
     reasons: list[str] = key("reasons")
+    flagged: bool = key("flagged")
+    action: str = key("action")
+    threshold: float = key("threshold")
+    context_accepted: bool = key("context_accepted")
 
 
 class AssessmentResponse(AssessmentFields, Named):
@@ -85,7 +90,7 @@ class RerankResponse(AssessmentResponse):
     usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
 
 
-class ModelResponse(BaseModel):
+class ModelDescription(BaseModel):
     """The served model."""
 
     model: str = key("model")
@@ -102,7 +107,7 @@ class ModelResponse(BaseModel):
     reliability: dict[str, Any] = Field(description="what was measured, as in reliability.json")
 
 
-class ReliabilityResponse(BaseModel):
+class ReliabilityPage(BaseModel):
     """The measured calibration of the served model."""
 
     model: str = key("model")
@@ -113,6 +118,17 @@ class ReliabilityResponse(BaseModel):
     certificate: str
     comparison: list[list[str]] = Field(description="confidences compared: a header, then rows")
     made_from: Any = Field(description="where the model comes from")
+
+
+def assessment_fields(assessment: Assessment) -> dict[str, Any]:
+    """An assessment and what to do with it, without its passages: see `AssessmentFields`."""
+    return {
+        **assessment.to_dict(top=0),
+        "flagged": not assessment.accepted,
+        "action": ACTIONS[assessment.level],
+        "threshold": assessment.thresholds.advisory,
+        "context_accepted": assessment.context_accepted,
+    }
 
 
 def search_response(
@@ -128,7 +144,7 @@ def search_response(
         for passage in assessment.first(body.top_n)
     ]
     return SearchResponse(
-        **{**assessment.to_dict(top=0), "id": request_id, "model": model, "ranking": ranking}
+        **{**assessment_fields(assessment), "id": request_id, "model": model, "ranking": ranking}
     )
 
 
@@ -147,7 +163,7 @@ def rerank_response(
         for passage in assessment.first(body.top_n or len(assessment.ranking))
     ]
     return RerankResponse(
-        **{**assessment.to_dict(top=0), "id": request_id, "model": model},
+        **{**assessment_fields(assessment), "id": request_id, "model": model},
         results=results,
         meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
         usage={"total_tokens": 0, "prompt_tokens": 0},
