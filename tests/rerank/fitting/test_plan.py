@@ -143,6 +143,33 @@ def test_queries_that_the_reranker_was_trained_on_are_left_out() -> None:
     assert (len(found.fit), len(found.report)) == (48, 19)
 
 
+def test_queries_that_the_pooled_maps_have_seen_are_left_out_but_not_their_split() -> None:
+    """With the others of their group; the rest of the split is still new to the maps."""
+    labelled = set_of({"train": [*range(50), 0], "test": [*range(50, 70)]})
+    marks = frozenset(query_hash(f"Question train{i}") for i in range(20))
+    found = plan(labelled, trained_hashes=NONE, max_queries=None, seed=0, pooled_marks=marks)
+    assert ids(found.fit) == labelled.splits["train"][20:50]
+    assert (len(found.report), found.seen_by_pooled, found.seen_by_reranker) == (20, 21, 0)
+    assert "21 queries that the pooled maps were fitted on" in found.reported
+    with pytest.raises(InputError, match="20 because the pooled maps were fitted on them"):
+        plan(
+            replace(labelled, splits={"train": labelled.splits["train"][:35]}),
+            trained_hashes=NONE,
+            max_queries=None,
+            seed=0,
+            pooled_marks=marks,
+        )
+
+
+def test_questions_are_drawn_one_by_one() -> None:
+    """Of twenty groups of ten, 50 queries are of nearly all groups, not of five whole ones."""
+    labelled = set_of({"train": [k // 10 for k in range(200)]})
+    for seed in range(3):
+        found = plan(labelled, trained_hashes=NONE, max_queries=50, seed=seed)
+        assert len(found.fit) == 50
+        assert len(set(found.fit.groups.tolist())) >= 17
+
+
 def test_the_rest_of_a_split_that_was_trained_on_is_left_out() -> None:
     """Where another split is left to fit on, the trained split's other queries go as well."""
     labelled = set_of({"train": [*range(50)], "dev": [*range(50, 90)], "test": [*range(90, 99)]})
