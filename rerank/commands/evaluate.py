@@ -42,7 +42,10 @@ def evaluate(
         return
     model_path, path = (shlex.quote(str(path)) for path in (chosen.model, rescorable(dataset)))
     next_step = after_evaluation(evaluation, labelled.mode).format(model=model_path, dataset=path)
-    print_headline(headline(evaluation, model.maps[labelled.mode]), next_step)
+    print_headline(
+        headline(evaluation, model.maps[labelled.mode], rank_by=model.pipeline.config.rank_by),
+        next_step,
+    )
     if verbose:
         print()
         print(as_text(measured_sections(evaluation)), end="")

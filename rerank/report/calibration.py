@@ -50,7 +50,9 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     named = fitted.reason.startswith(fitted.calibrator)
     chosen = fitted.reason if named else f"{fitted.calibrator}. {fitted.reason}"
     sections = [
-        Section("", headline(evaluation, fitted.maps)),
+        Section(
+            "", headline(evaluation, fitted.maps, rank_by=report.made_from["config"]["rank_by"])
+        ),
         Section("More on the result", further),
         Section("The queries", queries),
         Section("The calibrator", [chosen]),

@@ -21,8 +21,11 @@ NEXT: dict[Mode, str] = {  # how to try a model
 SIMPLER = ("sigmoid of top logit", "temperature")  # confidences than ours, the simplest first
 
 
-def headline(evaluation: Evaluation, maps: FittedMaps) -> list[str]:
-    """A line on the top passage and one on the first k, each with its certificate; then advice."""
+def headline(evaluation: Evaluation, maps: FittedMaps, *, rank_by: str = "relevance") -> list[str]:
+    """A line on the top passage and one on the first k, each with its certificate; then advice.
+
+    `rank_by` is the model's order: no other is advised where it was chosen.
+    """
     certificate, context = maps.certificate, maps.context_certificate
     certified = certificate.sentence
     if certificate.threshold is not None:
@@ -32,11 +35,14 @@ def headline(evaluation: Evaluation, maps: FittedMaps) -> list[str]:
         certified += (
             f" Of the measured queries, {right.sum()} of {len(right)} are right{share}{folds}."
         )
+    documents = maps.documents_certificate
+    if documents and not documents.refused:
+        certified += f" Of documents: {documents.sentence}"
     promised = context.sentence if context and not context.refused else "Nothing is certified."
     return [
         f"Top passage: {accepted_sentence(evaluation)} {certified}",
         f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {promised}",
-        *order_sentence(evaluation, maps),
+        *(order_sentence(evaluation, maps) if rank_by == "relevance" else ()),
         *simpler_sentence(evaluation),
     ]
 
