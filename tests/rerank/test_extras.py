@@ -83,7 +83,7 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "py3langid": """
 from rerank.data.languages import find_language
 from rerank.types import Passage
-find_language([Passage("a", "a word")])
+find_language([Passage("a", "", "a word")])
 """,
     "pyarrow": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.parquet')",
     "pydantic": SERVE,
