@@ -1,32 +1,44 @@
 """A folder of documents to a corpus in the BEIR layout; a later run reads only what changed.
 
-The corpus folder may hold queries and labels too: only the files named here are written.
+The corpus folder may hold queries and labels too: only the files named here are written. One holds
+the result of each file. It is written when all files are read, and again with the sha256 of the
+corpus, when that is written; if the reading is interrupted, it holds what was read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from rerank.config import IngestConfig
 from rerank.data.beir import CORPUS, write_corpus
+from rerank.data.canonical import to_json
+from rerank.data.checks import is_encodable
 from rerank.data.near_duplicates import near_duplicates
+from rerank.data.records import passage_row, read_passage
 from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses
 from rerank.ingest.isolated import KNOWN, IsolatedReader, format_of, reader
 from rerank.ingest.passages import split_document
-from rerank.ingest.state import STATE, IngestedFile, IngestState, read_state, write_state
-from rerank.ingest.walk import walk
 from rerank.progress import progress
 from rerank.storage.files import read_bytes, sha256_file, write_file
+from rerank.storage.folder import is_ours
 from rerank.storage.locks import reserved
 from rerank.types import Passage
 
-SKIPPED, DUPLICATES = "skipped.tsv", "duplicates.tsv"
+SKIPPED, DUPLICATES, STATE = "skipped.tsv", "duplicates.tsv", "ingested.jsonl"
+VERSION = 8  # of the readers' output: if it changes, all files are read again
 MEBIBYTE = 2**20
+# names of what Sphinx writes beside the pages: copies and lists of links
+GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,29 @@ class Ingested:
     other: Mapping[str, int]  # files of other formats, by their suffix
     exact: int  # passages left out: another has the same title and text
     near: int  # pairs of passages that are nearly the same; both are kept
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """A file: its sha256, its passages, and why it or a part of it was skipped."""
+
+    sha256: str
+    passages: tuple[Passage, ...] = ()
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestState:
+    """The files of a run. `corpus` is the sha256 of the file of passages made from them.
+
+    `source` is the absolute path of their folder; empty if an earlier version wrote the state.
+    """
+
+    options: Mapping[str, Any]
+    source: str = ""
+    corpus: str = ""
+    near: int = 0
+    entries: Mapping[str, IngestedFile] = field(default_factory=dict)
 
 
 def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = None) -> Ingested:
@@ -69,17 +104,15 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
             )
         before = read_state(out / STATE, asdict(config))
         source = str(folder).encode(errors="backslashreplace").decode()
-        found = walk(folder, leave_out=out.resolve())
-        files = {name: path for name, path in found.files.items() if format_of(name)}
+        there, unread = walk(folder, leave_out=out.resolve())
+        files = {name: path for name, path in there.items() if format_of(name)}
         if not files:
-            raise InputError(f"{folder}: {_no_document(len(found.files))}: {KNOWN}")
+            raise InputError(f"{folder}: {_no_document(len(there))}: {KNOWN}")
         if before.source not in ("", source):
             _refuse_another_source(before, files, folder, out)
         entries = _read(files, replace(before, source=source), config, out)
-        suffixes = {
-            name: PurePosixPath(name).suffix.lower() for name in {**found.files, **found.skipped}
-        }
-        links = {n: why for n, why in found.skipped.items() if format_of(n) or not suffixes[n]}
+        suffixes = {name: PurePosixPath(name).suffix.lower() for name in {**there, **unread}}
+        links = {n: why for n, why in unread.items() if format_of(n) or not suffixes[n]}
         told = {name: entry for name, entry in entries.items() if entry.skipped}
         skipped = links | {name: e.skipped for name, e in told.items() if not e.passages}
         left_out = {name: entry.skipped for name, entry in told.items() if entry.passages}
@@ -116,10 +149,92 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         gone=len(before.entries.keys() - entries.keys()),
         skipped=skipped,
         left_out=left_out,
-        other=dict(Counter(suffixes[name] for name in found.files if name not in files)),
+        other=dict(Counter(suffixes[name] for name in there if name not in files)),
         exact=len(copies),
         near=state.near,
     )
+
+
+def read_state(path: Path, options: Mapping[str, Any]) -> IngestState:
+    """The last run; one without files if there is none, or if options or `VERSION` differ."""
+    source = ""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            head = json.loads(next(lines, "{}"))
+            source = str(head.get("source", ""))
+            if (head.get("version"), head.get("options")) != (VERSION, dict(options)):
+                return IngestState(options, source)
+            entries = {
+                row["file"]: IngestedFile(
+                    row["sha256"], tuple(map(read_passage, row["passages"])), row["skipped"]
+                )
+                for row in map(json.loads, lines)
+            }
+            return IngestState(options, source, str(head["corpus"]), int(head["near"]), entries)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
+        return IngestState(options, source)
+
+
+def write_state(path: Path, state: IngestState) -> None:
+    """Write the state, completely or not at all."""
+    head = {"version": VERSION, "corpus": state.corpus, "near": state.near}
+    rows: Iterator[dict[str, Any]] = (
+        {
+            "file": name,
+            "sha256": entry.sha256,
+            "passages": [passage_row(passage) for passage in entry.passages],
+            "skipped": entry.skipped,
+        }
+        for name, entry in state.entries.items()
+    )
+    first = {**head, "options": dict(state.options), "source": state.source}
+    write_file(path, (to_json(row) + "\n" for row in (first, *rows)))
+
+
+def walk(folder: Path, *, leave_out: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """Every regular file below `folder`, and the reasons for skipped ones, by path with slashes.
+
+    Hidden and `GENERATED` ones and `leave_out` are left out; links are not followed. Folders that
+    this package wrote, such as models, are skipped. Both folders are absolute.
+
+    Raises:
+        OSError: the folder itself cannot be read.
+    """
+    files: dict[str, Path] = {}
+    skipped: dict[str, str] = {}
+    below = [folder]
+    while below:
+        here = below.pop()
+        try:
+            with os.scandir(here) as entries:
+                found = list(entries)
+        except OSError as error:
+            if here == folder:
+                raise
+            skipped[here.relative_to(folder).as_posix()] = f"cannot be read: {error.strerror}"
+            continue
+        for entry in found:
+            path = Path(entry.path)
+            name = path.relative_to(folder).as_posix()
+            if path == leave_out or GENERATED.fullmatch(entry.name) or entry.name.startswith("."):
+                continue
+            if not is_encodable(name):
+                skipped[name.encode(errors="backslashreplace").decode()] = "its name is not UTF-8"
+            elif entry.is_symlink():
+                skipped[name] = "a link, which is not followed"
+            elif entry.is_dir():
+                ours = False
+                with suppress(OSError):  # an unreadable folder is skipped later, with its reason
+                    ours = is_ours(path)
+                if ours:
+                    skipped[name] = "a model or an index, not documents"
+                else:
+                    below.append(path)
+            elif entry.is_file():
+                files[name] = path
+            else:
+                skipped[name] = "neither a file nor a folder"
+    return dict(sorted(files.items())), dict(sorted(skipped.items()))
 
 
 def _no_document(files: int) -> str:

@@ -110,7 +110,7 @@ def _choose(
     """Write the queries to label next, with their top passages."""
     from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
-    from rerank.labelling.label_next import label_next
+    from rerank.labelling.drawing import label_next
 
     if queries is None:
         raise InputError("expected QUERIES, a JSONL file of queries, with --next")

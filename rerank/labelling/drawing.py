@@ -1,4 +1,4 @@
-"""Which questions to label: proposed from a corpus, and sampled by the model's confidence."""
+"""Which questions to label: proposed from a corpus, or drawn by confidence with weights."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from calibration.label_selection import Quantity, choose_rows
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.canonical import query_hash
+from rerank.data.canonical import query_hash, to_json
+from rerank.data.feedback import question_key
+from rerank.data.records import query_row
+from rerank.data.weights import DRAWN_BY, WEIGHT
+from rerank.errors import FolderError, InputError
 from rerank.labelling.state import PROPOSED
+from rerank.storage.files import write_file
 from rerank.types import Assessment, Passage, Query
 
 PREFIX = "proposed-"  # of its id, before the hash of its original text
@@ -48,18 +54,13 @@ def question_of(passage: Passage) -> tuple[str, bool]:
     """The question of a passage, or "", and whether the corpus itself asks it."""
     heading = str(passage.metadata.get("heading") or passage.title).split(" > ")[-1].strip()
     heading = NUMBER.sub("", heading)
-    for text in (heading, _first_sentence(passage.text)):
+    line = next(iter(passage.text.strip().splitlines()), "")
+    end = END.search(line)
+    for text in (heading, line[: end.end() if end else len(line)].strip()):
         if text.endswith(MARKS) and len(text) <= LONGEST and WORDS.match(text):
             return text, True
     about = WORDS.match(heading) and len(heading) <= LONGEST
     return (ABOUT.format(heading), False) if about else ("", False)
-
-
-def _first_sentence(text: str) -> str:
-    """The text up to the first end of a sentence or line."""
-    line = next(iter(text.strip().splitlines()), "")
-    end = END.search(line)
-    return line[: end.end() if end else len(line)].strip()
 
 
 How = Quantity | Literal["even"]
@@ -113,3 +114,50 @@ def sample(
         SampledQuery(queries[row], answers[row], weight, model.version)
         for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
     ]
+
+
+def label_next(
+    model: CalibratedReranker,
+    queries: Sequence[Query],
+    count: int,
+    out: str | Path,
+    *,
+    quantity: Quantity = "accuracy",
+    seed: int = 0,
+    overwrite: bool = False,
+) -> int:
+    """Write a sample of `count` queries to `out`, each with the passage to judge; return how many.
+
+    Queries that the model was fitted on are left out, and a question that was asked several times
+    counts once. The sample is stratified by confidence (see
+    `calibration.label_selection`), to estimate the accuracy above the advisory threshold or to fit
+    the map. Each line is a query with `metadata.weight`, its confidence and its top passage: add
+    `right` to it, true or false, and it is a label for `recalibrate`.
+
+    Raises:
+        InputError: fewer queries than `count`, or a negative seed.
+        FolderError: `out` exists, and `overwrite` is False: labels that it holds would be lost.
+    """
+    if Path(out).exists() and not overwrite:
+        raise FolderError(
+            f"{out} exists, and labels in it would be lost; give another --out, or --overwrite"
+        )
+    if seed < 0:
+        raise InputError(f"`seed` (--seed) should be 0 or more, got {seed}")
+    fresh = list({question_key(query): query for query in fresh_queries(model, queries)}.values())
+    if count < 1:
+        raise InputError(f"`count` should be 1 or more, got {count}")
+    if count > len(fresh):
+        raise InputError(
+            f"expected at least {count} different queries that the model was not fitted on, "
+            f"got {len(fresh)}; give more queries, or a lower --count"
+        )
+    rows = []
+    for sampled in sample(model, fresh, count, how=quantity, seed=seed):
+        top, row = sampled.answer.top, query_row(sampled.query)
+        drawn = {WEIGHT: sampled.weight, DRAWN_BY: sampled.drawn_by}
+        row["metadata"] = {**row.get("metadata", {}), **drawn}
+        shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
+        rows.append({**row, "confidence": sampled.answer.confidence, "top": shown})
+    write_file(out, (to_json(row) + "\n" for row in rows))
+    return count

@@ -136,7 +136,7 @@ def cross_encoder(training: Training, config: FinetuneConfig) -> None:
 @command("datasets/pydata my-set:2000 --out work/encoder --steps 300", resumes=True)
 def bi_encoder(training: Training, config: EncoderConfig) -> None:
     """Train a bi-encoder on labelled sets."""
-    from rerank.training.finetune_encoder import finetune_encoder
+    from rerank.training.finetune import finetune_encoder
 
     t = training
     made = finetune_encoder(t.sets(config.base), t.out, config, work=t.work, overwrite=t.overwrite)

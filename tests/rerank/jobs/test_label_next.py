@@ -18,7 +18,7 @@ from rerank.data.weights import weights_of
 from rerank.errors import FolderError, InputError
 from rerank.evaluation.measure import weighted_accuracy
 from rerank.jobs.evaluate import evaluate
-from rerank.labelling.label_next import label_next
+from rerank.labelling.drawing import label_next
 from rerank.report.headline import after_evaluation, headline
 from rerank.types import Passage, Query
 

@@ -17,7 +17,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training
 from rerank.retrieval.dense import Encoder
-from rerank.training.finetune_encoder import finetune_encoder
+from rerank.training.finetune import finetune_encoder
 from rerank.training.packing import pack_finetuned
 from rerank.training.run import TrainingRun
 from rerank.training.settings import EncoderConfig
