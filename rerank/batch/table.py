@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rerank.assessment.pipeline import CHUNK
+from rerank.data.lines import Problems
 from rerank.data.records import QUERY, read_query
 from rerank.errors import InputError, optional
 from rerank.types import Query
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
 
 TOP = 10  # passages in a row, best first
-SHOWN = 10  # bad rows that are named
 
 INPUT_EXAMPLE: dict[str, list[Any]] = {
     "query_id": ["q1", None],  # a missing id becomes the row's number
@@ -97,7 +97,7 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
         _values(table, key) if key in table else none for key in ("query_id", segment_by)
     )
     given = {str(query_id) for query_id in ids}
-    queries, bad = [], []
+    queries, problems = [], Problems()
     for row, (query_id, text, segment) in enumerate(zip(ids, texts, segments, strict=True)):
         record = {
             "_id": str(row) if query_id is None else query_id,
@@ -105,15 +105,13 @@ def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str)
             "metadata": {segment_by: segment},
         }
         if query_id is None and str(row) in given:
-            bad.append(f"row {row}: it has no id, and its number is the id of another row")
+            problems.add(f"row {row}", "it has no id, and its number is the id of another row")
             continue
         try:
             queries.append(read_query(record, segment_by=segment_by, passages=False))
         except InputError as error:
-            bad.append(f"row {row}: {error}")
-    if bad:
-        more = [f"and {len(bad) - SHOWN} others"] if len(bad) > SHOWN else []
-        raise InputError("; ".join([*bad[:SHOWN], *more]))
+            problems.add(f"row {row}", str(error))
+    problems.raise_if_any("the table")
     return queries
 
 

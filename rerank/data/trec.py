@@ -51,7 +51,7 @@ def import_trec(
     read = {name: _run(path, problems) for name, path in runs.items()}
     grades = _qrels(qrels, problems)
     problems.raise_if_any("the runs and qrels")
-    query_text = None if queries is None else _queries(queries)
+    names = None if queries is None else _queries(queries)
     texts = None if corpus is None else read_corpus(corpus)
     ids = list(dict.fromkeys([*grades, *(i for run in read.values() for i in run)]))
     unjudged_ids = [i for i in ids if i not in grades]
@@ -62,10 +62,9 @@ def import_trec(
         )
     for query_id in ids:
         if query_id in grades or unjudged != "leave-out":
-            named = query_text is not None
             row = {
                 "_id": query_id,
-                "query": _look_up(query_text or {}, query_id, "queries") if named else query_id,
+                "query": query_id if names is None else _look_up(names, query_id, "queries"),
                 "passages": _passages(query_id, read, texts, depth),
                 "relevant": {d: g for d, g in grades.get(query_id, {}).items() if g > 0},
             }
@@ -149,24 +148,18 @@ def _judged(
 def _queries(path: Path) -> dict[str, str]:
     """The texts by id of a JSONL or TSV file of queries."""
     problems = Problems()
+    read = partial(read_query, passages=False)
+    if holds_records(path):
+        given = ((w, q.query_id, q.text) for w, q in records(path, read, problems))
+    else:
+        cells = ((where, line.partition("\t")) for where, line in lines(path))
+        given = ((where, query_id, text.strip()) for where, (query_id, _, text) in cells)
     texts: dict[str, str] = {}
-    for where, query_id, text in _query_lines(path, problems):
-        if query_id in texts:
+    for where, query_id, text in given:
+        if not text:
+            problems.add(where, "expected an id, a tab and the query's text")
+        elif query_id in texts:
             problems.add(where, f"id {query_id!r} appears twice")
-        texts[query_id] = text
+        texts.setdefault(query_id, text)
     problems.raise_if_any(str(path))
     return texts
-
-
-def _query_lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
-    """(file and number, id, text) of each query."""
-    if holds_records(path):
-        for where, query in records(path, partial(read_query, passages=False), problems):
-            yield where, query.query_id, query.text
-        return
-    for where, line in lines(path):
-        query_id, tab, text = line.partition("\t")
-        if tab and text.strip():
-            yield where, query_id, text.strip()
-        else:
-            problems.add(where, "expected an id, a tab and the query's text")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 LONGEST_HEADING = 300  # characters; a heading is repeated in each passage below it
@@ -68,14 +68,13 @@ class Document:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` returns an equal document."""
         blocks = [[b.text, b.heading, b.page, b.code, b.leads] for b in self.blocks]
-        named = {"title": self.title, "revised": self.revised, "part_skipped": self.skipped}
-        return {**named, "blocks": blocks}
+        return {**asdict(replace(self, blocks=())), "blocks": blocks}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Document:
         """The document of `to_dict`."""
         blocks = (Block(text, tuple(heading), *rest) for text, heading, *rest in kept["blocks"])
-        return cls(tuple(blocks), kept["title"], kept["revised"], kept["part_skipped"])
+        return cls(**{**kept, "blocks": tuple(blocks)})
 
 
 class Headings:

@@ -106,7 +106,7 @@ class IsolatedReader:
                 raise ReaderEndedError(f"reading it takes longer than {self.seconds:g} seconds")
             raise ReaderEndedError(f"reading it ends the process that reads (code {code})")
         answer = json.loads(line)
-        if "skipped" in answer:
+        if "blocks" not in answer:
             raise UnreadableError(answer["skipped"])
         return Document.from_dict(answer)
 

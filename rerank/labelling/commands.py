@@ -19,15 +19,17 @@ from rerank.errors import InputError, command_line
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.labelling.session import LabelTask, Session
-    from rerank.labelling.state import Grade
+    from rerank.labelling.session import LabelTask, OnTask, Session
     from rerank.types import Query
 
 JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip  u undo  q quit"
 PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
 ESCAPE = "\x1b"
-GRADE: dict[str, Grade] = {"r": "right", "p": "partly", "w": "wrong"}
+DONE: dict[str, OnTask] = {
+    **{"r": "right", "p": "partly", "w": "wrong"},
+    **{"n": "nothing", "a": "accept", "e": "accept", "s": "skip"},
+}
 PAGE = ("host", "port")
 
 
@@ -219,19 +221,11 @@ def _ask(session: Session, keys: KeyReader) -> None:
 
 def _act(session: Session, task: LabelTask, key: str, keys: KeyReader) -> None:
     """Do what a key asks for."""
-    if key in GRADE:
-        session.judge(task, GRADE[key])
-    elif key == "n":
-        session.nothing(task)
-    elif key == "a":
-        session.accept(task)
-    elif key == "e":
+    if key in DONE:
         try:
-            session.accept(task, keys.line("question: "))
-        except InputError as error:
+            session.act(task, DONE[key], keys.line("question: ") if key == "e" else None)
+        except InputError as error:  # other words that are none
             note(error)
-    elif key == "s":
-        session.skip(task)
     elif not session.undo():
         print("There is nothing to undo.")
 

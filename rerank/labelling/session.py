@@ -7,11 +7,11 @@ at the same time. It knows nothing of a terminal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,7 +33,7 @@ from rerank.labelling.drawing import (
     propose,
     sample,
 )
-from rerank.labelling.judgements import Event, JudgementFile
+from rerank.labelling.judgements import JudgementFile
 from rerank.labelling.progress import progress_sentences
 from rerank.labelling.state import (
     PROPOSED,
@@ -51,6 +51,7 @@ from rerank.storage.files import file_state
 from rerank.types import Passage, Query
 
 JUDGEMENTS = "judgements.jsonl"
+OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,8 @@ class Session:
         """
         with self.file.locked() as handle:
             known = questions_of(self.file.read())
-            self.file.append_locked(handle, self._gone(known))
+            if self.corpus is not None and any(question.answers() for question in known):
+                self.file.append_locked(handle, gone(known, set(self._rows)))  # changed, or left
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
@@ -171,15 +173,11 @@ class Session:
             ids = {question.query_id for question in known}
             even = bool(known) and drawn_evenly(known)
             events = self._draw(_with_unique_ids(list(fresh.values()), ids), count, number, even)
-            continues = _draws_from(known, {query_hash(query.text) for query in queries})
+            hashes = {query_hash(query.text) for query in queries}
+            others = {q.draw for q in known if query_hash(q.text) not in hashes}
+            continues = sorted({q.draw for q in known} - others)  # draws from the same file
             self.file.append_locked(handle, [{**event, "continues": continues} for event in events])
             return len(events)
-
-    def _gone(self, known: Sequence[Question]) -> list[Event]:
-        """The events for right passages that changed or left the corpus since they were judged."""
-        if self.corpus is None or not any(question.answers() for question in known):
-            return []
-        return gone(known, set(self._rows))
 
     def _draw(
         self, queries: Sequence[Query], count: int, number: int, even: bool
@@ -238,7 +236,7 @@ class Session:
         text = task.question.text if text is None else " ".join(text.split())
         as_text("the question", text, max_length=LONGEST_QUERY)
         self._pools[text] = found = pool(self.model, text, self.config.depth)
-        self._append(task, "accept", text=text, **_answer_fields(found.confidence, found.top))
+        self._append(task, "accept", text=text, confidence=found.confidence, top=found.top)
 
     def judge(self, task: LabelTask, grade: Grade) -> None:
         """Grade the passage that is asked about."""
@@ -252,6 +250,21 @@ class Session:
         ids = [doc_id for one in passages for doc_id in one.doc_ids]
         done = len(passages) == len(task.left)
         self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
+
+    def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
+        """Do what a person says; `text` is another wording of a proposed question.
+
+        Raises:
+            InputError: as `accept`.
+        """
+        if do == "accept":
+            self.accept(task, text)
+        elif do == "skip":
+            self.skip(task)
+        elif do == "nothing":
+            self.nothing(task)
+        else:
+            self.judge(task, do)
 
     def skip(self, task: LabelTask) -> None:
         """Skip the question for this person."""
@@ -356,12 +369,6 @@ def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
     return found
 
 
-def _draws_from(known: Sequence[Question], file: Set[str]) -> list[int]:
-    """The draws all of whose questions are in a file, given the hashes of its questions."""
-    others = {question.draw for question in known if query_hash(question.text) not in file}
-    return sorted({question.draw for question in known} - others)
-
-
 def _draw_event(one: SampledQuery, number: int, *, pool: int) -> dict[str, Any]:
     """The event of a question drawn from a pool of so many."""
     query, top = one.query, one.answer.top
@@ -376,13 +383,9 @@ def _draw_event(one: SampledQuery, number: int, *, pool: int) -> dict[str, Any]:
         "drawn_by": one.drawn_by,
         "pool": pool,
         "proposed": proposed,
-        **_answer_fields(one.answer.confidence, top.doc_id if top else None),
+        "confidence": one.answer.confidence,
+        "top": top.doc_id if top else None,
     }
-
-
-def _answer_fields(confidence: float, top: str | None) -> dict[str, Any]:
-    """The model's answer to a question."""
-    return {"confidence": confidence, "top": top}
 
 
 _digests = WeakKeyDictionary[Corpus, str]()

@@ -1,6 +1,6 @@
 """Where another search system is, and what its fields are called: from TOML or a model folder.
 
-    system = "lancedb"                # one of `SYSTEMS`
+    system = "lancedb"                # one of `ADAPTERS`
     url = "passages.lance"            # a folder, relative to this file; or http://HOST:PORT
     collection = "passages"           # the table, collection or index
     id = "id"                         # field whose values the labels use as passage ids
@@ -25,6 +25,7 @@ from typing import Any
 
 import Stemmer
 
+from rerank.config import check_option, option
 from rerank.data.checks import is_url
 from rerank.errors import InputError, nearest
 from rerank.retrieval.system import KEYWORD, VECTOR, SearchSystem
@@ -39,7 +40,7 @@ SERVERS = ("elasticsearch", "opensearch")  # never a folder
 KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
 SEVERAL_NAMES = ("keyword", "metadata")
-LONGEST_WAIT = 600.0  # seconds
+LANGUAGES = tuple(sorted(Stemmer.algorithms()))
 PASSWORD = re.compile(r"://[^/]*@")  # in an address
 
 
@@ -51,25 +52,30 @@ class RetrieverSettings:
         InputError: a value that cannot be used.
     """
 
-    system: str
-    url: str
-    collection: str
-    id: str = "id"
-    title: str = ""
-    text: str = "text"
+    system: str = option("", "", choices=tuple(ADAPTERS))
+    url: str = option("", "")
+    collection: str = option("", "")
+    id: str = option("id", "")
+    title: str = option("", "")
+    text: str = option("text", "")
     keyword: tuple[str, ...] = ()
-    vector: str = ""
+    vector: str = option("", "")
     metadata: tuple[str, ...] = ()  # fields shown with a passage, such as its source
-    language: str = "english"  # Snowball stemmer of Qdrant's sparse BM25, or none
-    timeout: float = 10.0  # seconds that one search may take
+    language: str = option(
+        "english", "Snowball stemmer of Qdrant's sparse BM25", choices=("none", *LANGUAGES)
+    )
+    timeout: float = option(10.0, "seconds that one search may take", gt=0, le=600)
 
     def __post_init__(self) -> None:
         """Refuse values that no system accepts."""
-        if self.system not in ADAPTERS:
-            raise InputError(
-                f"`system` should be one of {', '.join(ADAPTERS)}, got {self.system!r}"
-                f"{nearest(self.system, ADAPTERS)}"
-            )
+        for name in SEVERAL_NAMES:
+            names = getattr(self, name)
+            if not isinstance(names, tuple) or not all(isinstance(n, str) and n for n in names):
+                raise InputError(f"`{name}` should be a name or a list of names, got {names!r:.80}")
+        for field in fields(self):
+            if field.metadata:
+                kind = type(field.default)
+                check_option(field.name, field.metadata["option"], kind, getattr(self, field.name))
         missing = [name for name in ("url", "collection", "id", "text") if not getattr(self, name)]
         if missing:
             raise InputError(f"`{missing[0]}` is empty; expected a name")
@@ -77,13 +83,6 @@ class RetrieverSettings:
             raise InputError(
                 "neither `keyword` nor `vector` is there; expected the field of one search at least"
             )
-        languages = ("none", *sorted(Stemmer.algorithms()))
-        if self.language not in languages:
-            raise InputError(
-                f"`language` should be one of {', '.join(languages)}, got {self.language!r:.80}"
-            )
-        if not 0 < self.timeout <= LONGEST_WAIT:
-            raise InputError(f"`timeout` should be above 0 and at most {LONGEST_WAIT:g} seconds")
         if PASSWORD.search(self.url):
             raise InputError(f"`url` holds a password; expected it in the environment, as {KEY}")
         if self.system in SERVERS and not is_url(self.url):
@@ -132,7 +131,12 @@ class RetrieverSettings:
         missing = [name for name in known[:3] if name not in given]
         if missing:
             raise InputError(f"`{missing[0]}` is missing")
-        return cls(**{name: _value(name, value) for name, value in given.items()})
+        several = {
+            name: tuple(names) if isinstance(names := given[name], list) else (names,)
+            for name in SEVERAL_NAMES
+            if name in given
+        }
+        return cls(**{**given, **several})
 
 
 def read_settings(path: Path) -> RetrieverSettings:
@@ -193,18 +197,3 @@ def connect_of_model(kept: Any) -> SearchSystem:
             "server that the key is for"
         )
     return connect(settings)
-
-
-def _value(name: str, value: Any) -> Any:
-    if name == "timeout":
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"`timeout` should be a number, got {value!r:.80}")
-        return float(value)
-    if name in SEVERAL_NAMES:
-        names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
-            raise InputError(f"`{name}` should be a name or a list of names, got {value!r:.80}")
-        return tuple(names)
-    if not isinstance(value, str):
-        raise InputError(f"`{name}` should be text, got {value!r:.80}")
-    return value
