@@ -162,11 +162,11 @@ def any_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     """(file and number, record, or why it is none) of each line of one file."""
     kind = ending(path)
     if kind in PARQUET:
-        return _parquet_rows(path)
-    return _separated_rows(path, SEPARATED[kind]) if kind in SEPARATED else _json_rows(path)
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+        yield from _parquet_rows(path)
+        return
+    if kind in SEPARATED:
+        yield from _separated_rows(path, SEPARATED[kind])
+        return
     for where, line in lines(path):
         try:
             yield where, read_object(line)

@@ -145,7 +145,8 @@ class _Package:
         root = etree.fromstring(STRICT.sub(TRANSITIONAL, data), parser)
         for node in list(root.iter(*UNSHOWN)):
             kind, parent = kind_of(node), node.getparent()
-            if parent is None or (kind == "sdt" and not _is_contents(node)):
+            gallery = value(node, "sdtPr/docPartObj/docPartGallery")
+            if parent is None or (kind == "sdt" and gallery != "Table of Contents"):
                 continue
             if kind == "AlternateContent":  # forms of one content: the first is read
                 forms = [form for form in node if len(form)]
@@ -529,11 +530,6 @@ def _own(node: Any) -> Iterator[Any]:
 
 def _signs_of(font: str) -> dict[int, str]:
     return SYMBOL if font == "Symbol" else WINGDINGS if "dings" in font else {}
-
-
-def _is_contents(control: Any) -> bool:
-    gallery = value(control, "sdtPr/docPartObj/docPartGallery")
-    return gallery == "Table of Contents"
 
 
 def _cells(table: Any) -> Iterator[list[tuple[Any, int]]]:

@@ -120,12 +120,14 @@ def read_markup(markup: str) -> Document:
         if node.tag not in ("html", "body"):
             node.decompose()
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
-        if _is_navigation(node):
+        linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
+        if linked > len(one_line(node.text())) / 2:  # navigation
             node.decompose()
     for node in tree.css("a.anchor"):
         if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
-    root = _main(tree)
+    marked = [node for node in tree.css(MAIN) if node.text(strip=True)]
+    root: Any = marked[0] if len(marked) == 1 else tree.body
     unread = [
         counted(sum(not node.css_matches(NO_SIZE) for node in root.css(which)), name)
         for which, name in (UNREAD if root else ())
@@ -393,12 +395,6 @@ def _integer(text: str | None, default: int) -> int:
     return int(text) if text and re.fullmatch(r"\s*-?\d{1,9}\s*", text, re.ASCII) else default
 
 
-def _main(tree: LexborHTMLParser) -> Any:
-    """The element marked as the main part, if there is exactly one; else the body, or None."""
-    found = [node for node in tree.css(MAIN) if node.text(strip=True)]
-    return found[0] if len(found) == 1 else tree.body
-
-
 def _blocks(root: Any, labels: dict[int, str]) -> list[Block]:
     """The blocks below a node, in document order; without recursion, as tags may nest deeply."""
     walk = _Walk(labels)
@@ -516,12 +512,6 @@ class _Walk:
     def _add(self, text: str, *, code: bool = False, leads: bool = False) -> None:
         if text.strip(" -|\n"):
             self.blocks.append(Block(text, self.headings.path, code=code, leads=leads))
-
-
-def _is_navigation(node: Any) -> bool:
-    """Whether most of the text is links."""
-    linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
-    return linked > len(one_line(node.text())) / 2
 
 
 def _is_block(tag: str) -> bool:

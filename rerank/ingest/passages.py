@@ -44,7 +44,8 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
     begins) and `revised`.
     """
     first = next((block.heading[0] for block in document.blocks if block.heading), "")
-    titled = real_title(document.title) or first or _title_from_name(name)
+    of_file = " ".join(re.split(r"[\s_-]+", PurePosixPath(name).stem)).strip()
+    titled = real_title(document.title) or first or of_file
     made: list[Passage] = []
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):
@@ -60,11 +61,6 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
             metadata |= {key: value for key, value in known.items() if value}
             made.append(Passage(_id(name, text, again), title, text, metadata))
     return made
-
-
-def _title_from_name(name: str) -> str:
-    """The name of a file as a title: `guides/first-steps.md` is "first steps"."""
-    return " ".join(re.split(r"[\s_-]+", PurePosixPath(name).stem)).strip()
 
 
 def _title(titled: str, heading: Sequence[str]) -> str:

@@ -150,12 +150,9 @@ def _columns(on_page: Sequence[Piece], start: int) -> tuple[int, list[list[Piece
     columns: list[list[Piece]] = [[] for _ in spans]
     for piece in on_page[start:end]:
         assert piece.box is not None
-        columns[_index(spans, piece.box)].append(piece)
+        at = next(i for i, (a, b) in enumerate(spans) if a < piece.box.left < b)
+        columns[at].append(piece)
     return end, columns
-
-
-def _index(spans: Sequence[tuple[float, float]], box: Box) -> int:
-    return next(i for i, (left, right) in enumerate(spans) if left < box.left < right)
 
 
 def _returns(region: Sequence[Piece], columns: Sequence[Sequence[Piece]]) -> int:

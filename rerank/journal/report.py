@@ -266,6 +266,10 @@ def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[st
     Raises:
         JournalError: the database cannot be used.
     """
+    return [dict(row) for row in store.rows(_waiting(model, limit))]
+
+
+def _waiting(model: str, limit: int) -> Select[Any]:
     judged = JOURNAL.alias()
     same = (  # a judgement of the same first passage, and not of a generated answer
         judged.c.mode == "search",
@@ -282,7 +286,7 @@ def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[st
         .group_by(_C.question_hash)
         .subquery()
     )
-    chosen = (
+    return (
         select(
             _C.answer_id.label("id"),
             _C.time,
@@ -297,7 +301,6 @@ def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[st
         .order_by(_C.entry_id.desc())
         .limit(limit)
     )
-    return [dict(row) for row in store.rows(chosen)]
 
 
 def journal_drift(

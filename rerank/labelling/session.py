@@ -336,7 +336,10 @@ class Session:
                     "another system; give another --out"
                 )
             return
-        if corpus.exists() and _digest_of_file(corpus) != _digest_of_index(self.corpus):
+        if self.corpus not in _digests:
+            _digests[self.corpus] = corpus_digest(self.corpus)
+        path = corpus.resolve()
+        if corpus.exists() and _digest_of_file(path, *file_state(path)) != _digests[self.corpus]:
             raise InputError(
                 f"{corpus} holds other passages than the model searches; give another --out, or "
                 f"run `{command_line('model', 'update', self.model.folder, self.out)}`"
@@ -389,21 +392,10 @@ def _draw_event(one: SampledQuery, number: int, *, pool: int) -> dict[str, Any]:
 
 
 _digests = WeakKeyDictionary[Corpus, str]()
-"""The digest of the passages that a model searches, which never change."""
-
-
-def _digest_of_index(corpus: Corpus) -> str:
-    """The digest of a model's passages, computed once for all annotators."""
-    if corpus not in _digests:
-        _digests[corpus] = corpus_digest(corpus)
-    return _digests[corpus]
-
-
-def _digest_of_file(path: Path) -> str:
-    """The digest of a file of passages, computed again if the file has changed."""
-    return _digest_of_state(path.resolve(), *file_state(path))
+"""The digest of the passages that a model searches, which never change: once for all."""
 
 
 @lru_cache(maxsize=4)
-def _digest_of_state(path: Path, *_state: int) -> str:
+def _digest_of_file(path: Path, *_state: int) -> str:
+    """The digest of a file of passages, computed again if the file has changed."""
     return corpus_digest(read_corpus(path).values())

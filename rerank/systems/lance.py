@@ -51,7 +51,8 @@ class LanceTable:
         """By the id column, which holds text or whole numbers."""
         column = self.settings.id
         text = "string" in str(self._table.schema.field(column).type)
-        asked = [_quoted(i) if text else i for i in ids if text or i.isdecimal()]
+        quoted = ("'" + i.replace("'", "''") + "'" for i in ids)  # strings of SQL
+        asked = list(quoted) if text else [i for i in ids if i.isdecimal()]
         if not asked:
             return []
         held = f"`{column}` IN ({', '.join(asked)})"  # in backticks: its name may hold spaces
@@ -91,8 +92,3 @@ class LanceTable:
         except Exception as error:
             raise RetrieverError(f"{self.settings}: the search failed: {error}") from None
         return found
-
-
-def _quoted(text: str) -> str:
-    """The text as an SQL string."""
-    return "'" + text.replace("'", "''") + "'"

@@ -126,13 +126,9 @@ class ElasticsearchIndex(SearchIndex):
             from elasticsearch import Elasticsearch
 
         user, colon, password = key.partition(":")
-        self._client = Elasticsearch(
-            settings.url,
-            basic_auth=(user, password) if colon else None,
-            api_key=None if colon else key or None,
-            request_timeout=settings.timeout,
-            max_retries=1,
-        )
+        login = {"basic_auth": (user, password)} if colon else {"api_key": key or None}
+        limits = {"request_timeout": settings.timeout, "max_retries": 1}
+        self._client = Elasticsearch(settings.url, **login, **limits)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """By the client."""
@@ -143,14 +139,8 @@ class ElasticsearchIndex(SearchIndex):
 
     def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
         """A `knn` search."""
-        return {
-            "knn": {
-                "field": self.settings.vector,
-                "query_vector": vector,
-                "k": count,
-                "num_candidates": max(CONSIDERED, 2 * count),
-            }
-        }
+        sizes = {"k": count, "num_candidates": max(CONSIDERED, 2 * count)}
+        return {"knn": {"field": self.settings.vector, "query_vector": vector, **sizes}}
 
 
 class OpenSearchIndex(SearchIndex):
@@ -166,12 +156,9 @@ class OpenSearchIndex(SearchIndex):
         user, colon, password = key.partition(":")
         if key and not colon:
             raise InputError(f"{KEY} should be USER:PASSWORD for OpenSearch")
-        self._client = OpenSearch(
-            settings.url,
-            http_auth=(user, password) if key else None,
-            timeout=settings.timeout,
-            max_retries=1,
-        )
+        login = (user, password) if key else None
+        limits = {"timeout": settings.timeout, "max_retries": 1}
+        self._client = OpenSearch(settings.url, http_auth=login, **limits)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """By the client's transport."""

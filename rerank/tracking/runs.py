@@ -254,7 +254,10 @@ def _log_numbers(client: MlflowClient, run_id: str, record: RunRecord) -> None:
     client.log_batch(  # in requests as large as MLflow takes
         run_id,
         metrics=[Metric(key, float(value), now, step) for key, step, value in points],
-        params=[Param(key, _shorten(value)) for key, value in params.items()],
+        params=[
+            Param(k, v if len(v) <= LONGEST_PARAM else v[: LONGEST_PARAM - 1] + "…")
+            for k, v in params.items()
+        ],
         tags=[RunTag(key, str(value)) for key, value in record.tags.items()],
     )
     if record.inputs:
@@ -319,7 +322,3 @@ def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) ->
             f"{shlex.quote(without_secrets(uri))} {restore}), or give another --name to calibrate"
         )
     return str(experiment.experiment_id)
-
-
-def _shorten(value: str) -> str:
-    return value if len(value) <= LONGEST_PARAM else value[: LONGEST_PARAM - 1] + "…"
