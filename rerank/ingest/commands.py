@@ -13,8 +13,8 @@ from rerank.commands.command import Only, Typed, command
 from rerank.commands.model import print_updated
 from rerank.commands.options import WORK, Documents, Json, Work
 from rerank.commands.printing import note, print_json
-from rerank.config import IngestConfig
 from rerank.errors import InputError, command_line
+from rerank.ingest.settings import IngestConfig
 from rerank.serving.settings import Settings
 from rerank.storage.folder import MANIFEST
 from rerank.workspace import sqlite_url

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rerank.config import IngestConfig
 from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.canonical import to_json
 from rerank.data.checks import is_encodable
@@ -28,6 +27,7 @@ from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses
 from rerank.ingest.isolated import KNOWN, IsolatedReader, format_of, reader
 from rerank.ingest.passages import split_document
+from rerank.ingest.settings import IngestConfig
 from rerank.progress import progress
 from rerank.storage.files import read_bytes, sha256_file, write_file
 from rerank.storage.folder import is_ours

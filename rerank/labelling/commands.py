@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
 from rerank.commands.printing import counted, note, printable, tell
-from rerank.config import LabelConfig, Option
+from rerank.config import Option
 from rerank.errors import InputError, command_line
+from rerank.labelling.settings import LabelConfig
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from rerank.advice.places import place_of
-from rerank.config import LabelConfig
+from rerank.labelling.settings import LabelConfig
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal

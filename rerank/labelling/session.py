@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.config import LabelConfig
 from rerank.data.beir import CORPUS, read_corpus, write_corpus
 from rerank.data.canonical import query_hash
 from rerank.data.checks import as_text
@@ -35,6 +34,7 @@ from rerank.labelling.drawing import (
 )
 from rerank.labelling.judgements import JudgementFile
 from rerank.labelling.progress import progress_sentences
+from rerank.labelling.settings import LabelConfig
 from rerank.labelling.state import (
     PROPOSED,
     Grade,

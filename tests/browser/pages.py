@@ -28,11 +28,11 @@ from server import serving
 
 import rerank
 from rerank import LabelledSet
-from rerank.config import LabelConfig
 from rerank.jobs.init import init
 from rerank.journal.server import MOVES
 from rerank.labelling.server import LabelSessions
 from rerank.labelling.session import Session
+from rerank.labelling.settings import LabelConfig
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WAIT = 120_000  # milliseconds

@@ -12,12 +12,12 @@ from docx import Document as Docx
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from rerank.config import IngestConfig
 from rerank.data.beir import CORPUS, read_corpus
 from rerank.errors import FolderError, InputError
 from rerank.ingest.document import Document, ReaderEndedError
 from rerank.ingest.ingest import DUPLICATES, SKIPPED, STATE, ingest
 from rerank.ingest.isolated import IsolatedReader, format_of
+from rerank.ingest.settings import IngestConfig
 from rerank.storage.folder import MANIFEST, write_folder
 from rerank.storage.locks import reserved
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rerank.advice.places import in_document
-from rerank.config import IngestConfig
 from rerank.data.beir import read_corpus
 from rerank.ingest.ingest import ingest
+from rerank.ingest.settings import IngestConfig
 from rerank.retrieval.corpus import LINES, Corpus, write_passages
 from rerank.types import Passage
 

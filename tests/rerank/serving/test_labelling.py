@@ -11,10 +11,10 @@ import pytest
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.config import LabelConfig
 from rerank.data.labelled_set import LabelledSet
 from rerank.labelling.server import LabelRequest, LabelSessions
 from rerank.labelling.session import Session
+from rerank.labelling.settings import LabelConfig
 
 
 @pytest.fixture
