@@ -66,7 +66,12 @@ class JsonLines(Part):
         """Chunks of at most 64 lines, blank ones included, and of 8 MiB plus at most one line."""
         end = start if start.line > self.before else Position(self.before)
         with unpacked(self.path) as stream:
-            _skip(stream, end.byte)
+            if stream.seekable():
+                stream.seek(end.byte)
+            else:
+                left = end.byte
+                while left and (block := stream.read(min(left, BUFFER))):
+                    left -= len(block)
             while True:
                 start, lines, held = end, list[tuple[int, bytes | None]](), 0
                 while end.line - start.line < CHUNK_ROWS and held < CHUNK_BYTES:
@@ -177,13 +182,6 @@ class Reader:
         """The files that hold anything from a position on."""
         ends = bisect_right(self._parts, start.line, key=lambda part: part.before + part.total)
         return self._parts[ends:]
-
-
-def _skip(stream: IO[bytes], count: int) -> None:
-    if stream.seekable():
-        stream.seek(count)
-    while not stream.seekable() and count and (block := stream.read(min(count, BUFFER))):
-        count -= len(block)
 
 
 def _line(stream: IO[bytes]) -> tuple[bytes | None, int]:

@@ -28,7 +28,6 @@ from rerank.batch.score import ScoredChunk, score_chunk
 from rerank.cluster.ray_process import guarded, ray_module
 from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError
-from rerank.types import Ints
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -66,7 +65,11 @@ def on_ray(
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         reserved = _pool(machines, actors, len(places), on_gpus=on_gpus)
         count, threads = reserved.pop("actors"), reserved.pop("threads")
-        scored = ray.data.from_arrow(_blocks(places)).map_batches(
+        columns = {"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]}
+        table, count_of_blocks = pa.table(columns), min(len(places), MAX_BLOCKS)
+        ends = np.linspace(0, len(places), count_of_blocks + 1).astype(int).tolist()
+        blocks = [table.slice(a, b - a) for a, b in pairwise(ends)]
+        scored = ray.data.from_arrow(blocks).map_batches(
             _Actor,
             fn_constructor_args=(
                 model.folder.resolve(),
@@ -98,14 +101,6 @@ def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
             )
             yield Position(row["line"], row["byte"]), lines
             due += 1
-
-
-def _blocks(places: Ints) -> list[pa.Table]:
-    """Tables of the chunks' numbers and positions, each of one chunk or several neighbours."""
-    count = min(len(places), MAX_BLOCKS)
-    table = pa.table({"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]})
-    ends = np.linspace(0, len(places), count + 1).astype(int).tolist()
-    return [table.slice(a, b - a) for a, b in pairwise(ends)]
 
 
 class _Actor:

@@ -58,11 +58,8 @@ def hits(labelled: Labelled[Ranking], *, depth: int = 1) -> NDArray[np.int64]:
 
 def passage_labels(labelled: Labelled[Any]) -> list[Labels]:
     """1 if a passage is right; one array per query, in the order of its passages."""
+    items = (i.candidates if isinstance(i, Scored) else i for i in labelled.items)
     return [
-        np.array([p.doc_id in grades for p in _passages(item)], dtype=np.int64)
-        for item, grades in zip(labelled.items, labelled.grades, strict=True)
+        np.array([p.doc_id in grades for p in item.passages], dtype=np.int64)
+        for item, grades in zip(items, labelled.grades, strict=True)
     ]
-
-
-def _passages(item: Candidates | Scored | Ranking) -> Sequence[Any]:
-    return item.candidates.passages if isinstance(item, Scored) else item.passages

@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 
 from rerank.progress import progress
 
-RUN = 4
-"""Words per n-gram (run)."""
-
-ALIKE = 0.7
-"""Share of all runs of two texts that both contain, from which they are near duplicates."""
+RUN = 4  # words per n-gram (run)
+ALIKE = 0.7  # share of all runs of two texts that both contain, from which they are near duplicates
 
 BANDS, ROWS = 16, 4
 """Of min-wise hashes. Texts that share 70% of their runs are missed in 1% of the draws."""
@@ -26,8 +23,7 @@ BUCKET = 16
 
 DEPTH = 8
 
-COMPARED = 32
-"""Texts that a text is compared with: those that share the most buckets with it."""
+COMPARED = 32  # texts that a text is compared with: those that share the most buckets with it
 
 
 def near_duplicates(texts: Sequence[str], *, label: str | None = None) -> Iterator[tuple[int, int]]:

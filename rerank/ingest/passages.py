@@ -39,13 +39,14 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
     """The passages of a document, in order; title and text have at most `max_pieces` together.
 
     `name` is the path of the file below its folder, with slashes. An id consists of the name and a
-    hash of the text, so it stays the same if the text moves within the file. The metadata are
-    `document` (the name), `position` (from 1), and, if known, `heading`, `page` (where the passage
-    begins) and `revised`.
+    hash of the text, at most 512 characters, so it stays the same if the text moves within the
+    file. The metadata are `document` (the name), `position` (from 1), and, if known, `heading`,
+    `page` (where the passage begins) and `revised`.
     """
     first = next((block.heading[0] for block in document.blocks if block.heading), "")
     of_file = " ".join(re.split(r"[\s_-]+", PurePosixPath(name).stem)).strip()
     titled = real_title(document.title) or first or of_file
+    shown = " ".join(name.split())[-LONGEST_NAME:].strip()
     made: list[Passage] = []
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):
@@ -59,7 +60,9 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
             }
             metadata = {"document": name, "position": len(made) + 1}
             metadata |= {key: value for key, value in known.items() if value}
-            made.append(Passage(_id(name, text, again), title, text, metadata))
+            hashed = hashlib.sha256("\0".join((name, str(again), text)).encode()).hexdigest()
+            doc_id = f"{shown}#{hashed[:12]}"  # without tabs and line ends
+            made.append(Passage(doc_id, title, text, metadata))
     return made
 
 
@@ -69,13 +72,6 @@ def _title(titled: str, heading: Sequence[str]) -> str:
     found = ": ".join(part.rstrip(":.") for part in parts)
     end = _too_long(found, 0, TITLE)
     return found if end is None else found[:end].rstrip(" :,;-([")
-
-
-def _id(name: str, text: str, again: int) -> str:
-    """A unique id of at most 512 characters, without tabs and line ends."""
-    hashed = hashlib.sha256("\0".join((name, str(again), text)).encode()).hexdigest()
-    shown = " ".join(name.split())[-LONGEST_NAME:].strip()
-    return f"{shown}#{hashed[:12]}"
 
 
 @dataclass(frozen=True, slots=True)

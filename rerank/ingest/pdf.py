@@ -152,7 +152,8 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> l
         held: list[str] = []
         width = max(map(len, page), default=0)
         for line in page:
-            at = next((i for i, mark in enumerate(marks) if _names(line, mark[1])), None)
+            bare = _bare(line)
+            at = next((i for i, m in enumerate(marks) if bare and bare == _bare(m[1])), None)
             if at is not None or ITEM.match(line):
                 blocks += _joined(held, headings, number)
                 held = []
@@ -170,10 +171,9 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> l
     return blocks or headings.labels  # all the text that there is, as on slides
 
 
-def _names(line: str, title: str) -> bool:
-    """Whether a line is a heading of the outline, numbers ignored."""
-    bare, wanted = (re.sub(r"[\W\d_]+", "", text).lower() for text in (line, title))
-    return bool(bare) and bare == wanted
+def _bare(text: str) -> str:
+    """The letters of a line or of a title of the outline, in lower case."""
+    return re.sub(r"[\W\d_]+", "", text).lower()
 
 
 def _joined(lines: Sequence[str], headings: Headings, page: int) -> Iterator[Block]:

@@ -56,8 +56,7 @@ def open_locked(path: Path) -> tuple[int, bool]:
         os.close(handle)
 
 
-MIN_AGE = 60.0
-"""Seconds: the writer of a younger empty folder may not have locked it yet."""
+MIN_AGE = 60.0  # seconds: the writer of a younger empty folder may not have locked it yet
 
 
 @contextmanager

@@ -21,8 +21,7 @@ from typing import Any
 from rerank.errors import FolderError
 
 _UMASK = Lock()
-LARGEST_JSON = 32 * 2**20
-"""Most bytes of a JSON file that is read; a larger one is refused unread."""
+LARGEST_JSON = 32 * 2**20  # most bytes of a JSON file that is read; a larger one is refused unread
 
 
 def file_state(path: Path) -> tuple[int, ...]:

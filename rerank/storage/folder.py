@@ -33,9 +33,7 @@ FORMAT_VERSION = 5
 """Version of the written format; a reader accepts 1 (no digest), 2 (other names in a model folder),
 3 and 4 (other features in a model folder), and refuses a newer one."""
 
-DIGEST = "digest"
-"""The manifest's own hash, over all of its other fields."""
-
+DIGEST = "digest"  # the manifest's own hash, over all of its other fields
 MANIFEST = "manifest.json"
 
 

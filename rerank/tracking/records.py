@@ -17,20 +17,15 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-FOLDER = "model"
-"""Where the folder of a record lies among the run's artefacts."""
-
-ARTIFACT = "folder"
-"""What the code of a flavour knows the folder as: `context.artifacts[ARTIFACT]`."""
-
+FOLDER = "model"  # where the folder of a record lies among the run's artefacts
+ARTIFACT = "folder"  # what the code of a flavour knows the folder as: `context.artifacts[ARTIFACT]`
 INNER = f"artifacts/{ARTIFACT}"
 """Where the folder lies in the MLflow model that a flavour makes of it."""
 
 COMMAND, COMMIT = "mlflow.source.name", "mlflow.source.git.commit"
 """MLflow's own tags of the command line and of the git commit."""
 
-KEY = "record_key"
-"""The tag that holds a record's key."""
+KEY = "record_key"  # the tag that holds a record's key
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
 PREFIX = "calibrated-rerank"
 LONGEST_NAME = 200  # characters
-CHAMPION = "champion"
-"""The alias of the registered version that production loads."""
-BEST = "best"
-"""The alias of the best champion so far, which new ones are compared with."""
-
+CHAMPION = "champion"  # the alias of the registered version that production loads
+BEST = "best"  # the alias of the best champion so far, which new ones are compared with
 SCHEMES = ("models:/", "runs:/")
 UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # how MLflow says "there is none"
 

@@ -46,8 +46,7 @@ LONGEST_PARAM = 6000
 """Characters of a parameter that MLflow takes; a longer one is cut, and whole in `params.json`."""
 
 LONGEST_TAG = 5000
-LONGEST_DIGEST = 36
-"""Characters of a data set's digest that MLflow takes."""
+LONGEST_DIGEST = 36  # characters of a data set's digest that MLflow takes
 
 
 def track(
