@@ -6,6 +6,8 @@ calibration: a folder is an ordinary one of sentence-transformers, for `--rerank
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import (
+    LOCAL,
     ModelFiles,
     check_bi_encoder,
     classifies,
@@ -25,6 +28,7 @@ from rerank.inference.model_files import (
     trained_on,
 )
 from rerank.inference.score_cache import ScoreCache
+from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
@@ -36,15 +40,7 @@ from rerank.training.mining import (
     validation_queries,
     without_misled_teacher,
 )
-from rerank.training.run import (
-    Trained,
-    TrainingRun,
-    architecture,
-    check_layers,
-    checkpoints_of,
-    run_training,
-    too_large_groups,
-)
+from rerank.training.run import Trained, TrainingRun, run_training
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 from rerank.training.training_sets import (
     TrainingSet,
@@ -87,14 +83,14 @@ def finetune(
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         _check_base(base, config)
         if teacher and not (
-            classifies(teacher) and architecture(teacher, config.max_length).num_labels == 1
+            classifies(teacher) and _architecture(teacher, config.max_length).num_labels == 1
         ):
             raise InputError(
                 f"{teacher.name} gives no score; expected a cross-encoder with one output"
             )
         examples, validation, counts = _mine_all(sets, encoder, trained_on(base), config, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
-        checkpoints = checkpoints_of(workspace, made_from, lists)
+        checkpoints = _checkpoints_of(workspace, made_from, lists)
         cache = ScoreCache(workspace.scores)
         if teacher:
             examples = [
@@ -132,13 +128,12 @@ def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
         InputError: no configuration of a transformer, several outputs, fewer positions than
             `max_length`, or fewer layers than are to be kept or frozen.
     """
-    shape = architecture(base, config.max_length)
+    shape = _architecture(base, config.max_length)
     if classifies(base) and shape.num_labels != 1:
         raise InputError(f"{base.name} has {shape.num_labels} outputs; expected one, or no head")
     if config.layers and getattr(shape, "layer_types", None):
         raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
-    layers = getattr(shape, "num_hidden_layers", None)
-    check_layers(layers, frozen=config.frozen_layers, kept=config.layers)
+    _check_layers(shape, config)
 
 
 def _mine_all(
@@ -208,7 +203,7 @@ def _split_sets(
                 "passage with the queries to validate on; train with --validation 0"
             )
         if not left:
-            raise too_large_groups(one)
+            raise _too_large_groups(one)
         apart.append((left, for_validation))
     return apart
 
@@ -253,11 +248,10 @@ def finetune_encoder(
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         check_bi_encoder(base)
-        layers = getattr(architecture(base, config.max_length), "num_hidden_layers", None)
-        check_layers(layers, frozen=config.frozen_layers)
+        _check_layers(_architecture(base, config.max_length), config)
         mined = _mine_pairs(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
-        checkpoints = checkpoints_of(workspace, made_from, lists)
+        checkpoints = _checkpoints_of(workspace, made_from, lists)
         from rerank.training.encoder_trainer import train_encoder
 
         with reserved(checkpoints):
@@ -301,7 +295,7 @@ def _mine_pairs(
         labelled = replace(labelled, splits={**labelled.splits, split: answerable})
         ids, _ = split_validation(labelled, split, 0, seed=config.seed, limit=training_set.limit)
         if answerable and not ids:
-            raise too_large_groups(training_set)
+            raise _too_large_groups(training_set)
         random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         index = None
         if not training_set.within:
@@ -329,3 +323,49 @@ def add_teacher_scores(
     )
     logits = iter(scores)
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
+
+
+def _architecture(files: ModelFiles, max_length: int) -> Any:
+    """The configuration of a transformer that reads as many tokens as are trained on.
+
+    Raises:
+        InputError: there is none in the folder, or it has fewer positions than `max_length`.
+    """
+    from transformers import AutoConfig
+
+    try:
+        shape = AutoConfig.from_pretrained(str(files.folder), **LOCAL)
+    except Exception as error:  # broken files fail in many ways
+        raise InputError(f"{files.name} is not a transformer: {error}") from error
+    most = positions(files.folder)
+    if max_length > most:
+        raise InputError(f"{files.name} reads {most} tokens at most, --max-length is {max_length}")
+    return shape
+
+
+def _too_large_groups(training_set: TrainingSet) -> InputError:
+    """The error for a set of which no group fits into its limit."""
+    name, split, limit = training_set.labelled.name, training_set.split, training_set.limit
+    return InputError(
+        f"{name}: every group of its {split!r} has more than the {limit} queries asked for; ask "
+        "for more, or group them more finely"
+    )
+
+
+def _checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -> Path:
+    """The folder for the checkpoints of a training: the same one for the same sets and lists."""
+    inputs = json.dumps([made_from, lists], sort_keys=True)
+    return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
+
+
+def _check_layers(shape: Any, config: FinetuneConfig | EncoderConfig) -> None:
+    """Refuse to keep or freeze more layers than a transformer has, if it says how many.
+
+    Raises:
+        InputError: the message says how many layers the model has.
+    """
+    layers, kept = getattr(shape, "num_hidden_layers", None), getattr(config, "layers", 0)
+    for what, count in (("keep", kept), ("freeze", config.frozen_layers)):
+        if layers is not None and count > layers:
+            raise InputError(f"the model has {layers} layers, cannot {what} {count}")
+        layers = kept or layers

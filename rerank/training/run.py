@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import shutil
@@ -15,8 +14,7 @@ from typing import Any
 from rerank.data.canonical import query_hash
 from rerank.errors import InputError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
-from rerank.inference.model_files import LOCAL, ModelFiles, trained_on, training
-from rerank.inference.tokenizer import positions
+from rerank.inference.model_files import ModelFiles, trained_on, training
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, is_made_from, write_folder
 from rerank.storage.locks import output_folder
@@ -110,51 +108,6 @@ def run_training(
         write_network(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=kind)
         shutil.rmtree(trained.checkpoints, ignore_errors=True)
         return _tracked(kind, out, report, work, made=True)
-
-
-def architecture(files: ModelFiles, max_length: int) -> Any:
-    """The configuration of a transformer that reads as many tokens as are trained on.
-
-    Raises:
-        InputError: there is none in the folder, or it has fewer positions than `max_length`.
-    """
-    from transformers import AutoConfig
-
-    try:
-        shape = AutoConfig.from_pretrained(str(files.folder), **LOCAL)
-    except Exception as error:  # broken files fail in many ways
-        raise InputError(f"{files.name} is not a transformer: {error}") from error
-    most = positions(files.folder)
-    if max_length > most:
-        raise InputError(f"{files.name} reads {most} tokens at most, --max-length is {max_length}")
-    return shape
-
-
-def check_layers(layers: int | None, *, frozen: int, kept: int = 0) -> None:
-    """Refuse to keep or freeze more layers than there are; None: their number is not known.
-
-    Raises:
-        InputError: the message says how many layers the model has.
-    """
-    for what, count in (("keep", kept), ("freeze", frozen)):
-        if layers is not None and count > layers:
-            raise InputError(f"the model has {layers} layers, cannot {what} {count}")
-        layers = kept or layers
-
-
-def too_large_groups(training_set: TrainingSet) -> InputError:
-    """The error for a set of which no group fits into its limit."""
-    name, split, limit = training_set.labelled.name, training_set.split, training_set.limit
-    return InputError(
-        f"{name}: every group of its {split!r} has more than the {limit} queries asked for; ask "
-        "for more, or group them more finely"
-    )
-
-
-def checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -> Path:
-    """The folder for the checkpoints of a training: the same one for the same sets and lists."""
-    inputs = json.dumps([made_from, lists], sort_keys=True)
-    return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
 
 
 def write_network(
