@@ -49,11 +49,11 @@ def near_duplicates(texts: Sequence[str], *, label: str | None = None) -> Iterat
             twice = row.tobytes() * 2
             met = [list(_met(buckets, twice, band)) for band in range(BANDS)]
             shared = Counter(other for path in met for bucket in path for other in bucket)
-            near = set()
-            for other, _ in shared.most_common(COMPARED):
-                both = len(np.intersect1d(runs[other], runs[place], assume_unique=True))
-                if both / (len(runs[other]) + len(runs[place]) - both) >= ALIKE:
-                    near.add(other)
+            near = {
+                other
+                for other, _ in shared.most_common(COMPARED)
+                if _resemblance(runs[other], runs[place]) >= ALIKE
+            }
             yield from ((other, place) for other in sorted(near))
             for path in met:
                 # the other duplicates of a text in the bucket are already connected to that one
@@ -88,3 +88,8 @@ def _min_hashes(runs: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
         if len(of_text):
             hashes[place] = ((of_text[:, None] * odd) >> np.uint64(32)).min(axis=0)
     return hashes
+
+
+def _resemblance(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> float:
+    shared = len(np.intersect1d(a, b, assume_unique=True))
+    return shared / (len(a) + len(b) - shared)
