@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from rerank.advice.places import place_of
 from rerank.data.canonical import query_hash
 from rerank.data.records import query_row
 from rerank.protocols import GivenAnswer
-from rerank.types import Assessment
+from rerank.types import Assessment, Query, RankedPassage
 
 KEPT = 10  # passages in an entry, best first
 ACCEPTED, ADVISORY = "accepted", "advisory only"  # decisions on a retrieval
@@ -74,12 +75,6 @@ def entry_of(
     now = time.time()
     top = best[0] if best else None
     text = None if answer is None else _storable_text(answer.answer)
-    row = query_row(query)  # as in a file of labels: see `rerank.data.records.read_query`
-    asked = {"query": query.text} | {k: row[k] for k in ("metadata", "passages") if k in row}
-    if answer is None:
-        decision = ACCEPTED if assessment.accepted else ADVISORY
-    else:
-        decision = REFUSED if answer.refused else UNSURE if answer.low_confidence else ANSWERED
     return Entry(
         entry_id=f"{int(now * 1e9):016x}{secrets.token_hex(4)}",
         answer_id=answer_id,
@@ -87,8 +82,8 @@ def entry_of(
         mode=assessment.mode,
         question=None if without_text else _storable_text(query.text),
         question_hash=query_hash(query.text),
-        asked=None if without_text else json.dumps(asked, default=str),
-        passages=json.dumps([passage.to_dict() for passage in best]),
+        asked=None if without_text else json.dumps(_query_row(query), default=str),
+        passages=json.dumps(_scores(best)),
         top_doc_id=_storable_text(top.doc_id) if top else None,
         top_document=_storable_text(place_of(top).document) if top and not without_text else None,
         confidence=assessment.confidence,
@@ -97,7 +92,7 @@ def entry_of(
         verdict=assessment.verdict,
         accepted=assessment.accepted,
         threshold=assessment.thresholds.advisory,
-        decision=decision,
+        decision=_decision(assessment, answer),
         answer=None if without_text else text,
         answer_hash=None if text is None else query_hash(text),
         attribution=None if answer is None else answer.attribution_coverage,
@@ -105,6 +100,24 @@ def entry_of(
         latency=latency,
         features=assessment.features.astype("<f8").tobytes() if top else None,
     )
+
+
+def _decision(assessment: Assessment, answer: GivenAnswer | None) -> str:
+    if answer is None:
+        return ACCEPTED if assessment.accepted else ADVISORY
+    if answer.refused:
+        return REFUSED
+    return UNSURE if answer.low_confidence else ANSWERED
+
+
+def _query_row(query: Query) -> dict[str, Any]:
+    """The query in the format of a labels file: see `rerank.data.records.read_query`."""
+    row = query_row(query)
+    return {"query": query.text} | {k: row[k] for k in ("metadata", "passages") if k in row}
+
+
+def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:
+    return [passage.to_dict() for passage in passages]
 
 
 def _storable_text(text: str) -> str:

@@ -6,6 +6,7 @@ It knows nothing of models: all numbers are read from the journal.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -20,7 +21,7 @@ from calibration.tables import aligned
 from rerank.config import Thresholds
 from rerank.journal.labels import JUDGED_PASSAGES, monitors
 from rerank.journal.schema import JOURNAL
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, JournalStore, Row
 from rerank.types import Mode
 
 MODEL_COLUMNS = (
@@ -114,13 +115,10 @@ class JournalReport:
         if not self.models:
             return f"{self.journal}: no question in the last {self.days:g} days"
         count = sum(m.questions for m in self.models)
-        tests = f"{self.accuracy.sentence}\n{self.calibration.sentence}"
-        if not self.calibration.n:
-            tests = "Nobody has judged its first passages yet."
         parts = [
             f"{self.journal}: {count} questions in the last {self.days:g} days",
             aligned([MODEL_COLUMNS, *(m.cells() for m in self.models)]),
-            f"Model {self.model}:\n{tests}",
+            f"Model {self.model}:\n{self._tests()}",
         ]
         if self.documents:
             table = aligned([DOCUMENT_COLUMNS, *(d.cells() for d in self.documents)])
@@ -129,6 +127,12 @@ class JournalReport:
                 f"and lately: in the first and in the second half of these days):\n{table}"
             )
         return "\n\n".join(parts)
+
+    def _tests(self) -> str:
+        """What the labels of the model say."""
+        if not self.calibration.n:
+            return "Nobody has judged its first passages yet."
+        return f"{self.accuracy.sentence}\n{self.calibration.sentence}"
 
 
 def report(
@@ -155,13 +159,17 @@ def report(
     if model is None:
         model = models[0].model if models else ""
     if target is None:
-        newest = select(_C.threshold).where(_C.model == model, _C.threshold.is_not(None))
-        rows = store.rows(newest.order_by(_C.entry_id.desc()).limit(1))
-        threshold = float(rows[0]["threshold"]) if rows else Thresholds().advisory
-        target = min(max(threshold, 0.01), 0.99)  # a test needs some room
+        target = min(max(_threshold(store, model), 0.01), 0.99)  # a test needs some room
     accuracy, calibrated = monitors(store, model, target=target)
     uncertain = tuple(DocumentTrend(**row) for row in trends)
     return JournalReport(store.name, days, model, models, accuracy, calibrated, uncertain)
+
+
+def _threshold(store: JournalStore, model: str) -> float:
+    """That of the model's newest answer; the default one if the journal does not hold it."""
+    newest = select(_C.threshold).where(_C.model == model, _C.threshold.is_not(None))
+    rows = store.rows(newest.order_by(_C.entry_id.desc()).limit(1))
+    return float(rows[0]["threshold"]) if rows else Thresholds().advisory
 
 
 def _models(since: float) -> Select[Any]:
@@ -226,34 +234,39 @@ def by_day(store: JournalStore, *, days: float) -> list[Day]:
     Raises:
         JournalError: the database cannot be used.
     """
-    number = _C.time / DAY  # from 1970 on
-    near = cast(number, Integer)  # PostgreSQL rounds, SQLite cuts off
-    levels = (
+    rows = store.rows(_levels_by_day(time.time() - days * DAY))
+    by_number = groupby(rows, key=lambda row: int(row["day"]))
+    return [_day(number, list(of_day)) for number, of_day in by_number]
+
+
+def _levels_by_day(since: float) -> Select[Any]:
+    """The answers since a time, counted by day and level; days are numbered from 1970 on."""
+    days = _C.time / DAY
+    near = cast(days, Integer)  # PostgreSQL rounds, SQLite cuts off
+    return (
         select(
-            (near - case((near > number, 1), else_=0)).label("day"),
+            (near - case((near > days, 1), else_=0)).label("day"),
             _C.level,
             func.count().label("questions"),
-            _count(_C.accepted).label("accepted"),
+            func.sum(case((_C.accepted, 1), else_=0)).label("accepted"),
             func.sum(_C.confidence).label("confidence"),
         )
-        .where(_C.time >= time.time() - days * DAY)
+        .where(_C.time >= since)
         .group_by("day", _C.level)
         .order_by("day", _C.level)
     )
-    found = []
-    for day, of_day in groupby(store.rows(levels), key=lambda row: int(row["day"])):
-        rows = list(of_day)
-        questions = sum(row["questions"] for row in rows)
-        found.append(
-            Day(
-                datetime.fromtimestamp(day * DAY, UTC).strftime("%Y-%m-%d"),
-                questions,
-                sum(row["accepted"] for row in rows),
-                sum(row["confidence"] for row in rows) / questions,
-                {row["level"]: row["questions"] for row in rows},
-            )
-        )
-    return found
+
+
+def _day(number: int, rows: Sequence[Row]) -> Day:
+    """The answers of a day, numbered from 1970 on, from its rows by level."""
+    questions = sum(row["questions"] for row in rows)
+    return Day(
+        datetime.fromtimestamp(number * DAY, UTC).strftime("%Y-%m-%d"),
+        questions,
+        sum(row["accepted"] for row in rows),
+        sum(row["confidence"] for row in rows) / questions,
+        {row["level"]: row["questions"] for row in rows},
+    )
 
 
 def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[str, Any]]:

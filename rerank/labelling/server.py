@@ -39,7 +39,8 @@ AGREEMENTS = 3  # with other people that a person is shown: those on the most pa
 UNKNOWN = "these labels have no such {what}; `GET /v1/label` says what is asked now"
 ELSEWHERE = "this was judged in another window; here is what is asked now"
 
-Action = Literal["right", "partly", "wrong", "nothing", "accept", "skip", "undo"]
+OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
+Action = Literal[OnTask, "undo"]
 
 
 class LabelSessions:
@@ -72,11 +73,7 @@ class LabelSessions:
             if given.do == "undo":
                 session.undo()
             else:
-                task = _current(session, given)
-                if given.do != "skip" and (given.do == "accept") is not task.question.proposed:
-                    why = f"{given.do!r} does not fit what is asked now"
-                    raise Refusal(422, why, reason="labels")
-                session.act(task, given.do, given.text)
+                _apply(session, _current(session, given), given.do, given.text)
             session.write()
             return _task_response(session)
 
@@ -161,6 +158,24 @@ def _name(task: LabelTask) -> tuple[str, str]:
     """The ids of a task's question and passage; the second is "" for a proposed question."""
     doc_id = "" if task.question.proposed else task.left[0].doc_ids[0]
     return task.question.query_id, doc_id
+
+
+def _apply(session: Session, task: LabelTask, do: OnTask, text: str | None) -> None:
+    """Pass an action on a task to the session; `text` is the new text of a question.
+
+    Raises:
+        Refusal: it judges a proposed question, or accepts one that is not proposed.
+    """
+    if do == "skip":
+        session.skip(task)
+    elif (do == "accept") is not task.question.proposed:
+        raise Refusal(422, f"{do!r} does not fit what is asked now", reason="labels")
+    elif do == "accept":
+        session.accept(task, text)
+    elif do == "nothing":
+        session.nothing(task)
+    else:
+        session.judge(task, do)
 
 
 def _task_response(session: Session) -> dict[str, Any]:
