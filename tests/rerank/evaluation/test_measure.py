@@ -52,7 +52,7 @@ def test_evaluation_measures_every_way_on_the_same_queries(
     """The table has a row for each baseline and one of ours; all on n queries."""
     assert list(evaluation.confidences) == [*HEURISTICS, OURS]
     assert {row.n for _, row in evaluation.table.rows} == {len(to_report) + 1}
-    assert set(evaluation.orders) == {"fused", "logit", "relevance"}
+    assert set(evaluation.orders) == {"fused", "dense", "logit", "relevance"}
     rankings = predict(to_report.items, fitted.maps, config).rankings
     right = hits(replace(to_report, items=rankings))[:, 0]
     assert evaluation.right[:-1].tolist() == right.tolist()
