@@ -1,7 +1,8 @@
 """The test behind a certificate for new groups: groups are exchangeable, their rows are not.
 
 Labels by falling confidence and the numbers of their groups in, tail probabilities out. The rows of
-a group may depend on each other in any way, so many rows in a few large groups prove little.
+a group may depend on each other in any way, so each group counts once, whatever its size: no result
+depends on the single largest one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Bools, Floats, Groups, Ints, as_floats, group_codes
+from calibration.effective_sample_size import design_effect
 
 LEVEL = 0.95
 """Confidence of a bound: how likely the mean is on the right side of it."""
@@ -24,25 +26,23 @@ CELLS = 2_000_000
 """Numbers held in memory at once."""
 
 FIRST_GROUPS = 12
-"""Groups of equal size at the first start of a test sequence; each next one has twice as many."""
+"""Groups at the first start of a test sequence; each next one has twice as many."""
 
 
 def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Floats]:
-    """Test, for every k, that no more than `target` of the first k rows are right.
+    """Test, for every k, that no more than `target` of a new group is right, in the mean.
 
-    Returns (n,) p-values, and (n,) how many groups of the size of the largest the first k rows
-    amount to. For a group that has m of its rows among the first k, h of them right, let S = h -
-    target m. The null hypothesis is E[S] <= 0 for a new group: no more than `target` of the rows of
-    new groups are right.
+    Returns (n,) p-values, and (n,) the number of groups among the first k rows. For a group that
+    has m of its rows among the first k, h of them right, let S = h / m - target: each group counts
+    once, whatever its size. The null hypothesis is E[S] <= 0 for a new group with such rows.
 
-    The p-value is P(sum of S_g E_g <= target M E_0): independent exponentials weigh the groups (n,)
-    and one extra group, which is as large as the largest (M) and all wrong. So it is the share of
+    The p-value is P(sum of S_g E_g <= target E_0): independent exponentials weigh the groups (n,)
+    and one extra group, which is all wrong: the worst case is one in G + 1. So it is the share of
     Bayesian bootstraps that fail with the worst case added (Gaffke 2005, "Three test statistics for
     a nonparametric one-sided hypothesis on the mean of a nonnegative variable"; Learned-Miller and
     Thomas 2019, "A new confidence interval for the mean of a bounded random variable"). If every
     group is one row, it is the exact binomial tail. Validity in samples of any size, for any
     bounded S, is proved for two values and otherwise their conjecture, which `make promise` tests.
-    No test can detect groups that are larger than any seen.
 
     labels (n,) of 0 and 1, the most confident first; number (n,): their groups, from 0. The `DRAWS`
     exponentials are always the same, and go to the groups in the order of their first rows: names
@@ -50,9 +50,8 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
     """
     n, number = len(labels), _by_first_row(number)
     n_groups = int(number.max()) + 1
-    largest = _largest(number)
-    gain = (labels - target).astype(np.float32)
-    worst, rng = (target * largest).astype(np.float32), np.random.default_rng(0)
+    gain = _changes(labels - target, number).astype(np.float32)
+    worst, rng = np.float32(target), np.random.default_rng(0)
     failed, chunk = np.zeros(n), max(1, CELLS // n)
     for begin in range(0, DRAWS, chunk):
         draws = min(chunk, DRAWS - begin)
@@ -60,15 +59,15 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
         extra = rng.standard_exponential((draws, 1), dtype=np.float32)
         won = np.cumsum(weights[:, number] * gain, axis=1)
         failed += (won <= worst * extra).sum(axis=0)
-    return (failed + 1) / (DRAWS + 1), np.arange(1, n + 1) / largest
+    return (failed + 1) / (DRAWS + 1), _groups_so_far(number)
 
 
 def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
-    """Return the one-sided 95% lower bound of the mean of values (n,) in [0, 1], by group (n,).
+    """Return the one-sided 95% lower bound of the mean over groups (n,) of their mean values.
 
-    It is the largest target that the test of `group_tails` refutes for all rows at once, for values
-    in [0, 1]: 5% of Bayesian bootstraps have a mean below it, with one extra group as large as the
-    largest and all 0 (Gaffke 2005). Without rows it is 0.0.
+    Each group counts once, values (n,) lie in [0, 1]. It is the largest target that the test of
+    `group_tails` refutes for all rows at once: 5% of Bayesian bootstraps have a mean below it, with
+    one extra group that is all 0 (Gaffke 2005). Without rows it is 0.0.
     """
     v = as_floats(values)
     (bound,) = mean_lower_bounds(v, np.ones((1, v.size), dtype=np.bool_), groups)
@@ -88,15 +87,16 @@ def mean_lower_bounds(values: ArrayLike, parts: Bools, groups: Groups = None) ->
     n_groups = int(number.max()) + 1
     sizes = np.stack([np.bincount(number, part, n_groups) for part in parts], axis=1)
     sums = np.stack([np.bincount(number, part * v, n_groups) for part in parts], axis=1)
-    order = np.lexsort((sums, sizes), axis=0)
-    sizes, sums = np.take_along_axis(sizes, order, 0), np.take_along_axis(sums, order, 0)
-    largest = np.maximum(sizes.max(axis=0), 1.0)  # a part may have no row
+    present, means_in = (sizes > 0) * 1.0, sums / np.maximum(sizes, 1)
+    order = np.lexsort((means_in, present), axis=0)
+    present = np.take_along_axis(present, order, 0)
+    means_in = np.asarray(np.take_along_axis(means_in, order, 0), dtype=np.float64)
     rng, means, draws_left = np.random.default_rng(0), [], BOUND_DRAWS
     while draws_left:
         draws = min(draws_left, max(1, CELLS // n_groups))
         weights = rng.standard_exponential((draws, n_groups))
         extra = rng.standard_exponential((draws, 1))
-        means.append(weights @ sums / (weights @ sizes + extra * largest))
+        means.append(weights @ means_in / (weights @ present + extra))
         draws_left -= draws
     refuting = int((1 - LEVEL) * (BOUND_DRAWS + 1)) - 1  # draws that may fail
     return np.asarray(np.sort(np.concatenate(means), axis=0)[max(0, refuting)])
@@ -113,27 +113,40 @@ def times_needed(
     """Return how many times as many groups like these would refute the target, or None for never.
 
     The power is four in five, at the best k, which is `reach` at most, by a normal approximation of
-    `group_tails`. K times as many groups win K sum(S), which must exceed sqrt(K sum(S^2) z^2 +
-    L^2): z is the upper normal point of `chance` plus that of one in five, and L is the loss of the
+    `group_tails`. K times as many groups win K sum(S), which must exceed z sqrt(K sum(S^2)) + L / 2:
+    z is the upper normal point of `chance` plus that of one in five, and L is the loss of the
     worst-case group if its weight is as rare as `chance`. Both sums are those expected of labels
     that are right with the probabilities `truth` (n,), the second times the design effect of the
-    labels: of many sums of drawn labels, the best would be the luckiest. At least 1.
+    labels' errors: of many sums of drawn labels, the best would be the luckiest. At least 1.
     """
     from scipy.special import ndtri
 
-    gain = labels - target
-    after_row = _within(gain, number)
-    won = np.cumsum(truth - target)
-    spread = np.cumsum(truth * (1 - truth) + (truth - target) ** 2)
-    summed = (after_row**2 - (after_row - gain) ** 2)[:reach].sum()
-    spread *= max(1.0, summed / (gain[:reach] ** 2).sum())
-    worst = target * _largest(number) * np.log(1 / chance)
+    rows = _within(np.ones(len(number)), number)
+    mean, before = _within(truth - target, number) / rows, np.maximum(rows - 1, 1)
+    of_variance = truth * (1 - truth)
+    noise = _within(of_variance, number)
+    effect = max(1.0, design_effect((labels - truth)[:reach], group_codes(number[:reach], reach)))
+    earlier = np.where(rows > 1, (_within(truth - target, number) - (truth - target)) / before, 0.0)
+    won = np.cumsum(mean - earlier)
+    spread = np.cumsum(mean**2 - earlier**2)
+    spread += effect * np.cumsum(noise / rows**2 - (noise - of_variance) / before**2)
+    worst = target * np.log(1 / chance)
     good = (won > 0) & (np.arange(len(won)) < reach)
     if not good.any():
         return None
-    b = spread[good] * (ndtri(1 - chance) + ndtri(0.8)) ** 2
-    times = (b + np.sqrt(b**2 + 4 * (won[good] * worst[good]) ** 2)) / (2 * won[good] ** 2)
-    return max(1.0, float(times.min()))
+    half = worst / 2  # the extra weight is rarely as rare as that
+    b = np.sqrt(spread[good]) * (ndtri(1 - chance) + ndtri(0.8))
+    roots = (b + np.sqrt(b**2 + 4 * won[good] * half)) / (2 * won[good])
+    return max(1.0, float(roots.min()) ** 2)
+
+
+def _changes(values: Floats, number: Ints) -> Floats:
+    """Return (n,) by how much each row of values (n,) changes the mean of its group so far.
+
+    The mean of a group without rows is 0.
+    """
+    sums, rows = _within(values, number), _within(np.ones(len(number)), number)
+    return sums / rows - (sums - values) / np.maximum(rows - 1, 1)
 
 
 def _within(values: Floats, number: Ints) -> Floats:
@@ -147,9 +160,9 @@ def _within(values: Floats, number: Ints) -> Floats:
     return within
 
 
-def _largest(number: Ints) -> Floats:
-    """Return (n,) the size of the largest group among the rows down to each."""
-    return np.maximum.accumulate(_within(np.ones(len(number)), number))
+def _groups_so_far(number: Ints) -> Floats:
+    """Return (n,) the number of groups among the rows down to each."""
+    return np.cumsum(_within(np.ones(len(number)), number) == 1).astype(np.float64)
 
 
 def _by_first_row(number: Ints) -> Ints:

@@ -166,19 +166,17 @@ class Certificate:
     def _follows(self) -> bool:
         """Whether the counts can have certified a threshold.
 
-        By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value also
-        depends on which rows go together: here it is that of equal groups, all with the same share
-        of right rows, as none of the same counts is lower (see `group_tails`).
+        By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value depends on
+        which rows go together: here it is that of groups that are all right, as none is lower (see
+        `group_tails`).
         """
         excess = self.right - self.target * self.accepted
-        if not self.target or excess <= 0 or self.accepted > MOST:
+        if not self.target or self.accepted > MOST or (self.groups is None and excess <= 0):
             return False
         if self.groups is None:
             chance = binomial_tail(self.right, self.accepted, self.target)
         else:
-            count = min(max(1, self.groups), self.accepted)
-            largest = max(1.0, self.accepted / count)
-            chance = (1 + excess / (count * self.target * largest)) ** -count
+            chance = self.target ** min(self.groups, self.accepted)
         return chance <= 1 - self.level + ROUNDING
 
     @property
@@ -187,7 +185,10 @@ class Certificate:
         if self.refused:
             return f"Warning: nothing is certified. {self.refused}"
         event = "get a right answer" if self.event == RIGHT else self.event
-        promise = f"at least {percent(self.target)} {event}, at {percent(self.level)} confidence"
+        each = "" if self.groups is None else " (each group counts once)"
+        promise = (
+            f"at least {percent(self.target)} {event}, at {percent(self.level)} confidence{each}"
+        )
         if self.threshold is not None:
             return (
                 f"Certified from {self.threshold:.3f} up: of {self.about}, {promise}. It rests on "
@@ -269,8 +270,9 @@ def certify(
     all tests that refute hold at once.
 
     If every row is a group of its own, the test is the exact binomial tail, and the promise is
-    about new rows. If groups (n,) have several rows, it is about the rows of new groups: whole
-    groups must be exchangeable, their rows may depend on each other in any way (`group_tails`).
+    about new rows. If groups (n,) have several rows, it is about new groups, each of which
+    counts once, with the share of its accepted rows that is right: whole groups must be
+    exchangeable, their rows may depend on each other in any way (`group_tails`).
 
     `about` and `event` are reported, not used. p must come from maps that were not fitted on these
     rows. Out-of-fold p work in practice, though no proof is known: a lucky fold is judged by maps
@@ -313,8 +315,7 @@ def _refuted_ends(
         sizes = rows_to_begin_with(target, level, n)
     else:
         tail, n_groups = group_tails(labels, number, target)
-        size = np.maximum.accumulate(n_groups)
-        sizes = group_sizes(float(size[-1]))
+        size, sizes = n_groups, group_sizes(float(n_groups[-1]))
     foreseen = foreseen_place(values, target, 1 - level)
     starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
     return refuted(tail, ends, starts, chances)
@@ -386,8 +387,9 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
     an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
     (Angelopoulos et al. 2021): each setting is tested at the full 5%, until one fails. So a false
-    promise about the rows of new groups (n,) has at most that probability, if `mean_upper_bound` is
-    a valid bound: proved for losses of two values in groups of one row, otherwise a conjecture.
+    promise about new groups (n,), each counted once, has at most that probability, if
+    `mean_upper_bound` is a valid bound: proved for losses of two values in groups of one row,
+    otherwise a conjecture.
     """
     table = as_floats(losses)
     if table.ndim != 2:

@@ -75,6 +75,8 @@ class FittedMaps:
     hazard_after_hit: LogisticMap  # the same, if one above it is
     certificate: Certificate  # the confidence from which selective accuracy is guaranteed
     segments: Segments = field(default_factory=Segments)  # what each adds to the confidence
+    # the same for questions about new documents, each of which counts once; None: not computed
+    documents_certificate: Certificate | None = None
     # certifies from which sufficiency the first passages hold an answer; None: not computed
     context_certificate: Certificate | None = None
     # the sufficiency at which to stop handing on passages; None: nothing is guaranteed
@@ -112,6 +114,7 @@ class FittedMaps:
             "hazard": self.hazard.to_dict(),
             "another": self.hazard_after_hit.to_dict(),
             "certificate": self.certificate.to_dict(),
+            "documents": self.documents_certificate and self.documents_certificate.to_dict(),
             "segments": self.segments.to_dict(),
             "context": self.context_certificate and self.context_certificate.to_dict(),
             "stopping_threshold": self.stopping_threshold,
@@ -133,7 +136,7 @@ class FittedMaps:
         kind = _kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
         _check_names(values, features_of(kind, metadata))
-        context = values.get("context")
+        context, documents = values.get("context"), values.get("documents")
         stop, labelled_range = values.get("stopping_threshold"), values.get("feature_range")
         try:
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
@@ -144,6 +147,7 @@ class FittedMaps:
                 hazard=maps["hazard"],
                 hazard_after_hit=maps["another"],
                 certificate=Certificate(**values["certificate"]),
+                documents_certificate=Certificate(**documents) if documents else None,
                 segments=Segments.from_dict(values["segments"]),
                 context_certificate=Certificate(**context) if context else None,
                 stopping_threshold=None if stop is None else float(stop),

@@ -244,6 +244,7 @@ def _update(
         segments=Segments(updates),
         certificate=recalibration.certificate,
         # the sufficiency has changed, and these labels are of the top passage
+        documents_certificate=None,
         context_certificate=None,
         stopping_threshold=None,
         calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,

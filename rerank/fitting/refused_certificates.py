@@ -71,10 +71,11 @@ def refused(certificate: Certificate, reason: str) -> Certificate:
 
 def refuse_certificates(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, with all their certificates refused: see `refused`."""
-    context = maps.context_certificate
+    context, documents = maps.context_certificate, maps.documents_certificate
     return replace(
         maps,
         certificate=refused(maps.certificate, reason),
+        documents_certificate=refused(documents, reason) if documents else None,
         context_certificate=refused(context, reason) if context else None,
         stopping_threshold=None,
     )
