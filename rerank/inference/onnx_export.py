@@ -124,10 +124,15 @@ def gather(path: Path, data: str, largest: int) -> None:
     """Put the numbers of a graph that is too large for one file into one other file beside it.
 
     The exporter wrote them into many.
+
+    Raises:
+        ValueError: one matrix alone is too large for the runtime.
     """
     if sum(file.stat().st_size for file in path.parent.iterdir()) <= largest:
         return
     graph = onnx.load(str(path))
+    if max(len(matrix.raw_data) for matrix in graph.graph.initializer) >= 2**31:
+        raise ValueError("one of its matrices has 2 GiB or more")
     for file in path.parent.iterdir():
         file.unlink()
     onnx.save_model(
