@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from rerank.jobs.update import Updated
 
 ModelFolder = Annotated[Path, Option("model folder")]
+MODELS = (  # options of a model before the first label
+    *("encoder", "encoder_max_length", "encoder_windows", "dense", "language"),
+    *("reranker", "max_length", "precision"),
+)
 
 
 @command("datasets/pydata --out work/unlabelled", resumes=True)
 def init(
     corpus: Corpus,
-    config: Annotated[Config, Only(("encoder_windows", "dense", "language"))],
+    config: Annotated[Config, Only(MODELS)],
     *,
     out: Out,
     overwrite: Overwrite = False,

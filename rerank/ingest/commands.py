@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.model import print_updated
+from rerank.commands.model import MODELS, print_updated
 from rerank.commands.options import WORK, Documents, Json, Work
 from rerank.commands.printing import note, print_json
+from rerank.config import Config
 from rerank.errors import InputError, command_line
 from rerank.ingest.settings import IngestConfig
 from rerank.serving.settings import Settings
@@ -77,6 +78,7 @@ def quickstart(
     folder: Documents,
     config: IngestConfig,
     settings: Annotated[Settings, Only(("port", "journal"))],
+    models: Annotated[Config, Only(MODELS)],
     typed: Typed,
     *,
     out: Path | None = None,
@@ -111,9 +113,12 @@ def quickstart(
     read = ingest(folder, corpus, config)
     if not json:
         print_ingested(read, corpus)
-    changed = update(model, corpus) if (model / MANIFEST).exists() else None
+    made = (model / MANIFEST).exists()
+    if made:
+        typed.refuse(f"{model} is there; remove it to make it with other options", *MODELS)
+    changed = update(model, corpus) if made else None
     if changed is None:
-        init(corpus, model, work=work)
+        init(corpus, model, models, work=work)
     if json:
         updated = None if changed is None else asdict(changed)
         print_json(corpus=corpus, ingested=asdict(read), model=model, updated=updated)

@@ -5,6 +5,8 @@ Its probabilities order passages and queries, but are not calibrated on this cor
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessment.decisions import CALIBRATED_FROM
@@ -22,10 +24,19 @@ from rerank.storage.locks import output_folder
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
 
+logger = logging.getLogger(__name__)
+
+BUNDLED_MODELS = (Config().encoder, Config().reranker)
 NOT_CALIBRATED = (
     "This model has seen no labels of its corpus: it ranks passages, but its confidence is not "
     f"calibrated, and no answer is accepted. Label at least {CALIBRATED_FROM} queries, some of "
     "them unanswerable, and run `rerank calibrate`."
+)
+
+
+OTHER_MODELS = (
+    "No maps are known for these models: passages are ordered by the reranker's own scores, or by "
+    "the encoder's if the reranker reads another language; the probabilities mean nothing."
 )
 
 
@@ -40,8 +51,11 @@ def init(
 ) -> Path:
     """Write a model folder for a corpus: a file of passages, or a folder with corpus.jsonl.
 
+    Models without pooled maps get those of the default models, which choose what is scored; the
+    order is then that of the reranker's scores.
+
     Raises:
-        InputError: bad passages, or no pooled maps for the configured models.
+        InputError: bad passages, a model that does not exist, or no pooled maps at all.
         FolderError: `out` exists and `overwrite` is False, or it is not a model folder; or another
             job writes it.
     """
@@ -50,7 +64,14 @@ def init(
     unlabelled = LabelledSet.of_corpus(read_corpus(file, on_bad_lines), name)
     config = with_language(config, unlabelled.corpus.values())
     models, config = find_models(config)
-    pooled = pooled_for(*models, config)
+    pooled, said = pooled_for(*models, config), NOT_CALIBRATED
+    if pooled is None and (config.encoder, config.reranker) != BUNDLED_MODELS:
+        usual = Config()
+        pooled, said = pooled_for(*find_models(usual)[0], usual), f"{NOT_CALIBRATED} {OTHER_MODELS}"
+        english = config.reranker == BUNDLED_MODELS[1]  # what it reads
+        other = config.language != "english"
+        config = replace(config, rank_by="dense" if english and other else "logit")
+        logger.warning(OTHER_MODELS)
     if pooled is None:
         raise InputError(
             f"no maps are known for {config.reranker} with {config.encoder} before the first "
@@ -72,8 +93,8 @@ def init(
             maps=maps_to_dict(pooled.maps),
             sketch={},
             measured={"leave_one_set_out": dict(pooled.measured)},
-            report=f"{NOT_CALIBRATED}\n",
-            page=as_page("A model without labels", NOT_CALIBRATED),
+            report=f"{said}\n",
+            page=as_page("A model without labels", said),
             pictures={},
             fitted_on=(),
             index=index.folder,
