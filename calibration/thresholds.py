@@ -176,7 +176,10 @@ class Certificate:
         if self.groups is None:
             chance = binomial_tail(self.right, self.accepted, self.target)
         else:
-            chance = self.target ** min(self.groups, self.accepted)
+            count = min(self.groups, self.accepted)
+            if min(count, self.right) <= count * self.target:
+                return False
+            chance = binomial_tail(min(count, self.right), count, self.target)
         return chance <= 1 - self.level + ROUNDING
 
     @property
