@@ -113,7 +113,7 @@ def times_needed(
     """Return how many times as many groups like these would refute the target, or None for never.
 
     The power is four in five, at the best k, which is `reach` at most, by a normal approximation of
-    `group_tails`. K times as many groups win K sum(S), which must exceed z sqrt(K sum(S^2)) + L / 2:
+    `group_tails`. K times as many groups win K sum(S), which must exceed z sqrt(K sum(S^2)) + L/2:
     z is the upper normal point of `chance` plus that of one in five, and L is the loss of the
     worst-case group if its weight is as rare as `chance`. Both sums are those expected of labels
     that are right with the probabilities `truth` (n,), the second times the design effect of the

@@ -242,7 +242,7 @@ class Config:
     rrf_k: int = option(60, "constant of reciprocal rank fusion", ge=0)
     rank_by: str = option(
         "relevance",
-        "order of the passages; logit is the cross-encoder's own order, dense that by cosine; auto: "
+        "order of the passages; logit: the cross-encoder's own order; dense: that by cosine; auto: "
         "`calibrate` takes the simplest that is as good, within one standard error",
         choices=("relevance", "logit", "fused", "dense", "auto"),
     )

@@ -18,11 +18,10 @@ from rerank.inference.engine import (
     GRAPH,
     PROMPTS,
     Graphs,
-    Kind,
     exported_network,
 )
 from rerank.inference.int8_weights import TRAINED_ON
-from rerank.inference.model_files import Model, ModelFiles
+from rerank.inference.model_files import Kind, Model, ModelFiles
 from rerank.inference.tokenizer import TOKENIZER_JSON, tokenizer_json
 
 NETWORKS = "networks"  # their subfolder

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from rerank.cores import cores
 from rerank.errors import InputError, RerankError, optional
-from rerank.inference.engine import SAMPLES, TOLERANCE, Kind
-from rerank.inference.model_files import LOCAL, SAVED, ModelFiles
+from rerank.inference.model_files import LOCAL, SAVED, Kind, ModelFiles
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, positions
 from rerank.normal_form import normal_form
 from rerank.protocols import Role
@@ -135,29 +134,26 @@ def vectors(model: Any, texts: Sequence[str], role: Role) -> NDArray[np.float32]
 SILENT = {"show_progress_bar": False}
 
 
-def check_same(model: Any, kind: Kind, rows: Rows, tokenizer: Tokenizer) -> None:
-    """Compare what `rows` makes of the tokenizer's tokens with what the library makes of the texts.
+def largest_gap(
+    model: Any, kind: Kind, rows: Rows, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]
+) -> float:
+    """How far the numbers of an engine, `rows` of tokens, are from those of the library.
 
-    Raises:
-        ValueError: it differs, so the model has to be run by the library.
+    A bi-encoder embeds both texts of each pair.
     """
     limit(model, tokenizer.max_length)
     if kind == "cross_encoder":
-        gap = np.abs(rows(tokenizer(SAMPLES)) - logits(model, SAMPLES)).max()
-    else:
-        prompts = prompts_of(model)
-        both: list[tuple[Role, list[str]]] = [
-            ("query", [query for query, _ in SAMPLES]),
-            ("passage", [text for _, text in SAMPLES]),
-        ]
-        found = [
-            rows(tokenizer([prompts.get(role, "") + t for t in texts]))
-            - vectors(model, texts, role)
-            for role, texts in both
-        ]
-        gap = np.abs(np.concatenate(found)).max()
-    if not gap <= TOLERANCE:
-        raise ValueError(f"with its own prompt, template and pooling it differs by {gap:.2g}")
+        return float(np.abs(rows(tokenizer(pairs)) - logits(model, pairs)).max())
+    prompts = prompts_of(model)
+    both: list[tuple[Role, list[str]]] = [
+        ("query", [query for query, _ in pairs]),
+        ("passage", [text for _, text in pairs]),
+    ]
+    gaps = [
+        rows(tokenizer([prompts.get(role, "") + t for t in texts])) - vectors(model, texts, role)
+        for role, texts in both
+    ]
+    return float(np.abs(np.concatenate(gaps)).max())
 
 
 def limit(model: Any, max_length: int) -> None:

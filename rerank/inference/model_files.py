@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rerank.errors import InputError, optional
 from rerank.inference.four_bit import unpack_four_bit
@@ -50,6 +50,8 @@ TOKENIZER = (  # files that define how text becomes tokens
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
+
+Kind = Literal["cross_encoder", "bi_encoder"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from typing import Any
 import onnx  # torch exports with it, and its error is unclear if it is missing
 import torch
 
-from rerank.inference.engine import Kind
 from rerank.inference.library import open_model
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.model_files import Kind, ModelFiles
 
 FIRST_TOKEN_FAMILIES = ("bert", "roberta", "xlm-roberta")  # their layers have the parts used below
 

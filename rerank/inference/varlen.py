@@ -25,7 +25,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from rerank.cores import cores, in_threads
 from rerank.errors import RerankError, one_line
 from rerank.inference import library
-from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError
+from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError, check_gap
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.onnx_export import FIRST_TOKEN_FAMILIES
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
@@ -224,7 +224,7 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
                 rows: NDArray[np.float32] = model(Batch.of(tokens, "cpu")).numpy()
             return rows
 
-        library.check_same(whole, "cross_encoder", in_fp32, tokenizer)
+        check_gap(library.largest_gap(whole, "cross_encoder", in_fp32, tokenizer, SAMPLES))
         engine = UnpaddedEngine(model, device(), workers=workers)
         engine(tokenizer(SAMPLES))  # the kernel refuses some sizes of heads
     except (RerankError, OSError, MemoryError):

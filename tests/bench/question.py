@@ -57,10 +57,10 @@ class Profile:
     def __init__(self, model: CalibratedReranker) -> None:
         self._model = model
         pipeline = model.pipeline
-        encoder, reranker, config = pipeline.encoder, pipeline.reranker, pipeline.config
+        encoder, config = pipeline.encoder, pipeline.config
         self._tokenizers = {
             "encode": open_tokenizer(resolve(str(config.encoder)), max_length=encoder.max_length),
-            "score": reranker.tokenizer(),
+            "score": open_tokenizer(resolve(str(config.reranker)), max_length=config.max_length),
         }
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self._now: dict[str, float] = {}

@@ -30,7 +30,7 @@ from rerank.inference.engine import (
     open_cross_encoder,
 )
 from rerank.inference.model_cache import cache_folder
-from rerank.inference.model_files import ModelFiles, resolve
+from rerank.inference.model_files import Kind, ModelFiles, resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.storage.folder import with_digest
@@ -438,7 +438,7 @@ def test_an_export_that_another_process_makes_meanwhile_is_kept(
         (home,) = (tmp_path / "models").glob("[!.]*")
         return (home / engine.GRAPH).stat().st_mtime_ns
 
-    def slowly(files: ModelFiles, kind: engine.Kind) -> Any:
+    def slowly(files: ModelFiles, kind: Kind) -> Any:
         monkeypatch.setattr(onnx_export, "load", load)
         engine.open_cross_encoder(files)  # as the other process does
         written.append(time_of_writing())
