@@ -163,21 +163,25 @@ def scored_sentence(report: Report) -> str:
 def band_sentence(report: Report) -> list[str]:
     """The mean confidence and the accuracy near the threshold; empty without queries there."""
     ours = report.evaluation.table[OURS]
+    if not ours.band_rows:
+        return []
     have = "query has" if ours.band_rows == 1 else "queries have"
     return [
         f"{ours.band_rows} {have} a confidence within 0.05 of {ours.threshold:g}: their mean "
         f"confidence is {ours.band_confidence:.1%}, and {ours.band_accuracy:.1%} of them are right."
-    ] * bool(ours.band_rows)
+    ]
 
 
 def context_sentences(report: Report) -> list[str]:
     """What is certified of handing on ever more passages; empty if nothing is."""
     threshold = report.fitted.maps.stopping_threshold
+    if threshold is None:
+        return []
     return [
         f"If passages are handed on until the sufficiency reaches {threshold:g} (at most ten), at "
         f"most {LOST:.0%} of all questions lose an answer that was among the ten, at 95% "
         "confidence."
-    ] * (threshold is not None)
+    ]
 
 
 def rerank_sentence(evaluation: Evaluation) -> str:
