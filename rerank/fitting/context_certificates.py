@@ -34,19 +34,21 @@ def certify_context(
     reference: Hazards,
     *,
     max_probability: float,
+    units: NDArray[np.str_],
     about: str,
 ) -> tuple[Certificate, float | None]:
     """The certified sufficiency, and the stopping threshold (see `choose_stopping_threshold`).
 
     `confidences` (n,) and the orders are of maps that had not seen the query, and no confidence of
-    their map is above `max_probability`. `about` names the questions that the certificate is about.
+    their map is above `max_probability`. `about` names the questions that the certificate is about,
+    and `units` (n,) are what the labels sampled at random.
     """
     right_within, k = hits(ordered, depth=DEPTH), config.sufficiency_k
     sufficiency = _cross_fit_sufficiency(ordered, confidences, config, reference, max_probability)
     certificate = certify(
         right_within[:, k - 1],
         sufficiency[:, k - 1],
-        groups=ordered.groups,
+        groups=units,
         target=config.thresholds.sufficient,
         floor=config.thresholds.sufficient,
         about=about,
@@ -54,7 +56,7 @@ def certify_context(
     )
     originals = ~copies_in(ordered)
     stop = choose_stopping_threshold(
-        right_within[originals], sufficiency[originals], ordered.groups[originals]
+        right_within[originals], sufficiency[originals], units[originals]
     )
     return certificate, stop
 

@@ -28,12 +28,15 @@ from calibration.metrics.scores import row_losses
 from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
 from calibration.segments import Segments, cross_fit_segments, fit_segments
 from calibration.selection import MINIMUM_ROWS, choose, enough_rows, grouped_folds, held_out
-from calibration.thresholds import Certificate, certify
+from calibration.thresholds import ABOUT, Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps, features_of, range_of
 from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
+from rerank.data.canonical import query_hash
+from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS
+from rerank.data.labelled_set import given_group
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
@@ -114,11 +117,12 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     """Fit score, confidence and hazards on the candidates to fit on, cross-fitted by query group.
 
     A query's features are computed on an order by a score map that has not seen its group, and the
-    certificate rests on confidences of such maps. The maps that are kept are refitted on
-    everything. A query without passages has confidence 0 by definition: the certificate counts it,
-    and the confidence is fitted on the others. The candidates had no cutoff, which the baseline
-    needs; `scored_plan.policy` says how many of them the model will score. The certificates of the
-    first passages are made only for a model `to_keep`.
+    certificates rest on confidences of such maps: one is about new questions, and of a model
+    `to_keep` one about new documents, if the groups are larger than questions. The maps that are
+    kept are refitted on everything. A query without passages has confidence 0 by definition: the
+    certificate counts it, and the confidence is fitted on the others. The candidates had no cutoff,
+    which the baseline needs; `scored_plan.policy` says how many of them the model will score. The
+    certificates of the first passages are made only for a model `to_keep`.
     """
     with optional():
         from calibration.score_fitting import fit_temperature
@@ -135,18 +139,32 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference)
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(has_passages[rows], confidence.out_of_fold, 0.0)
-    target = config.thresholds.advisory
+    target, units, of_groups = config.thresholds.advisory, sampled_units(ordered), about
+    larger = len(set(ordered.groups.tolist())) < len(set(units.tolist()))
+    if larger:
+        about = about.replace(NEW_DOCUMENTS, ABOUT).replace(THESE_DOCUMENTS, ABOUT)
     certificate = certify(
-        right, out_of_fold, groups=ordered.groups, target=target, floor=target, about=about
+        right, out_of_fold, groups=units, target=target, floor=target, about=about
     )
-    context_certificate, stopping_threshold = None, None
+    context_certificate, stopping_threshold, documents_certificate = None, None, None
     if to_keep:
+        if larger:
+            of_documents = certify(
+                right,
+                out_of_fold,
+                groups=ordered.groups,
+                target=target,
+                floor=target,
+                about=of_groups,
+            )
+            documents_certificate = _with_kinds_checked(of_documents, ordered)
         context_certificate, stopping_threshold = certify_context(
             ordered,
             out_of_fold,
             config,
             hazards,
             max_probability=confidence.fitted.max_probability,
+            units=units,
             about=about,
         )
         context_certificate = _with_kinds_checked(context_certificate, ordered)
@@ -161,6 +179,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             hazard_after_hit=hazard_after_hit,
             certificate=_with_kinds_checked(certificate, ordered),
             segments=confidence.segments,
+            documents_certificate=documents_certificate,
             context_certificate=context_certificate,
             stopping_threshold=stopping_threshold,
             kind=scored_plan.kind,
@@ -171,7 +190,8 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         reason=f"{confidence.reason} {SHRUNK if pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
         effective=effective_n(
-            (right - out_of_fold)[rows], group_codes(scored.groups[rows], int(rows.sum()))
+            (errors := (right - out_of_fold)[rows]) - errors.mean(),
+            group_codes(scored.groups[rows], int(rows.sum())),
         ),
         reference=reference,
         features=features,
@@ -181,6 +201,15 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         has_passages=has_passages,
         rows=rows,
     )
+
+
+def sampled_units(labelled: Labelled[Any]) -> NDArray[np.str_]:
+    """What a random sample of questions drew, (n,): a `metadata.group` or a question with copies.
+
+    Documents keep folds apart; they are no unit of a promise about new questions like these.
+    """
+    queries = [item.query for item in labelled.items]
+    return np.array([given_group(q) or f"question {query_hash(q.text)}" for q in queries])
 
 
 def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) -> Bools:
