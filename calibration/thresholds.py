@@ -167,8 +167,8 @@ class Certificate:
         """Whether the counts can have certified a threshold.
 
         By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value depends on
-        which rows go together: here it is that of groups that are all right, as none is lower (see
-        `group_tails`).
+        which rows go together: here it is that of as many groups as can have a right row, and all
+        of them right, as none is lower (see `group_tails`).
         """
         excess = self.right - self.target * self.accepted
         if not self.target or self.accepted > MOST or (self.groups is None and excess <= 0):
@@ -176,10 +176,7 @@ class Certificate:
         if self.groups is None:
             chance = binomial_tail(self.right, self.accepted, self.target)
         else:
-            count = min(self.groups, self.accepted)
-            if min(count, self.right) <= count * self.target:
-                return False
-            chance = binomial_tail(min(count, self.right), count, self.target)
+            chance = self.target ** min(self.groups, self.right)
         return chance <= 1 - self.level + ROUNDING
 
     @property
