@@ -349,7 +349,7 @@ def test_a_right_passage_that_changed_is_asked_about_again(
     (labelled,) = whole.qrels
     (right,) = whole.qrels[labelled]
     monkeypatch.setattr(
-        Session, "_gone", lambda self, known: gone(known, {p.doc_id for p in self.corpus} - {right})
+        "rerank.labelling.session.gone", lambda known, corpus: gone(known, corpus - {right})
     )
     label(["q"], "--count", 3)
     assert LabelledSet.read(tmp_path / "set").queries.keys() == whole.queries.keys() - {labelled}
