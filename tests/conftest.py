@@ -46,6 +46,7 @@ CONFIG = Config(
     max_length=128,
     encoder_max_length=64,
     folds=2,
+    language="english",
 )
 
 
