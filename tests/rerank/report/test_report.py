@@ -488,7 +488,7 @@ def test_text_from_data_is_escaped_on_the_page(
         report,
         name=HOSTILE,
         explained=(first, *report.explained[1:]),
-        made_from={HOSTILE: [HOSTILE]},
+        made_from={**report.made_from, HOSTILE: [HOSTILE]},
         planned=replace(report.planned, report_split=HOSTILE),
     )
     page = report_page(hostile, pictures)
