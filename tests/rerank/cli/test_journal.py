@@ -39,7 +39,7 @@ def journal(tmp_path: Path) -> str:
 
 
 def test_feedback_is_recorded(journal: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And stands in the report."""
+    """And stands in the report; only the alarm goes on reading the first judgement."""
     assert call("watch", "feedback", journal, "a", "right") == 0
     assert call("watch", "feedback", journal, "a", "wrong", "--comment", "of another version") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "recorded: a was wrong"
@@ -47,7 +47,7 @@ def test_feedback_is_recorded(journal: str, capsys: pytest.CaptureFixture[str]) 
     (model,) = json.loads(capsys.readouterr().out)["models"]
     assert (model["judged"], model["right"]) == (1, 0)
     assert call("watch", "journal", journal) == 0
-    assert "0 of 1 accepted answers were right" in capsys.readouterr().out
+    assert "1 of 1 accepted answers were right" in capsys.readouterr().out
 
 
 def test_the_command_line_writes_what_a_server_writes(
