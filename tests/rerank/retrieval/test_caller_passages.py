@@ -134,7 +134,7 @@ def test_the_tokenizer_is_loaded_without_the_network(
 ) -> None:
     """Logits that come along need only the lengths of the pairs."""
     fresh = open_reranker(model.pipeline.reranker.model, max_length=8)
-    monkeypatch.setattr(CrossEncoder, "_engine", None)
+    monkeypatch.setattr(CrossEncoder, "_open", None)
     assert fresh.truncates([(QUESTION, passages[0].full_text), ("a", "b")]).tolist() == [
         True,
         False,
