@@ -102,7 +102,8 @@ def test_the_report_is_of_the_mixture_of_the_fit(
         "score_planned",
         lambda _, to_fit, to_report, **__: seen.extend(map(len, (to_fit, to_report))),
     )
-    plan = Plan(part(fitted_on), part(2), "test", 0, 0, False, 0, Grouping("question", "new", {}))
+    grouping = Grouping("question", "new", {})
+    plan = Plan(part(fitted_on), part(2), "test", 0, 0, 0, False, 0, grouping)
     score_search(cast(Pipeline, _Unsearched(config)), plan)
     assert [count > 40 for count in seen] == [copied, copied]
 
