@@ -78,7 +78,8 @@ def test_rows_feedback_retention_and_report(store: JournalStore) -> None:
     store.add(entries)
     assert [row["entry_id"] for row in store.rows(ALL)] == [e.entry_id for e in entries]
     first = store.rows(ALL)[0]
-    assert first == {**asdict(entries[0]), "right": None, "comment": None, "judged": None}
+    unjudged = dict.fromkeys(("right", "comment", "judged", "first_right", "first_judged"))
+    assert first == asdict(entries[0]) | unjudged
     assert store.judge("1", True, "yes")
     before = store.rows(ALL)[1]
     assert store.judge("1", True)
