@@ -85,7 +85,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from rerank.storage.package import package_version
+        from rerank.storage.files import package_version
 
         return package_version()
     if name not in _MODULE_OF:

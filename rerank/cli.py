@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from rerank.commands.command import Command
-from rerank.commands.parser import parse
+from rerank.commands.table import parse
 from rerank.errors import NO_SPACE, RerankError, led_to, optional
 from rerank.progress import progress_shown
 

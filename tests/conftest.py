@@ -26,9 +26,9 @@ from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
-from rerank.data.build.recipes import build_pydata
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
+from rerank.data.recipes import build_pydata
 from rerank.evaluation import measure as measuring
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search

@@ -25,7 +25,7 @@ import rerank
 
 assert Path(rerank.__file__).is_relative_to(sys.argv[1]), rerank.__file__
 
-from rerank.commands.parser import overview
+from rerank.commands.table import overview
 from rerank.commands.table import COMMANDS, find
 
 overview()

@@ -1,7 +1,14 @@
-"""The maps that are fitted on labels, for each mode, and how `calibrators.json` holds them."""
+"""The maps that are fitted on labels, for each mode, and how `calibrators.json` holds them.
+
+Pooled maps, over many labelled sets, are what is known of relevance before the first label. They
+are plain numbers beside the weights whose scores they were fitted on.
+"""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +22,7 @@ from calibration.segments import Segments
 from calibration.thresholds import Certificate
 from rerank.assessment.list_features import list_passage_features, list_ranking_features
 from rerank.assessment.metadata_features import Metadata, metadata_from_dict
-from rerank.assessment.model_folder import CALIBRATORS, ModelFolder
+from rerank.assessment.model_folder import CALIBRATORS, ModelFolder, fingerprints
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES, Feature
@@ -23,8 +30,10 @@ from rerank.assessment.relevance import INPUTS
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.assessment.sources.other_system import OtherSystem
 from rerank.assessment.sources.own_index import OwnIndex
-from rerank.config import Thresholds
+from rerank.config import Config, Thresholds
 from rerank.errors import InputError
+from rerank.inference.model_files import BUNDLED, Model, ModelFiles
+from rerank.storage.files import parse_json
 from rerank.types import MODES, OWN_STAGES, Floats, ListKind, Mode, main_mode
 
 FeatureRange = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest values, (d,) each
@@ -330,3 +339,87 @@ def check_no_overflow(fitted: FittedMaps, path: Path) -> None:
             values = np.array([np.nan])
         if not np.isfinite(values).all():
             raise InputError(f"{path}: the numbers of its {name} map are too large")
+
+
+FILES = "pooled.json"  # in the folder of bundled weights, and beside any other: NAME.pooled.json
+MADE_BY = "`rerank train prior SETS --reranker FOLDER --out FOLDER.pooled.json` makes them"
+
+
+@dataclass(frozen=True, slots=True)
+class PooledMaps:
+    """The maps of each mode, the models whose scores they need, and the sets fitted on."""
+
+    maps: Mapping[Mode, FittedMaps]
+    fingerprints: Mapping[str, Any]  # see `scored_by`
+    sets: Sequence[Mapping[str, Any]]  # name, digest, licence, and counts of each set
+    measured: Mapping[str, Any] = field(default_factory=dict)  # leave-one-set-out figures
+    marks: frozenset[str] = frozenset()  # of every query fitted on (`rerank.data.grouping`)
+
+    def described(self) -> dict[str, Any]:
+        """The manifest entry of a model that was fitted around these maps."""
+        text = json.dumps(maps_to_dict(self.maps), sort_keys=True).encode()
+        digest = hashlib.sha256(text).hexdigest()
+        return {"sets": [fitted_on["name"] for fitted_on in self.sets], "digest": digest}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; `from_dict` restores equal maps, to the bit."""
+        return {
+            "fingerprints": dict(self.fingerprints),
+            "sets": list(map(dict, self.sets)),
+            "measured": dict(self.measured),
+            "marks": " ".join(sorted(self.marks)),
+            **maps_to_dict(self.maps),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> PooledMaps:
+        """Read `to_dict`'s value.
+
+        Raises:
+            InputError: it lacks a part, or its maps are of other features than this version's.
+        """
+        try:
+            parts = (values["fingerprints"], values["sets"], values["measured"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"pooled maps cannot be read: {error}") from None
+        marks = frozenset(str(values.get("marks", "")).split())
+        return cls(maps_from_dict(values), *parts, marks)
+
+
+def scored_by(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
+    """What determines the scores that pooled maps are fitted on.
+
+    Precision hardly changes them, and `encoder_windows` only the cosines of long passages.
+    """
+    prints = fingerprints(encoder, reranker, config)
+    models = {part: value for part, value in prints.items() if part != "precision"}
+    return models | {"long_passages": "beginning"}  # what is read of a passage that is too long
+
+
+def pooled_over(models: tuple[Model, Model], config: Config) -> frozenset[str]:
+    """The marks of the queries that the pooled maps of these models were fitted on, if any."""
+    pooled = pooled_for(*models, config)
+    return pooled.marks if pooled else frozenset()
+
+
+def pooled_for(encoder: Model, reranker: Model, config: Config) -> PooledMaps | None:
+    """The pooled maps of exactly these weights, lengths and parts of long passages.
+
+    Bundled ones, or those beside the cross-encoder's folder. None if there are none, or if they
+    have other features than this version's.
+
+    Raises:
+        FolderError: a file of that name beside the folder is not JSON.
+    """
+    if not isinstance(reranker, ModelFiles):
+        return None
+    here, folder = scored_by(encoder, reranker, config), reranker.folder
+    beside = folder.parent.glob(f"{glob.escape(folder.name)}.{FILES}")
+    for path in [*sorted(BUNDLED.glob(f"*/{FILES}")), *sorted(beside)]:
+        values = parse_json(path.read_bytes(), str(path))
+        if isinstance(values, dict) and values.get("fingerprints") == here:
+            try:
+                return PooledMaps.from_dict(values)
+            except InputError:
+                continue
+    return None

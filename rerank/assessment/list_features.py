@@ -21,8 +21,7 @@ from rerank.assessment.ranking_features import (
     mean_ranks,
     spearman,
 )
-from rerank.data.passage_words import passage_words
-from rerank.data.words import content_words, words
+from rerank.data.words import content_words, passage_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
 STAGE = ("score", "standing", "lead", "log_rank", "absent")  # of a passage in a stage

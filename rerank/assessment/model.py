@@ -15,10 +15,12 @@ from typing import Any
 from calibration.monitoring.drift import Sketch
 from rerank.assessment.decisions import SHIFTED, as_uncalibrated, to_assessments
 from rerank.assessment.fitted_maps import (
+    MADE_BY,
     FittedMaps,
     MapsByMode,
     check_certificates,
     check_no_overflow,
+    pooled_for,
     read_maps,
 )
 from rerank.assessment.model_folder import (
@@ -31,7 +33,6 @@ from rerank.assessment.model_folder import (
     open_folder,
 )
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.pooled_maps import MADE_BY, pooled_for
 from rerank.assessment.predictions import predict
 from rerank.assessment.sources.own_index import CallerPassages
 from rerank.assessment.sources.source import Source

@@ -27,9 +27,16 @@ from rerank.inference.exported_models import (
 from rerank.inference.given import Given
 from rerank.inference.model_files import Model, ModelFiles, ModelPair, resolve
 from rerank.inference.remote.probe import is_noted, remote_of_folder
-from rerank.storage.files import clear_away, copy_folder, parse_json, sha256_file, write_json
+from rerank.storage.files import (
+    PACKAGE,
+    clear_away,
+    copy_folder,
+    package_version,
+    parse_json,
+    sha256_file,
+    write_json,
+)
 from rerank.storage.folder import MANIFEST, read_verified, verify_folder, write_folder
-from rerank.storage.package import PACKAGE, package_version
 
 MODEL_KIND = "a calibrated model"
 CALIBRATORS = "calibrators.json"

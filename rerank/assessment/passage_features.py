@@ -14,8 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rerank.data.passage_words import PassageWords, passage_words
-from rerank.data.words import Lexicon, content_words, words
+from rerank.data.words import Lexicon, PassageWords, content_words, passage_words, words
 from rerank.types import Bools, FirstStage, Floats, Passage
 
 

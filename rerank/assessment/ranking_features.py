@@ -16,8 +16,7 @@ import numpy as np
 from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.data.equal_passages import distinct
-from rerank.data.passage_words import WORD_BYTES, cached_by_bytes
-from rerank.data.words import READ
+from rerank.data.words import READ, WORD_BYTES, cached_by_bytes
 from rerank.types import Floats, Ranking
 
 TOP = 5  # passages that count as the top

@@ -19,8 +19,7 @@ import numpy as np
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
-from rerank.data.passage_words import PassageWords, kept, read_words
-from rerank.data.words import READ, words
+from rerank.data.words import READ, PassageWords, kept, read_words, words
 from rerank.inference.cross_encoder import Pair
 from rerank.inference.given import Given
 from rerank.types import Assessment, Passage, Query

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rerank.batch.readers import JsonLines, Part, Reader, SeparatedRows
 from rerank.batch.rows import RowParser
-from rerank.data import containers
-from rerank.data.containers import BUFFER, JSONL, PARQUET, SEPARATED, ending, opened, unpacked
+from rerank.data.lines import BUFFER, JSONL, PARQUET, SEPARATED, ending, opened, parts_of, unpacked
+from rerank.data.lines import ENDINGS as RECORDS
 from rerank.errors import InputError, optional
 
 ENDINGS = (*PARQUET, *JSONL, "")  # of an output
@@ -44,15 +44,15 @@ def is_parquet(path: Path) -> bool:
 def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = None) -> Input:
     """Open an input; it is read to identify it, unless it is `identified`.
 
-    It is any file of `rerank.data.containers`, or a folder of part files of one kind.
+    It is any file of `rerank.data.lines`, or a folder of part files of one kind.
 
     Raises:
         InputError: not a regular file, of another kind than its name says, not readable as Parquet,
             or Parquet without `_id` and `query` (or `text`); it has no row; or it was changed since
             it was identified.
     """
-    paths = containers.parts_of(path)
-    if ending(paths[0]) not in (*containers.ENDINGS, "") and paths == [path]:
+    paths = parts_of(path)
+    if ending(paths[0]) not in (*RECORDS, "") and paths == [path]:
         raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
     if identified is not None:
         identified.check(path, paths)

@@ -16,13 +16,20 @@ from rerank.batch.checkpoint import (
     open_checkpoint,
 )
 from rerank.batch.input import Input, check_places, is_parquet, open_input
-from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
-from rerank.batch.score import ScoredChunk, score_chunk
+from rerank.batch.rows import (
+    Position,
+    QueryRow,
+    RejectedRow,
+    Row,
+    RowParser,
+    ScoredChunk,
+    score_chunk,
+)
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, RetrieverError, check_one_of, optional
 from rerank.progress import progress
 from rerank.rooms import offered
-from rerank.storage.package import package_version
+from rerank.storage.files import package_version
 
 ENGINES = ("local", "ray")
 MOST_ENDS = 2  # of the process, while it scored one row alone

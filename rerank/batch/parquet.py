@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rerank.batch.readers import CHUNK_ROWS, NumberedRows
 from rerank.batch.rows import Position, RejectedRow, Row, RowParser
-from rerank.data.containers import BUFFER, opened
+from rerank.data.lines import BUFFER, opened
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rerank.batch.rows import Chunk, Position, RejectedRow, Row, RowParser
-from rerank.data.containers import BOM, BUFFER, is_packed, unpacked
-from rerank.data.lines import any_rows, read_object
+from rerank.data.lines import BOM, BUFFER, any_rows, is_packed, read_object, unpacked
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
 

@@ -23,8 +23,7 @@ import pyarrow as pa
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import GIVEN
 from rerank.batch.input import FileIdentity, Input, open_input
-from rerank.batch.rows import Position, RowParser
-from rerank.batch.score import ScoredChunk, score_chunk
+from rerank.batch.rows import Position, RowParser, ScoredChunk, score_chunk
 from rerank.cluster.ray_process import guarded, ray_module
 from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError

@@ -39,8 +39,8 @@ def build(name: str, *, out: Out, libraries: tuple[str, ...] = (), json: Json = 
         name: pydata or pydata_questions; documentation or documentation_questions, to train on
         libraries: installed libraries with numpydoc docstrings, which documentation is built from
     """
-    from rerank.data.build.recipes import build
-    from rerank.storage.locks import reserved
+    from rerank.data.recipes import build
+    from rerank.storage.folder import reserved
 
     with reserved(out):
         made = build(name, out, libraries)
@@ -99,7 +99,7 @@ def index(
     from rerank.jobs.languages import with_language
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import INDEX_KIND, build_index
-    from rerank.storage.locks import output_folder
+    from rerank.storage.folder import output_folder
 
     with output_folder(out, overwrite=overwrite, kind=INDEX_KIND):
         corpus = read_corpus(dataset, on_bad_lines).values()
@@ -139,7 +139,7 @@ def import_trec(
         corpus: JSONL of the passages, for features of their words
         depth: passages of a run
     """
-    from rerank.data.trec import import_trec
+    from rerank.data.lists import import_trec
     from rerank.storage.files import write_file
 
     files: dict[str, Path] = {}

@@ -134,7 +134,7 @@ def promote(
     """
     from rerank.assessment.model_folder import RETRIEVER, open_folder
     from rerank.jobs.promote import promote
-    from rerank.storage.locks import reserved
+    from rerank.storage.folder import reserved
 
     labelled = reading.read(dataset, corpus_elsewhere=RETRIEVER in open_folder(model).manifest)
     with reserved(model, to_read=True):  # so that the measured model is the promoted one

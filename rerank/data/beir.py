@@ -3,7 +3,7 @@
 A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
 `splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable) still
 counts. Without these files such queries are an error, unless the caller says what they are. Each of
-the tables may be any file of `rerank.data.containers`, or a folder of part files, as on the hubs.
+the tables may be any file of `rerank.data.lines`, or a folder of part files, as on the hubs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.data.canonical import to_json
-from rerank.data.containers import (
+from rerank.data.checks import to_json
+from rerank.data.lines import (
     ENDINGS,
     SEPARATED,
     KindError,
+    Problems,
     ending,
+    lines,
     other_separator,
     parts_of,
+    read_records,
+    records,
+    rows,
     stem,
 )
-from rerank.data.lines import Problems, lines, read_records, records, rows
 from rerank.data.records import finite_number, passage_row, query_row, read_passage, read_query
 from rerank.errors import InputError, check_one_of
 from rerank.storage.files import write_file

@@ -19,14 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.canonical import query_hash
-from rerank.data.checks import json_type
+from rerank.data.checks import json_type, query_hash
 from rerank.data.grouping import groupings
 from rerank.data.labelled_set import LabelledSet, asked_about
-from rerank.data.labels import Labels
+from rerank.data.labels import Labels, drawn_at_random, weights_of
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
-from rerank.data.weights import drawn_at_random, weights_of
 from rerank.errors import InputError
 from rerank.types import Assessment, Passage, Query, Ranking
 

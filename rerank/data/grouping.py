@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from calibration.metrics import MIN_GROUPS
-from rerank.data.canonical import group_hash, query_hash
+from rerank.data.checks import group_hash, query_hash
 from rerank.data.labelled_set import Grouping, LabelledSet, asked_about, given_group
 from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Passage, Query, metadata_name

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.beir import LabelledFiles, read_files, write_files
-from rerank.data.canonical import query_hash, to_json
+from rerank.data.checks import query_hash, to_json
 from rerank.data.labels import Labelled
 from rerank.data.lines import ON_BAD_LINES, Problems
 from rerank.data.lists import read_lists

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rerank.data.canonical import query_hash
-from rerank.data.checks import as_text
+from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import ASKED_ABOUT, JUDGED_WRONG, LabelledSet, Reading
 from rerank.data.lines import Problems, records
 from rerank.data.records import read_passage

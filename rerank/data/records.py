@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.canonical import to_json
-from rerank.data.checks import as_text, has_text, is_encodable, json_type
+from rerank.data.checks import as_text, has_text, is_encodable, json_type, to_json
 from rerank.errors import InputError
 from rerank.types import Floats, Passage, Query, metadata_name
 

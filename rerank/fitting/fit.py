@@ -34,7 +34,7 @@ from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS
 from rerank.data.labelled_set import given_group
 from rerank.data.labels import Labelled, Labels, hits

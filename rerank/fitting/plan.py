@@ -14,8 +14,7 @@ from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, was_seen
 from rerank.data.labelled_set import Grouping, LabelledSet
-from rerank.data.labels import Labelled
-from rerank.data.weights import drawn_at_random
+from rerank.data.labels import Labelled, drawn_at_random
 from rerank.errors import InputError
 from rerank.types import Query
 

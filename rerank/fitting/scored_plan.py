@@ -15,7 +15,7 @@ from rerank.assessment.fitted_maps import FittedMaps, features_of
 from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.ranking import prior_score
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labels import Labelled
 from rerank.fitting.passage_maps import choose_cutoff, fit_prior
 from rerank.fitting.plan import Plan

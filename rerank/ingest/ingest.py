@@ -19,8 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.data.beir import CORPUS, write_corpus
-from rerank.data.canonical import to_json
-from rerank.data.checks import is_encodable
+from rerank.data.checks import is_encodable, to_json
 from rerank.data.near_duplicates import near_duplicates
 from rerank.data.records import passage_row, read_passage
 from rerank.errors import FolderError, InputError, optional
@@ -30,8 +29,7 @@ from rerank.ingest.passages import split_document
 from rerank.ingest.settings import IngestConfig
 from rerank.progress import progress
 from rerank.storage.files import read_bytes, sha256_file, write_file
-from rerank.storage.folder import is_ours
-from rerank.storage.locks import reserved
+from rerank.storage.folder import is_ours, reserved
 from rerank.types import Passage
 
 SKIPPED, DUPLICATES, STATE = "skipped.tsv", "duplicates.tsv", "ingested.jsonl"

@@ -18,7 +18,7 @@ from rerank.assessment.sources.source import Source
 from rerank.config import Config
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import drawn_at_random
+from rerank.data.labels import drawn_at_random
 from rerank.errors import FolderError, InputError, check_one_of
 from rerank.evaluation.baselines import Heuristic, baselines_of
 from rerank.evaluation.measure import Part, measure
@@ -48,8 +48,7 @@ from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.report.calibration import report_figures, report_pictures, report_sections
 from rerank.report.report import make_report
 from rerank.report.sections import as_page, as_text
-from rerank.storage.folder import is_made_from, read_manifest
-from rerank.storage.locks import output_folder
+from rerank.storage.folder import is_made_from, output_folder, read_manifest
 from rerank.tracking.registry import name_of
 from rerank.types import Mode, main_mode, metadata_name
 from rerank.workspace import Workspace

@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rerank.assessment.fitted_maps import features_of
+from rerank.assessment.fitted_maps import PooledMaps, features_of, pooled_for
 from rerank.assessment.metadata_features import choose_metadata_features
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.pooled_maps import PooledMaps, pooled_for
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.assessment.sources.other_system import OtherSystem, with_held_passages
 from rerank.config import Config

@@ -8,7 +8,7 @@ from calibration.monitoring.drift import Drift, alarm
 from rerank.assessment.model import CalibratedReranker, as_queries
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labelled_set import given_group, group_label
 from rerank.data.labels import Labelled
 from rerank.errors import InputError

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.assessment.fitted_maps import pooled_over
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
-from rerank.assessment.pooled_maps import pooled_over
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import drawn_at_random, drawn_by, weights_of
+from rerank.data.labels import drawn_at_random, drawn_by, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import baselines_of
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure, weighted_accuracy

@@ -12,7 +12,7 @@ from typing import Any
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, write_changed
 from rerank.inference.exported_models import NETWORKS, write_exported
-from rerank.storage.locks import output_folder
+from rerank.storage.folder import output_folder
 
 
 def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = False) -> Path:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.assessment.decisions import CALIBRATED_FROM
-from rerank.assessment.fitted_maps import maps_to_dict
+from rerank.assessment.fitted_maps import maps_to_dict, pooled_for
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, fingerprints, write_model
-from rerank.assessment.pooled_maps import pooled_for
 from rerank.config import Config
 from rerank.data.beir import CORPUS, corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet
@@ -20,7 +19,7 @@ from rerank.errors import InputError
 from rerank.jobs.languages import with_language
 from rerank.jobs.pipelines import find_models, open_index
 from rerank.report.sections import as_page
-from rerank.storage.locks import output_folder
+from rerank.storage.folder import output_folder
 from rerank.tracking.registry import name_of
 from rerank.workspace import Workspace
 

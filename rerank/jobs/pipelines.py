@@ -18,8 +18,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.languages import with_language
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import INDEX_KIND, Index, build_index, layout_of
-from rerank.storage.folder import verify_folder
-from rerank.storage.locks import reserved
+from rerank.storage.folder import reserved, verify_folder
 from rerank.workspace import Workspace
 
 

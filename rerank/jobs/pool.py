@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from calibration.arrays import plain
+from rerank.assessment.fitted_maps import PooledMaps, scored_by
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.pooled_maps import PooledMaps, scored_by
 from rerank.config import Config
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet

@@ -24,7 +24,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ModelFolder, open_folder
 from rerank.config import PromotionGate
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import drawn_at_random
+from rerank.data.labels import drawn_at_random
 from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.plan import unseen

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.monitoring.recalibration import Recalibration
-from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict
+from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict, pooled_over
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.pooled_maps import pooled_over
 from rerank.assessment.predictions import have_passages
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.feedback import (
     LATER,
     Feedback,
@@ -33,7 +32,7 @@ from rerank.data.feedback import (
 )
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
-from rerank.data.weights import WEIGHT
+from rerank.data.labels import WEIGHT
 from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
@@ -43,7 +42,7 @@ from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.recalibration import recalibration_pictures, recalibration_sections
 from rerank.report.sections import as_page, as_text
-from rerank.storage.locks import output_folder
+from rerank.storage.folder import output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Mode
 from rerank.workspace import Workspace

@@ -33,8 +33,7 @@ from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import INDEX_KIND, build_index
 from rerank.storage.files import write_json
-from rerank.storage.folder import read_manifest, verify_folder
-from rerank.storage.locks import reserved
+from rerank.storage.folder import read_manifest, reserved, verify_folder
 from rerank.types import Passage
 
 CHANGED = (

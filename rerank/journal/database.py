@@ -1,7 +1,7 @@
-"""The database of a journal: its address, connections, schema, and errors as one sentence.
+"""The database of a journal: its address, connections, tables, and errors as one sentence.
 
 SQLite commits to disk at every transaction (WAL, synchronous=FULL): neither a killed process nor a
-power cut loses what was committed. It knows nothing of what the journal contains.
+power cut loses what was committed. The tables are those of the newest migration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -26,7 +41,48 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import NullPool
 
 from rerank.errors import InputError, JournalError
-from rerank.journal.schema import VERSION_TABLE
+
+VERSION_TABLE = "rerank_journal_version"  # where Alembic notes the revision
+METADATA = MetaData()
+JOURNAL = Table(
+    "rerank_journal",
+    METADATA,
+    Column("entry_id", String(24), primary_key=True),
+    Column("answer_id", String(64), nullable=False),
+    Column("time", Double, nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("question", Text),
+    Column("question_hash", String(16), nullable=False),
+    Column("asked", Text),
+    Column("passages", Text, nullable=False),
+    Column("top_doc_id", Text),
+    Column("top_document", Text),
+    Column("confidence", Double, nullable=False),
+    Column("sufficiency", Double, nullable=False),
+    Column("level", String(16), nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("accepted", Boolean, nullable=False),
+    Column("decision", String(64), nullable=False),
+    Column("answer", Text),
+    Column("answer_hash", String(16)),
+    Column("attribution", Double),
+    Column("model", String(64), nullable=False),
+    Column("latency", Double, nullable=False),
+    Column("features", LargeBinary),  # None: of a version before these were kept, or nothing found
+    Column("threshold", Double),  # None: of a version before it was kept
+    # feedback on the answer
+    Column("right", Boolean),  # None: no feedback yet
+    Column("comment", Text),
+    Column("judged", Double),  # time of the feedback: seconds since 1970
+    # the first feedback, which no later one replaces: sequential tests read it
+    Column("first_right", Boolean),
+    Column("first_judged", Double),
+    Index("rerank_journal_answer_id", "answer_id"),
+    Index("rerank_journal_question_hash", "question_hash"),
+    Index("rerank_journal_time", "time"),
+    Index("rerank_journal_judged", "judged"),
+)
+
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 7_236_145  # PostgreSQL's lock while the schema is changed; an arbitrary number

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rerank.advice.places import place_of
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.records import query_row
 from rerank.protocols import GivenAnswer
 from rerank.types import Assessment, Query, RankedPassage
@@ -32,7 +32,7 @@ class Entry:
     time: float  # when it was answered: seconds since 1970
     mode: str
     question: str | None
-    question_hash: str  # see `rerank.data.canonical.query_hash`
+    question_hash: str  # see `rerank.data.checks.query_hash`
     asked: str | None  # the whole query as JSON, with its metadata and any passages it brought
     passages: str  # JSON: the best `KEPT`, with their scores
     top_doc_id: str | None  # None if no passage was found

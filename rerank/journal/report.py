@@ -19,8 +19,8 @@ from calibration.monitoring.drift import Drift, Sketch, alarm
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.tables import aligned
 from rerank.config import Thresholds
-from rerank.journal.labels import JUDGED_PASSAGES, monitors
-from rerank.journal.schema import JOURNAL
+from rerank.journal.database import JOURNAL
+from rerank.journal.reading import JUDGED_PASSAGES, monitors
 from rerank.journal.store import DAY, JournalStore, Row
 from rerank.types import Mode
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerank.assessment.ranking_features import meaning
-from rerank.data.canonical import to_json
+from rerank.data.checks import to_json
 from rerank.errors import InputError, JournalError, optional
 from rerank.serving.bodies import StrictRoute
 from rerank.serving.parts import Host, Part
@@ -140,7 +140,7 @@ class ServerJournal:
             JournalError: the database cannot be used.
         """
         from rerank.data.feedback import feedback_from
-        from rerank.journal.labels import label_of, newest_labels, one_per_question
+        from rerank.journal.reading import label_of, newest_labels, one_per_question
 
         rows = one_per_question(newest_labels(self.journal.store, model=model))
         found: list[dict[str, Any]] = []

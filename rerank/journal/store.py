@@ -27,10 +27,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from rerank.data.canonical import query_hash
-from rerank.data.checks import as_text
+from rerank.data.checks import as_text, query_hash
 from rerank.errors import InputError
 from rerank.journal.database import (
+    JOURNAL,
     address,
     bring_up_to_date,
     one_sentence_errors,
@@ -39,7 +39,6 @@ from rerank.journal.database import (
     writing,
 )
 from rerank.journal.entry import Entry
-from rerank.journal.schema import JOURNAL
 
 PATIENCE = 5.0  # seconds to wait for locks held by others
 PRUNED = 1000  # entries removed in one transaction: few, so that writers wait only briefly
@@ -210,6 +209,6 @@ class JournalStore:
                 return removed
 
     def rows(self, query: Select[Any]) -> list[Row]:
-        """The rows that a query of `rerank.journal.schema.JOURNAL` finds."""
+        """The rows that a query of `rerank.journal.database.JOURNAL` finds."""
         with self._read() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]

@@ -163,8 +163,7 @@ def _read_questions(path: Path) -> list[Query]:
         InputError: there is no such file, it holds no question, or a line is not one.
     """
     from rerank.data.beir import read_queries
-    from rerank.data.containers import JSONL
-    from rerank.data.lines import Problems, holds_records, lines
+    from rerank.data.lines import JSONL, Problems, holds_records, lines
     from rerank.data.records import read_query
 
     if holds_records(path):

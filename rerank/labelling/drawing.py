@@ -13,10 +13,10 @@ import numpy as np
 
 from calibration.label_selection import Quantity, choose_rows
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.canonical import query_hash, to_json
+from rerank.data.checks import query_hash, to_json
 from rerank.data.feedback import question_key
+from rerank.data.labels import DRAWN_BY, WEIGHT
 from rerank.data.records import query_row
-from rerank.data.weights import DRAWN_BY, WEIGHT
 from rerank.errors import FolderError, InputError
 from rerank.labelling.state import PROPOSED
 from rerank.storage.files import write_file

@@ -18,12 +18,10 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.beir import CORPUS, read_corpus, write_corpus
-from rerank.data.canonical import query_hash
-from rerank.data.checks import as_text
+from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
-from rerank.labelling.beir_export import SPLIT, groups_of, write_set
 from rerank.labelling.drawing import (
     PREFIX,
     How,
@@ -32,12 +30,12 @@ from rerank.labelling.drawing import (
     propose,
     sample,
 )
-from rerank.labelling.judgements import JudgementFile
-from rerank.labelling.progress import progress_sentences
+from rerank.labelling.progress import SPLIT, groups_of, progress_sentences, write_set
 from rerank.labelling.settings import LabelConfig
 from rerank.labelling.state import (
     PROPOSED,
     Grade,
+    JudgementFile,
     Question,
     drawn_evenly,
     gone,

@@ -11,7 +11,7 @@ from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.rag.answer.quality import fit_answer_confidence
 from rerank.rooms import offered
 from rerank.storage.files import write_json
-from rerank.storage.locks import output_folder
+from rerank.storage.folder import output_folder
 
 
 def recalibrate_answers(

@@ -16,7 +16,7 @@ from rerank.batch.checkpoint import (
     open_checkpoint,
 )
 from rerank.config import Thresholds
-from rerank.data.canonical import to_json
+from rerank.data.checks import to_json
 from rerank.data.lines import Problems
 from rerank.data.records import query_row
 from rerank.errors import FolderError, InputError
@@ -25,7 +25,7 @@ from rerank.protocols import Record, unrecorded
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.settings import AnswerConfig
-from rerank.storage.package import package_version
+from rerank.storage.files import package_version
 from rerank.types import Query
 
 NO_TEXT = "the passages have no text to answer from"

@@ -102,7 +102,7 @@ def _read(queries: Path, model: Path, out: Path) -> Any:
     """The rows of a file of queries, whose answers may be written to `out`."""
     from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
-    from rerank.data.containers import JSONL, ending
+    from rerank.data.lines import JSONL, ending
 
     if ending(out) not in (*JSONL, ""):
         raise InputError(f"{out}: expected a name that ends with .jsonl")

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rerank.data.equal_passages import distinct
-from rerank.data.passage_words import passage_words
-from rerank.data.words import Lexicon, words
+from rerank.data.words import Lexicon, passage_words, words
 from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.types import FirstStage, Floats, Passage

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from prometheus_client import Counter
 
-from rerank.data.canonical import to_json
+from rerank.data.checks import to_json
 from rerank.types import Assessment, Query
 
 MAX_ASSESSMENTS = 1000  # assessments; beyond that, the one that expires next is dropped

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config
-from rerank.tracking.records import KEY, TrackedRun
-from rerank.tracking.secrets import shown_command, shown_store
+from rerank.tracking.records import KEY, TrackedRun, shown_command, shown_store
 
 Rows = dict[str, Any]
 NOT_RECORDED = "not recorded"

@@ -27,8 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from rerank.data.canonical import to_json
-from rerank.data.checks import as_text
+from rerank.data.checks import as_text, to_json
 from rerank.data.records import check_length, read_metadata, read_passage
 from rerank.errors import InputError, nearest
 from rerank.serving.refusals import SHAPES, SHOWN

@@ -29,7 +29,7 @@ from prometheus_client import (
 
 from calibration.monitoring.drift import Drift, Sketch, alarm
 from rerank.config import LEVELS
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.types import MODES, Assessment, Floats
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

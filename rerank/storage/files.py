@@ -1,6 +1,6 @@
 """Files: written whole or not at all, and read only if they are regular and not too large.
 
-Bytes and plain JSON; it knows nothing of manifests or of what a file means.
+Bytes and plain JSON, and the version that writes them; it knows nothing of what a file means.
 """
 
 from __future__ import annotations
@@ -14,11 +14,23 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from rerank.errors import FolderError
+
+PACKAGE = "calibrated-rerank"
+
+
+def package_version() -> str:
+    """The installed version; "unknown" if the package is run from a tree that is not installed."""
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:
+        return "unknown"
+
 
 _UMASK = Lock()
 LARGEST_JSON = 32 * 2**20  # most bytes of a JSON file that is read; a larger one is refused unread

@@ -1,6 +1,7 @@
 """Atomic, hashed, code-free folders: what has the final name is complete, or is not there.
 
-Bytes in, bytes on disk, each file's sha256 in `manifest.json`, to which the caller adds fields.
+Bytes in, bytes on disk, each file's sha256 in `manifest.json`, to which the caller adds fields. One
+job at a time writes a folder: its name is locked from before the work until its end.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.errors import FolderError
-from rerank.storage.file_lock import locked, remove_leftovers
+from rerank.storage.file_lock import locked, open_locked, remove_leftovers
 from rerank.storage.files import (
     LARGEST_JSON,
     digest,
@@ -268,3 +270,46 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
             f"{path} holds {foreign[0]}, which this project did not write ({len(foreign)} such); "
             "move it away, so that it is not lost"
         )
+
+
+@contextmanager
+def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
+    """Reserve the name of a folder that a job writes; what would fail at the end fails now.
+
+    Raises:
+        FolderError: as `reserved`; or `path` exists, and is not to be replaced.
+    """
+    with reserved(path):
+        check_can_replace(path, overwrite=overwrite, kind=kind)
+        yield
+
+
+@contextmanager
+def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
+    """Reserve the name of a folder during the block; the lock is a hidden file beside it.
+
+    A folder that is only read (`to_read`) has no lock if nothing can be written beside it.
+
+    Raises:
+        FolderError: nothing can be written beside `path`, or another job has reserved it.
+    """
+    lock_file = path.parent / f".{path.name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, _ = open_locked(lock_file)
+    except BlockingIOError:
+        raise FolderError(
+            f"another job uses {path}; wait for its end, or give another folder"
+        ) from None
+    except OSError as error:
+        if to_read:
+            yield
+            return
+        raise FolderError(
+            f"{path} cannot be written: {error.strerror}; give another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        lock_file.unlink(missing_ok=True)
+        os.close(handle)

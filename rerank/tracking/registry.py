@@ -26,8 +26,8 @@ from rerank.tracking.records import (
     client_module,
     reason,
     tracked_run,
+    without_secrets,
 )
-from rerank.tracking.secrets import without_secrets
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -32,10 +32,11 @@ from rerank.tracking.records import (
     RunRecord,
     TrackedRun,
     client_module,
+    kept_store,
     reason,
     tracked_run,
+    without_secrets,
 )
-from rerank.tracking.secrets import kept_store, without_secrets
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import (
@@ -32,7 +32,7 @@ from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
-from rerank.storage.locks import reserved
+from rerank.storage.folder import reserved
 from rerank.training.mining import (
     Example,
     ValidationQuery,

@@ -11,13 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.errors import InputError
 from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import ModelFiles, trained_on, training
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST, is_made_from, write_folder
-from rerank.storage.locks import output_folder
+from rerank.storage.folder import MANIFEST, is_made_from, output_folder, write_folder
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track

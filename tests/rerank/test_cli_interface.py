@@ -15,7 +15,7 @@ import pytest
 
 from rerank.cli import main
 from rerank.commands.command import Command
-from rerank.commands.parser import parse
+from rerank.commands.table import parse
 
 Run = Any  # the session's run, see conftest
 

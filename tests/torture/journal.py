@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
+from rerank.journal.database import JOURNAL
 from rerank.journal.entry import Entry
 from rerank.journal.journal import GATHER, JournalWriter
-from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
 
 MAX_ENTRIES = 200_000  # entries of one process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from rerank.journal.schema import METADATA, VERSION_TABLE
+from rerank.journal.database import METADATA, VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise, product
 
-from rerank.data.passage_words import WORD_BYTES, cached_by_bytes
-from rerank.data.words import Lexicon, content_words, words
+from rerank.data.words import WORD_BYTES, Lexicon, cached_by_bytes, content_words, words
 from rerank.rag.answer.prompt_injection import leads_away
 from rerank.rag.answer.sentences import (
     BULLET,

@@ -19,7 +19,7 @@ from rerank.errors import EndpointError, optional
 from rerank.rag.answer.answerers import Generated, Message, messages
 from rerank.rag.answer.sources import Source
 from rerank.rag.settings import LanguageModelConfig
-from rerank.tracking.secrets import without_secrets
+from rerank.tracking.records import without_secrets
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
 NO_KEY = "none"

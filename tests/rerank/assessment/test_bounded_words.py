@@ -1,7 +1,7 @@
 """The features of a passage read its first characters, however long it is."""
 
-from rerank.data.passage_words import read_words as passage_words
 from rerank.data.words import READ
+from rerank.data.words import read_words as passage_words
 
 
 def test_words_after_the_first_characters_are_no_features() -> None:

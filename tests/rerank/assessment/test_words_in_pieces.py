@@ -11,8 +11,7 @@ from pieces import driven
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Speed, expected_seconds
-from rerank.data.passage_words import bytes_of_words, read_words
-from rerank.data.words import READ
+from rerank.data.words import READ, bytes_of_words, read_words
 from rerank.types import Passage, Query
 
 NO_NETWORKS = Speed(0.0, 0.0)

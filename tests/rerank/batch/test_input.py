@@ -20,7 +20,7 @@ from rerank.batch.input import open_input
 from rerank.batch.parquet import write_parquet
 from rerank.batch.readers import CHUNK_ROWS, JsonLines
 from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
-from rerank.data.containers import foreign
+from rerank.data.lines import foreign
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
 from rerank.storage.files import RepeatedKeyError, loads

@@ -15,8 +15,7 @@ from coherence import check_coherent
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import readers, rescore
-from rerank.batch.rows import QueryRow
-from rerank.batch.score import score_chunk
+from rerank.batch.rows import QueryRow, score_chunk
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError

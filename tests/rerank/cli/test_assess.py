@@ -13,7 +13,7 @@ from command_line import call, refused
 from llm_endpoint import endpoint, says, status
 
 from rerank.advice.adaptive import LEAST_GAIN, MAX_K, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
-from rerank.commands.search import STOPPED
+from rerank.commands.use import STOPPED
 from rerank.rag.answer import model_answers
 from rerank.rag.answer.bounded import BoundedAnswer
 

@@ -11,8 +11,7 @@ from command_line import call
 from processes import run_python
 
 from rerank.commands.command import parameters
-from rerank.commands.parser import parse
-from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, OLD, find
+from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, OLD, find, parse
 
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}
 HEAVY |= {"sentence_transformers", "scipy", "rank_bm25"}

@@ -18,11 +18,10 @@ from sqlalchemy import select
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import JournalError
+from rerank.journal.database import JOURNAL
 from rerank.journal.entry import Entry, entry_of
 from rerank.journal.journal import Journal
-from rerank.journal.labels import label_of, newest_labels
-from rerank.journal.reading import journal_labels
-from rerank.journal.schema import JOURNAL
+from rerank.journal.reading import journal_labels, label_of, newest_labels
 from rerank.journal.store import JournalStore
 from rerank.serving.model_source import open_model
 from rerank.types import Query

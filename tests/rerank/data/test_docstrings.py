@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from rerank.data.build.docstrings import _parse
+from rerank.data.recipes import _parse
 
 
 def test_see_also_sections_are_parsed_by_hand() -> None:

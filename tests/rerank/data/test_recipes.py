@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rerank.data import recipes as recipe
 from rerank.data.beir import read_queries, write_corpus
-from rerank.data.build import recipes as recipe
-from rerank.data.build.docstrings import DocumentedObject, documented_objects
-from rerank.data.build.recipes import (
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.recipes import (
     MIN_WORDS,
     PYDATA,
     SPLITS,
     UNANSWERABLE,
+    DocumentedObject,
     build,
     build_documentation,
+    documented_objects,
     manifest,
 )
-from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.types import Passage
 

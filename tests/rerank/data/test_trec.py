@@ -10,7 +10,7 @@ from command_line import call, refused
 from known_lists import write_lines
 
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.trec import import_trec
+from rerank.data.lists import import_trec
 from rerank.errors import InputError
 from rerank.types import ListKind
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_sets import relabelled
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError

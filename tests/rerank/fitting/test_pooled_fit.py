@@ -9,9 +9,8 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from rerank.assessment.decisions import to_assessments
-from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.fitted_maps import FittedMaps, PooledMaps
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.pooled_maps import PooledMaps
 from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.errors import InputError
 from rerank.inference import model_files as models
 from rerank.inference.model_cache import cache_folder

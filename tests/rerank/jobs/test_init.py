@@ -12,8 +12,8 @@ import pytest
 from server import serving
 
 import rerank
-from rerank.assessment import pooled_maps
-from rerank.assessment.pooled_maps import FILES, PooledMaps, scored_by
+from rerank.assessment import fitted_maps
+from rerank.assessment.fitted_maps import FILES, PooledMaps, scored_by
 from rerank.batch import rescore
 from rerank.config import Config
 from rerank.errors import FolderError, InputError
@@ -36,7 +36,7 @@ def known(
     made = PooledMaps({"search": maps, "rerank": maps}, here, [{"name": "some set"}])
     (tmp_path / "bundled" / "reranker").mkdir(parents=True)
     (tmp_path / "bundled" / "reranker" / "pooled.json").write_text(json.dumps(made.to_dict()))
-    monkeypatch.setattr(pooled_maps, "BUNDLED", tmp_path / "bundled")
+    monkeypatch.setattr(fitted_maps, "BUNDLED", tmp_path / "bundled")
     return made
 
 
@@ -117,17 +117,17 @@ def test_maps_beside_the_folder_of_a_reranker_are_found(
     folder = other_reranker()
     config = Config(reranker=str(folder))
     models = (resolve(config.encoder), resolve(config.reranker))
-    assert pooled_maps.pooled_for(*models, config) is None
+    assert fitted_maps.pooled_for(*models, config) is None
     values = json.loads(next(BUNDLED.glob(f"*/{FILES}")).read_text(encoding="utf-8"))
     file = folder.with_name(f"{folder.name}.pooled.json")
     file.write_text(json.dumps(values), encoding="utf-8")
-    assert pooled_maps.pooled_for(*models, config) is None
-    values["fingerprints"] = pooled_maps.scored_by(*models, config)
+    assert fitted_maps.pooled_for(*models, config) is None
+    values["fingerprints"] = fitted_maps.scored_by(*models, config)
     file.write_text(json.dumps(values), encoding="utf-8")
-    assert pooled_maps.pooled_for(*models, config) is not None
+    assert fitted_maps.pooled_for(*models, config) is not None
     file.write_text("{", encoding="utf-8")
     with pytest.raises(FolderError, match=r"pooled\.json is not JSON"):
-        pooled_maps.pooled_for(*models, config)
+        fitted_maps.pooled_for(*models, config)
 
 
 @NEEDS_MAPS
@@ -138,7 +138,7 @@ def test_the_bundled_maps_are_of_this_version_and_of_the_bundled_weights(path: P
     """Where a feature or the weights change they are to be made again: `make pooled`."""
     config = Config(reranker=path.parent.name)
     models = (resolve(config.encoder), resolve(config.reranker))
-    found = pooled_maps.pooled_for(*models, config)
+    found = fitted_maps.pooled_for(*models, config)
     assert found is not None
     assert not any(maps.calibrated for maps in found.maps.values())
     assert "wikiqa_passages" not in {one["name"] for one in found.sets}

@@ -16,8 +16,7 @@ from rerank.data.feedback import feedback_from, without_moved
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.journal.entry import entry_of
-from rerank.journal.labels import label_of, newest_labels
-from rerank.journal.reading import journal_labels, journal_queries
+from rerank.journal.reading import journal_labels, journal_queries, label_of, newest_labels
 from rerank.journal.store import JournalStore
 from rerank.types import Passage, Query
 

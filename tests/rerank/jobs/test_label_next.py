@@ -14,7 +14,7 @@ from calibration.metrics.intervals import Estimate
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import feedback_from, read_feedback
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.weights import weights_of
+from rerank.data.labels import weights_of
 from rerank.errors import FolderError, InputError
 from rerank.evaluation.measure import weighted_accuracy
 from rerank.jobs.evaluate import evaluate

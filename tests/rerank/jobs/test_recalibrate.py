@@ -18,7 +18,7 @@ from calibration.monitoring.recalibration import WORSE
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import REPORT, open_folder
 from rerank.config import Config
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.feedback import (
     LATER,
     MOVED,

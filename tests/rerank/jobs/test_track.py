@@ -31,8 +31,8 @@ from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_m
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, verify_folder, with_digest
 from rerank.tracking.client import sqlite_file
+from rerank.tracking.records import kept_store
 from rerank.tracking.runs import noted_run, read_note
-from rerank.tracking.secrets import kept_store
 from rerank.types import Query
 from rerank.workspace import Workspace
 

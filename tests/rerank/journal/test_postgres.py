@@ -15,10 +15,9 @@ from sqlalchemy import select
 
 from rerank.errors import JournalError
 from rerank.journal import journal as writing
-from rerank.journal.database import RefusedValueError
+from rerank.journal.database import JOURNAL, METADATA, VERSION_TABLE, RefusedValueError
 from rerank.journal.journal import JournalWriter
 from rerank.journal.report import by_day, report
-from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
 from rerank.journal.store import DAY, JournalStore
 
 ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)

@@ -15,18 +15,20 @@ from assessments import make_assessment
 from journals import make_entry, sqlite_url
 from sqlalchemy import insert, select
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.records import read_query
 from rerank.errors import InputError, JournalError
 from rerank.journal.database import (
+    JOURNAL,
+    METADATA,
     MIGRATIONS,
+    VERSION_TABLE,
     address,
     bring_up_to_date,
     open_engine,
     writing,
 )
 from rerank.journal.entry import KEPT, entry_of
-from rerank.journal.schema import JOURNAL, METADATA, VERSION_TABLE
 from rerank.journal.store import DAY, NO_PASSAGES, JournalStore
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Passage, Query

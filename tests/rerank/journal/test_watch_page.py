@@ -11,9 +11,9 @@ from journals import make_entry, sqlite_url
 from sqlalchemy import select, text
 from sqlalchemy.dialects import sqlite
 
+from rerank.journal.database import JOURNAL
 from rerank.journal.entry import Entry
 from rerank.journal.report import _waiting, by_day, waiting
-from rerank.journal.schema import JOURNAL
 from rerank.journal.store import DAY, JournalStore
 
 VERSION = make_entry("1").model  # of the model whose answers these are

@@ -16,9 +16,9 @@ from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
 from rerank.journal import journal as writing
+from rerank.journal.database import JOURNAL
 from rerank.journal.entry import Entry
 from rerank.journal.journal import JournalWriter
-from rerank.journal.schema import JOURNAL
 from rerank.journal.store import JournalStore
 
 LONG = 60.0  # seconds; what takes so long has failed

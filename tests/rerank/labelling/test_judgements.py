@@ -9,12 +9,12 @@ from subprocess import Popen
 import pytest
 
 from rerank.errors import InputError
-from rerank.labelling.judgements import JudgementFile
+from rerank.labelling.state import JudgementFile
 
 WRITER = """
 import sys
 from pathlib import Path
-from rerank.labelling.judgements import JudgementFile
+from rerank.labelling.state import JudgementFile
 file = JudgementFile(Path(sys.argv[1]))
 for i in range(40):
     file.append([{"do": "judge", "by": sys.argv[2], "i": i, "text": "x" * 5000}])
@@ -55,6 +55,6 @@ def test_a_file_system_without_locks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two people would overwrite each other's judgements there."""
-    monkeypatch.setattr("rerank.labelling.judgements.lock", lambda *_, **__: False)
+    monkeypatch.setattr("rerank.labelling.state.lock", lambda *_, **__: False)
     with pytest.raises(InputError, match="this file system has no locks"):
         JudgementFile(tmp_path / "judgements.jsonl").append([{"do": "skip"}])

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from rerank.data.grouping import THESE_DOCUMENTS
-from rerank.data.weights import CHOSEN, WEIGHT
+from rerank.data.labels import CHOSEN, WEIGHT
 from rerank.errors import InputError
-from rerank.labelling.beir_export import groups_of, labels_of
-from rerank.labelling.progress import OF_ANOTHER, progress_sentences
+from rerank.labelling.progress import OF_ANOTHER, groups_of, labels_of, progress_sentences
 from rerank.labelling.state import (
     PROPOSED,
     Grade,

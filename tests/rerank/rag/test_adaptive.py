@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rerank.advice.adaptive import depth, guaranteed, search, take
 from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
-from rerank.commands.search import STOPPED
+from rerank.commands.use import STOPPED
 from rerank.config import Thresholds
 from rerank.errors import InputError
 from rerank.rag.answer.bounded import usable_context

@@ -16,9 +16,8 @@ from rerank.data.feedback import Feedback
 from rerank.jobs.export import export
 from rerank.jobs.recalibrate import recalibrate
 from rerank.serving.lineage import NOT_RECORDED, lineage
-from rerank.storage.files import sha256_file
+from rerank.storage.files import package_version, sha256_file
 from rerank.storage.folder import MANIFEST, with_digest
-from rerank.storage.package import package_version
 from rerank.types import Query
 from rerank.workspace import Workspace
 

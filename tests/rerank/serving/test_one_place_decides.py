@@ -17,7 +17,7 @@ from rerank.advice.adaptive import take
 from rerank.advice.explanation import explain
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
-from rerank.journal.schema import JOURNAL
+from rerank.journal.database import JOURNAL
 from rerank.journal.store import JournalStore
 from rerank.json_keys import JSON_KEYS
 from rerank.rag.advisory import decide

@@ -10,12 +10,12 @@ import pytest
 
 from rerank.errors import FolderError
 from rerank.storage.files import copy_folder
-from rerank.storage.locks import output_folder, reserved
+from rerank.storage.folder import output_folder, reserved
 
 HOLDER = """
 import sys
 from pathlib import Path
-from rerank.storage.locks import reserved
+from rerank.storage.folder import reserved
 with reserved(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from rerank.tracking.secrets import shown_command, shown_store
+from rerank.tracking.records import shown_command, shown_store
 
 
 @pytest.mark.parametrize(

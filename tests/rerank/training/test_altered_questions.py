@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.training.altered_questions import ANTONYMS, alter
+from rerank.training.mining import ANTONYMS, alter
 
 PASSAGE = (
     "The tower was designed by Gustave Eiffel and opened in 1889. In Paris it stands 330 metres "

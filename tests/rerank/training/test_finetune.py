@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from finetuning import CHEAP, LAST, TEN, Trained, weights
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
 from rerank.fitting.plan import plan

@@ -12,7 +12,7 @@ import pytest
 from finetuning import weights
 
 from rerank.config import Config
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training

@@ -18,7 +18,7 @@ def test_with_one_right_passage_it_is_torchs_cross_entropy(
     """The loss is cross_entropy over the passages and a candidate "none" with logit 0."""
     import torch
 
-    from rerank.training.losses import listwise_or_none
+    from rerank.training.trainer import listwise_or_none
 
     right = data.draw(st.one_of(st.none(), st.integers(0, len(logits) - 1)))
     labels = torch.tensor([1.0 if i == right else 0.0 for i in range(len(logits))])
@@ -33,7 +33,7 @@ def test_several_right_passages_share_the_probability() -> None:
     """Of logits 0, log 2, log 5 and the null, two right ones hold 3 of 9 parts, by hand."""
     import torch
 
-    from rerank.training.losses import listwise_or_none
+    from rerank.training.trainer import listwise_or_none
 
     logits = torch.log(torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64))
     found = listwise_or_none(logits, torch.tensor([1.0, 1.0, 0.0]))
@@ -47,7 +47,7 @@ def test_the_binary_loss_is_the_mean_log_loss(logits: list[float], data: st.Data
     import torch
     from sklearn.metrics import log_loss
 
-    from rerank.training.losses import binary
+    from rerank.training.trainer import binary
 
     labels = data.draw(st.lists(st.integers(0, 1), min_size=len(logits), max_size=len(logits)))
     found = binary(
@@ -67,7 +67,7 @@ def test_distillation_is_the_divergence_of_two_softmaxes(
     from scipy.special import softmax
     from scipy.stats import entropy
 
-    from rerank.training.losses import distillation
+    from rerank.training.trainer import distillation
 
     teacher = data.draw(
         st.lists(st.floats(-20, 20), min_size=len(logits), max_size=len(logits)).map(np.array)
@@ -82,7 +82,7 @@ def test_pairs_read_by_length_keep_their_places() -> None:
     """Whatever their lengths, each pair's logit lands with its own list and label."""
     import torch
 
-    from rerank.training.losses import ListsLoss, listwise_or_none
+    from rerank.training.trainer import ListsLoss, listwise_or_none
 
     class ByLength(torch.nn.Module):
         """Gives a pair the number of its passage's letters as its logit."""
@@ -111,7 +111,7 @@ def test_lists_of_different_lengths_do_not_touch_each_other(loss: str) -> None:
     """Filling up the shorter lists changes neither the loss nor the gradient."""
     import torch
 
-    from rerank.training.losses import LOSSES, ListsLoss, distillation
+    from rerank.training.trainer import LOSSES, ListsLoss, distillation
 
     class Given(torch.nn.Module):
         """Gives the pairs, which all have one length, the next of its logits."""

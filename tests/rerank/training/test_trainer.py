@@ -13,7 +13,7 @@ import pytest
 from finetuning import CHEAP, LAST, Trained, weights
 from torch.nn import Identity
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.int8_weights import unpack

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rerank.data.canonical import query_hash
+from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.training.training_sets import (

@@ -1,24 +1,41 @@
-"""`rerank search`."""
+"""`rerank search`, `rescore` and `serve`."""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.advice.strategies import Strategy
-from rerank.commands.command import Only, Typed, command
-from rerank.commands.options import JsonLines, ModelChoice, Segment, journal_kept, typed_queries
+from rerank.commands.command import REJECTED, Only, Typed, command
+from rerank.commands.options import (
+    WORK,
+    Json,
+    JsonLines,
+    ModelChoice,
+    MostRequests,
+    Restart,
+    Segment,
+    Work,
+    journal_kept,
+    limit_requests,
+    typed_queries,
+)
 from rerank.commands.printing import print_json, print_passages
 from rerank.config import Option, two_digits
 from rerank.errors import InputError
+from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
     from rerank.advice.adaptive import AdaptiveResult
     from rerank.assessment.model import CalibratedReranker
     from rerank.types import Assessment
+
 
 SHOWN = 3  # passages that are printed
 STOPPED = {  # by the reason of a result
@@ -173,3 +190,75 @@ def _print_selected(result: AdaptiveResult) -> None:
         f"{result.stop_reason}: {STOPPED[result.stop_reason]}"
     )
     print_passages(result.passages, 200, (t.low, t.medium, t.high))
+
+
+@command("work/model queries.jsonl --out predictions.jsonl", resumes=True)
+def rescore(
+    chosen: ModelChoice,
+    queries: Path,
+    *,
+    out: Path,
+    strict: bool = False,
+    restart: Restart = False,
+    engine: Annotated[str, Option(choices=("local", "ray"))] = "local",
+    actors: Annotated[int | None, Option(ge=1)] = None,
+    most_requests: MostRequests = None,
+    work: Work = WORK,
+    json: Json = False,
+) -> int:
+    """Assess a file of queries; exit code 3: some rows were rejected.
+
+    Args:
+        queries: JSONL, CSV or Parquet (also .gz, .zst, a folder of parts) of _id and query, and of
+            passages where a query brings its own
+        out: JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it
+        strict: check all rows first: if one is bad, score none
+        engine: this process, or Ray: the cluster of RAY_ADDRESS, else here
+        actors: how many actors of Ray, each with the model (default: one per 4 cores)
+    """
+    from rerank.batch import rescore
+
+    with suppress(ValueError):  # in another thread than the main one
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
+    limit_requests(most_requests)
+    done = rescore(
+        chosen.load(work),
+        queries,
+        out,
+        strict=strict,
+        restart=restart,
+        engine=engine,
+        actors=actors,
+    )
+    if json:
+        print_json(out=out, **asdict(done))
+        return REJECTED if done.rejected else 0
+    if done.resumed:
+        print(f"{done.resumed} of the rows were done before an interruption")
+    print(f"{out}: {done.answered} predictions")
+    if done.rejected:
+        print(f"{done.side}: {done.rejected} rows were rejected")
+    return REJECTED if done.rejected else 0
+
+
+@command("work/model --port 8000")
+def serve(
+    chosen: ModelChoice, settings: Settings, typed: Typed, *, mcp: bool = False, work: Work = WORK
+) -> None:
+    """Answer queries over HTTP, and take over new models as they come; or over MCP.
+
+    Args:
+        mcp: serve the tools search and assess_retrieval_confidence over MCP instead, on standard
+            input and output
+    """
+    if mcp:
+        typed.refuse("not with --mcp, which starts no HTTP server", "work")
+        typed.refuse("not with --mcp, which starts no HTTP server", kind=Settings)
+        offered("MCP")(chosen.load()).run()
+        return
+    typed.refuse("only with --mcp", "download")
+    from rerank.serving.model_place import place_of_model
+    from rerank.serving.server import serve as serve_http
+
+    place = place_of_model(str(chosen.model), work)
+    serve_http(place, settings, manifest_sha256=chosen.manifest_sha256)

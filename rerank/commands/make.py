@@ -1,0 +1,287 @@
+"""`rerank calibrate`, `evaluate` and `recalibrate`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rerank.commands.command import Only, Typed, command
+from rerank.commands.options import (
+    WORK,
+    Json,
+    ModelChoice,
+    MostRequests,
+    Name,
+    Out,
+    Overwrite,
+    Reading,
+    Verbose,
+    Work,
+    limit_requests,
+)
+from rerank.commands.printing import (
+    note,
+    print_headline,
+    print_json,
+    print_run,
+    rescorable,
+    run_fields,
+    tell,
+)
+from rerank.config import Config, Option
+from rerank.errors import InputError, TrackingError
+from rerank.rooms import offered
+
+if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.assessment.model_folder import ModelFolder
+    from rerank.data.feedback import Feedback
+    from rerank.data.labelled_set import LabelledSet
+
+
+@command("datasets/pydata --out work/model", resumes=True)
+def calibrate(
+    dataset: Path,
+    config: Config,
+    reading: Reading,
+    *,
+    out: Out,
+    overwrite: Overwrite = False,
+    index: Path | None = None,
+    retriever: Annotated[Path | None, Option(metavar="FILE.toml")] = None,
+    max_queries: Annotated[int | None, Option(ge=1)] = None,
+    name: Name = "",
+    self_contained: bool = False,
+    most_requests: MostRequests = None,
+    verbose: Verbose = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Fit a model's confidence on a labelled set, and measure it on other queries.
+
+    Args:
+        dataset: BEIR folder, or a JSONL file of labelled lists with the scores of any other system
+        index: folder that `rerank data index` wrote of this corpus (default: one is made in --work)
+        retriever: another search system that finds the candidates instead: see docs/your-models.md
+        max_queries: use at most so many queries to fit, and as many to report
+        self_contained: include the exported networks, to be deployed without torch and weights
+    """
+    from rerank.assessment.model_folder import MEASURED, REPORT, open_folder
+    from rerank.evaluation.measure import OURS
+    from rerank.jobs.calibrate import calibrate
+    from rerank.report.headline import split_report
+
+    def print_model(*, tracked: bool) -> None:
+        folder = open_folder(out)
+        head, rest = split_report(folder.text(REPORT))
+        print_headline(head, _next_step(folder, dataset, out, max_queries, tracked=tracked))
+        if verbose:
+            print(f"\n{rest}")
+        print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
+
+    limit_requests(most_requests)
+    try:
+        outcome = calibrate(
+            reading.read(dataset, corpus_elsewhere=retriever is not None),
+            out,
+            config,
+            work=work,
+            max_queries=max_queries,
+            overwrite=overwrite,
+            index=index,
+            name=name,
+            self_contained=self_contained,
+            retriever=retriever,
+        )
+    except TrackingError:
+        if not json:
+            print_model(tracked=False)
+        raise
+    tracked = outcome.run is not None
+    if json:
+        folder = open_folder(out)
+        print_json(
+            model=out,
+            manifest_sha256=folder.sha256(),
+            made=outcome.made,
+            headline=split_report(outcome.report)[0],
+            measured=folder.json(MEASURED)["confidence"][OURS],
+            next=_next_step(folder, dataset, out, max_queries, tracked=tracked),
+            notes=outcome.notes,
+            **run_fields(outcome.run),
+        )
+        return
+    print_model(tracked=tracked)
+    if not outcome.made:
+        print("it was there already, made from the same data, configuration and weights")
+    print_run(outcome.run, outcome.notes)
+    print(f"--manifest-sha256 {open_folder(out).sha256()} loads this model and no other")
+
+
+def _next_step(
+    folder: ModelFolder, dataset: Path, out: Path, max_queries: int | None, *, tracked: bool
+) -> str:
+    """The command to run next; `promote` if queries of a random sample are left to measure on."""
+    from rerank.assessment.fitted_maps import read_maps
+    from rerank.fitting.plan import count_unused
+    from rerank.report.headline import after_calibration
+
+    maps = read_maps(folder)
+    counts: Mapping[str, Any] = folder.manifest["queries"]
+    queries = folder.manifest["dataset"]["queries"]
+    at_random = counts["report_split"] == "test" and counts.get("reported_at_random", True)
+    step = after_calibration(
+        maps.main.certificate,
+        promotable=tracked and bool(at_random),
+        mode=maps.main_mode,
+        unused=count_unused(counts, of=queries) if max_queries else 0,
+    )
+    model, path = (shlex.quote(str(path)) for path in (out, rescorable(dataset)))
+    return step.format(model=model, dataset=path)
+
+
+@command("work/model datasets/pydata --split test", resumes=True)
+def evaluate(
+    chosen: ModelChoice,
+    dataset: Path,
+    reading: Reading,
+    *,
+    split: str = "test",
+    verbose: Verbose = False,
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Measure a model on a split of a labelled set.
+
+    Args:
+        dataset: BEIR folder, or labelled lists
+        split: split to measure on
+    """
+    from rerank.jobs.evaluate import evaluate
+    from rerank.report.calibration import measured_sections
+    from rerank.report.headline import after_evaluation, headline
+    from rerank.report.sections import as_text
+
+    model = chosen.load(work)
+    labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)
+    evaluation = evaluate(model, labelled, split, work=work)
+    for one in evaluation.notes:
+        note(one)
+    if json:
+        print_json(**evaluation.to_dict())
+        return
+    model_path, path = (shlex.quote(str(path)) for path in (chosen.model, rescorable(dataset)))
+    next_step = after_evaluation(evaluation, labelled.mode).format(model=model_path, dataset=path)
+    print_headline(
+        headline(evaluation, model.maps[labelled.mode], rank_by=model.pipeline.config.rank_by),
+        next_step,
+    )
+    if verbose:
+        print()
+        print(as_text(measured_sections(evaluation)), end="")
+    else:
+        print("(--verbose: the comparison and all measurements)")
+
+
+@command("work/model --labels labels.jsonl --out work/moved", resumes=True)
+def recalibrate(
+    chosen: ModelChoice,
+    reading: Annotated[Reading, Only(("on_bad_lines", "unjudged"))],
+    typed: Typed,
+    *,
+    labels: Path | None = None,
+    journal: Annotated[str | None, Option(metavar="URL")] = None,
+    answers: bool = False,
+    out: Out,
+    overwrite: Overwrite = False,
+    split: str = "train",
+    max_labels: Annotated[int | None, Option(ge=1)] = None,
+    name: Name = "",
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Recalibrate a model's confidence on a few new labels.
+
+    Args:
+        labels: lines of {"query": TEXT, "right": true or false} or {"query": TEXT, "relevant":
+            [IDS]}, with "passages" if they came with the query; or a BEIR folder, whose corpus the
+            new model then searches
+        journal: instead of --labels: what people said of answers in a journal
+        answers: with --journal: fit the confidence of generated answers only, on what people said
+            of them, refusals aside
+        split: split of a BEIR folder
+        max_labels: use at most so many labels, drawn at random; of a journal the newest
+    """
+    from rerank.jobs.recalibrate import recalibrate
+
+    if answers and journal is None:
+        raise InputError("--answers takes what people said of answers from a --journal URL")
+    if (labels is None) == (journal is None):
+        raise InputError(
+            "expected labels: a file or a set with --labels, or a journal's URL with --journal; "
+            f"got {'neither' if labels is None else 'both'}"
+        )
+    if answers and journal:
+        typed.refuse("not with --answers, which tracks nothing", "name")
+        model = chosen.load(work)
+        count, right = offered("the confidence of answers")(
+            model, journal, out, newest=max_labels, overwrite=overwrite
+        )
+        text = (
+            f"{out}: the model with a confidence of answers, fitted on {count} labelled ones, of "
+            f"which {right} were right; `rerank answer` and the server show it"
+        )
+        tell(json, text, model=out, labels=count, right=right)
+        return
+    model = chosen.load(work)
+    found = _labels(model, labels, journal, reading, max_labels)
+    try:
+        made = recalibrate(
+            model,
+            found,
+            out,
+            split=split,
+            work=work,
+            max_labels=max_labels,
+            overwrite=overwrite,
+            name=name,
+        )
+    except TrackingError:
+        if not json:
+            _print_model(out)
+        raise
+    if json:
+        print_json(model=out, worse=made.worse, notes=made.notes, **run_fields(made.run))
+    else:
+        report = " ".join(_print_model(out).split())  # whose lines are wrapped
+        print_run(made.run, [one for one in made.notes if one not in report])
+
+
+def _labels(
+    model: CalibratedReranker,
+    labels: Path | None,
+    journal: str | None,
+    reading: Reading,
+    newest: int | None,
+) -> Path | LabelledSet | list[Feedback]:
+    if journal is not None:
+        found: list[Feedback]
+        found, notes = offered("labels of a journal")(model, journal, newest=newest)
+        for one in notes:
+            note(one)
+        return found
+    if labels is None or not labels.is_dir():
+        return labels or Path()
+    return reading.read(labels, corpus_elsewhere=model.source.elsewhere)
+
+
+def _print_model(folder: Path) -> str:
+    """Print the report, which is returned, and where the model is."""
+    from rerank.assessment.model_folder import REPORT
+
+    report = (folder / REPORT).read_text(encoding="utf-8")
+    print(report)
+    print(f"{folder}: the recalibrated model; open its report.html")
+    return report

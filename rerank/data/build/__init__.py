@@ -1,1 +1,0 @@
-"""Labelled sets built from the documentation of installed libraries."""
