@@ -2,6 +2,7 @@
 
 RerankError
 ├── InputError (a ValueError)           2   what the user gave cannot be used
+│   ├── FilterError                     2   a filter of passages that cannot be used
 │   └── FolderError                     2   a folder that is damaged, or that must not be replaced
 ├── MissingExtraError (an ImportError)  2   an optional library is not installed
 ├── JournalError                        2   the database of a journal cannot be used
@@ -69,6 +70,10 @@ class RerankError(Exception):
 
 class InputError(RerankError, ValueError):
     """What the user gave cannot be used."""
+
+
+class FilterError(InputError):
+    """A filter that cannot be used: of another form, or on what the passages do not have."""
 
 
 class FolderError(InputError):

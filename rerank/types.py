@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import VERDICTS, Thresholds
-from rerank.errors import InputError
+from rerank.errors import FilterError, InputError
+from rerank.filters import Where
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -80,11 +81,12 @@ class Query:
     `passages` is None to search the index. `logits` (n,) are the scores of the passages by the
     model's own cross-encoder, which then does not score them again. `scores` are those of another
     system's stages, for each stage one number per passage (n,); NaN or None if the stage did not
-    return it. A search finds none of the passages `without`, by id. Lists are taken, too.
+    return it. A search finds none of the passages `without`, by id, and only those whose metadata
+    fits `where`: a mapping, or a `rerank.filters.Where`. Lists are taken, too.
 
     Raises:
         InputError: a field of another type; logits or scores without passages, both of them, or not
-            one finite number per passage (or NaN, of scores).
+            one finite number per passage (or NaN, of scores); a filter that cannot be used.
     """
 
     text: str
@@ -94,6 +96,7 @@ class Query:
     logits: Floats | None = field(default=None, compare=False)
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
     without: frozenset[str] = field(default=frozenset(), compare=False)
+    where: Where | None = None
 
     def __post_init__(self) -> None:
         """Check the fields, and make arrays of numbers."""
@@ -111,6 +114,9 @@ class Query:
             for passage in self.passages:
                 if not isinstance(passage, Passage):
                     raise InputError(f"expected a Passage, got {passage!r:.100}")
+        object.__setattr__(self, "where", Where.read(self.where))
+        if self.where and self.passages is not None:
+            raise FilterError("a filter is for a search: leave out passages that it excludes")
         n = len(self.passages or ())
         if self.scores is not None:
             if not isinstance(self.scores, Mapping) or not self.scores:

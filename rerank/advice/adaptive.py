@@ -14,6 +14,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.config import VERDICTS
 from rerank.data.equal_passages import distinct
 from rerank.errors import InputError
+from rerank.filters import Where
 from rerank.types import Assessment, Query, RankedPassage
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def search(
     strategy: Strategy = Strategy(),
     *,
     metadata: Mapping[str, Any] | None = None,
+    where: Mapping[str, Any] | None = None,
 ) -> AdaptiveResult:
     """Search the model's index, and return as many passages as the question needs.
 
@@ -72,7 +74,7 @@ def search(
     Raises:
         InputError: the query is empty, or the metadata is not a mapping.
     """
-    query = Query(text, metadata={} if metadata is None else metadata)
+    query = Query(text, metadata={} if metadata is None else metadata, where=Where.read(where))
     return take(model.assess([query])[0], strategy)
 
 

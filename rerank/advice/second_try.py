@@ -90,6 +90,7 @@ def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
         pool=config.pool,
         count=config.candidates,
         rrf_k=config.rrf_k,
+        where=query.where,
     )
     asked, all_words = (len(words(t, language=index.language)) for t in (query.text, text))
     stage = replace(stage, bm25=stage.bm25 * asked / max(1, all_words))

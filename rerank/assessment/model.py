@@ -39,6 +39,7 @@ from rerank.assessment.sources.source import Source
 from rerank.config import Config
 from rerank.data.checks import has_text, is_encodable
 from rerank.errors import InputError, RetrieverError
+from rerank.filters import Where
 from rerank.inference.exported_models import ROLES
 from rerank.inference.model_files import find_model
 from rerank.inference.remote.probe import RemoteModel, Shift, is_noted
@@ -305,17 +306,24 @@ class CalibratedReranker:
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.folder}: {SKETCH} cannot be read: {error}") from None
 
-    def search(self, text: str, *, metadata: Mapping[str, Any] | None = None) -> Assessment:
+    def search(
+        self,
+        text: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Assessment:
         """Search the index for one query, and give the confidence in the top passage.
 
-        Of `metadata`, only the query's segment is used, if the model has segments.
+        Of `metadata`, only the query's segment is used, if the model has segments. Only passages
+        whose metadata fits `where` are found: see `rerank.filters`.
 
         Raises:
             InputError: the query is empty, or not text; or the model has
-                nothing to search.
+                nothing to search; or the filter cannot be used.
             RetrieverError: the search system that the model searches does not answer.
         """
-        return self.assess([Query(text, metadata=metadata or {})])[0]
+        return self.assess([Query(text, metadata=metadata or {}, where=Where.read(where))])[0]
 
     def rerank(
         self,

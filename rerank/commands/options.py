@@ -77,6 +77,15 @@ Unjudged = Annotated[
     ),
 ]
 
+Filter = Annotated[
+    str,
+    Option(
+        "metadata that a passage must have, as JSON: "
+        '{"language": "en", "source": ["manual", "faq"], "year": {"gte": 2020}}',
+        metavar="JSON",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -183,12 +192,15 @@ def limit_requests(most: int | None) -> None:
     METER.start(most)
 
 
-def typed_queries(model: CalibratedReranker, texts: Sequence[str], segment: str) -> list[Query]:
+def typed_queries(
+    model: CalibratedReranker, texts: Sequence[str], segment: str, where: str = ""
+) -> list[Query]:
     """The queries, with ids from 1 up; a note says if no segment was given or fitted.
 
     Raises:
-        InputError: the model has no segments.
+        InputError: the model has no segments, or the filter is none.
     """
+    from rerank.filters import Where
     from rerank.types import Query
 
     metadata = model.of_segment(segment)
@@ -199,7 +211,8 @@ def typed_queries(model: CalibratedReranker, texts: Sequence[str], segment: str)
         )
     if model.segment_by and not segment:
         note(f"no {model.segment_by} with --segment, so the confidence is that of all queries")
-    return [Query(text, str(i), metadata) for i, text in enumerate(texts, start=1)]
+    fits = Where.read(where or None)
+    return [Query(text, str(i), metadata, where=fits) for i, text in enumerate(texts, start=1)]
 
 
 @contextmanager

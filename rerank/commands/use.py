@@ -14,6 +14,7 @@ from rerank.advice.strategies import Strategy
 from rerank.commands.command import REJECTED, Only, Typed, command
 from rerank.commands.options import (
     WORK,
+    Filter,
     Json,
     JsonLines,
     ModelChoice,
@@ -65,6 +66,7 @@ def search(
     guaranteed: bool = False,
     second_tries: bool = False,
     segment: Segment = "",
+    where: Filter = "",
     json: JsonLines = False,
 ) -> None:
     """Answer queries with passages and a confidence each.
@@ -93,7 +95,7 @@ def search(
             from rerank.advice.adaptive import guaranteed as guaranteed_strategy
 
             select = guaranteed_strategy(model.maps["search"])
-        asked = typed_queries(model, queries, segment)
+        asked = typed_queries(model, queries, segment, where)
         start = time.perf_counter()
         assessed = model.assess(asked)
         latency = (time.perf_counter() - start) / len(asked)

@@ -30,7 +30,7 @@ QUERY = ("query", "text", "question")  # a query's text field; the last only wit
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
-FIELDS = ("_id", "id", *QUERY, *PASSAGES, "metadata")  # of a query: those that are read
+FIELDS = ("_id", "id", *QUERY, *PASSAGES, "filter", "metadata")  # of a query: those that are read
 
 
 def read_query(
@@ -46,6 +46,7 @@ def read_query(
     did not return it; all passages have scores of the same stages, or none has. A passage with
     scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
     and with "" none. If the argument `passages` is False, those of the record are ignored.
+    `filter` says what a search may find: see `rerank.filters`; it may be JSON as text.
 
     Raises:
         InputError: naming the field, the value and what was expected.
@@ -57,7 +58,7 @@ def read_query(
     metadata = read_metadata(row, segment_by)
     name = _only_field(row, PASSAGES) if passages else None
     if name is None:
-        return Query(text, query_id, metadata)
+        return Query(text, query_id, metadata, where=row.get("filter"))
     provided = row[name]
     if not isinstance(provided, list):
         raise InputError(f"{name!r} should be a list, got {json_type(provided)}")
@@ -75,7 +76,8 @@ def read_query(
             of_position = " (a passage without an id gets its position)"
             raise InputError(f"{name!r} holds the id {quoted(doc_id)} twice{of_position}")
     given = np.array(logits, dtype=np.float64) if logits else None
-    return Query(text, query_id, metadata, passages=candidates, logits=given, scores=scores)
+    where = row.get("filter")  # refused
+    return Query(text, query_id, metadata, candidates, logits=given, scores=scores, where=where)
 
 
 def read_passage(
@@ -171,6 +173,7 @@ def query_row(query: Query) -> dict[str, Any]:
             | ({} if query.logits is None else {"logit": float(query.logits[i])})
             for i, p in enumerate(query.passages)
         ]
+    row |= {"filter": query.where.to_dict()} if query.where else {}
     return row | ({"metadata": dict(query.metadata)} if query.metadata else {})
 
 

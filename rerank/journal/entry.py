@@ -113,7 +113,8 @@ def _decision(assessment: Assessment, answer: GivenAnswer | None) -> str:
 def _query_row(query: Query) -> dict[str, Any]:
     """The query in the format of a labels file: see `rerank.data.records.read_query`."""
     row = query_row(query)
-    return {"query": query.text} | {k: row[k] for k in ("metadata", "passages") if k in row}
+    kept = ("metadata", "passages", "filter")
+    return {"query": query.text} | {name: row[name] for name in kept if name in row}
 
 
 def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from rerank.commands.command import REJECTED, Instead, Only, Typed, command, named_by_flags
 from rerank.commands.options import (
+    Filter,
     Json,
     ModelChoice,
     Overwrite,
@@ -34,6 +35,7 @@ def answer(
     typed: Typed,
     queries: Path | None = None,
     segment: Segment = "",
+    where: Filter = "",
     out: Path | None = None,
     overwrite: Overwrite = False,
     restart: Restart = False,
@@ -58,6 +60,7 @@ def answer(
         typed.refuse("only with --out", "overwrite", "restart")
     else:
         typed.refuse("only with QUERY; a row of a file names it in its metadata", "segment")
+        typed.refuse("only with QUERY; a row of a file has it as `filter`", "where")
     rows = _read(queries, chosen.model, out) if queries and out else None
     with journal_kept(settings) as record:
         model = chosen.load()
@@ -83,7 +86,7 @@ def answer(
             if done.failed:
                 note(f"{done.failed} of them hold an error: the language model gave no answer")
             return REJECTED if done.failed else 0
-        asked = typed_queries(model, [query or ""], segment)
+        asked = typed_queries(model, [query or ""], segment, where)
         (found,) = answers(model, asked, config, thresholds=t, record=record)
         if found.error:
             raise EndpointError(found.error)

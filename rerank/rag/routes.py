@@ -29,7 +29,7 @@ from rerank.serving.middleware import while_connected
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
-from rerank.serving.requests import QueryRequest
+from rerank.serving.requests import IndexRequest
 from rerank.serving.responses import assessment_fields
 from rerank.types import RankedPassage
 
@@ -45,7 +45,7 @@ SHOWN = 10  # passages that a page lists
 EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
 
 
-class PlainRequest(QueryRequest):
+class PlainRequest(IndexRequest):
     """A query for the index, and nothing else."""
 
     model_config: ClassVar[Any] = {"extra": "ignore", "json_schema_extra": EXAMPLE}

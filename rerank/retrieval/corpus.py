@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import mmap
+import threading
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rerank.errors import InputError
-from rerank.types import Ints, Passage
+from rerank.errors import FilterError, InputError, nearest
+from rerank.filters import Where
+from rerank.types import Bools, Ints, Passage
 
 LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
 KEPT = 8192  # passages kept in memory, because many queries find the same ones
@@ -65,6 +68,51 @@ class Corpus:
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"row {row} of the index is not a passage: {error!r}") from None
+
+
+class Columns:
+    """The metadata of all passages by key, read once, at the first filter. Safe for many threads.
+
+    In memory: 4 bytes per passage and key, and each different value.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._lock = threading.Lock()
+        self._columns: dict[str, tuple[Ints, list[Any]]] | None = None  # place of value, values
+
+    def allowed(self, where: Where) -> Bools:
+        """Whether each passage may be found, shape (n,).
+
+        Raises:
+            FilterError: no passage has a key of the filter.
+        """
+        with self._lock:
+            columns = self._columns = self._read() if self._columns is None else self._columns
+        allowed = np.ones(len(self._corpus), dtype=np.bool_)
+        for condition in where.conditions:
+            if condition.key not in columns:
+                raise FilterError(
+                    f"filter: no passage has the metadata {condition.key!r:.80}"
+                    f"{nearest(condition.key, columns)}; known: {', '.join(columns) or 'none'}"
+                )
+            places, values = columns[condition.key]
+            allowed &= np.array([condition.holds(value) for value in values])[places]
+        return allowed
+
+    def _read(self) -> dict[str, tuple[Ints, list[Any]]]:
+        columns: dict[str, tuple[Any, dict[Any, int], list[Any]]] = {}
+        for row, passage in enumerate(self._corpus):
+            for key, value in passage.metadata.items():
+                if key not in columns:  # place 0: a passage without the key
+                    columns[key] = np.zeros(len(self._corpus), dtype=np.int32), {}, [None]
+                places, known, values = columns[key]
+                same = json.dumps(value)  # tells 1, 1.0, true and "1" apart
+                if same not in known:
+                    known[same] = len(values)
+                    values.append(value)
+                places[row] = known[same]
+        return {key: (places, values) for key, (places, _, values) in columns.items()}
 
 
 def write_passages(passages: Iterable[Passage], folder: Path) -> int:

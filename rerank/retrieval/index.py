@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from rerank.config import Config
 from rerank.data.words import Lexicon, words
 from rerank.errors import InputError
+from rerank.filters import Where
 from rerank.progress import progress
 from rerank.retrieval.approximate import library, write_graph
 from rerank.retrieval.bm25 import BM25
-from rerank.retrieval.corpus import Corpus, write_passages
+from rerank.retrieval.corpus import Columns, Corpus, write_passages
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors
@@ -48,9 +49,19 @@ class SearchableIndex(Lexicon, Protocol):
         """Count of passages."""
 
     def search(
-        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+        self,
+        query: str,
+        vector: Vectors,
+        *,
+        pool: int,
+        count: int,
+        rrf_k: int,
+        where: Where | None = None,
     ) -> FirstStage:
-        """The `count` best passages of the `pool` best of each stage, best fused first."""
+        """The `count` best passages of the `pool` best of each stage, best fused first.
+
+        A filter is applied before both.
+        """
 
     def passage(self, row: int, /) -> Passage:
         """The passage at a row, as `FirstStage.rows` names it."""
@@ -71,9 +82,7 @@ class NoIndex:
         """No passage."""
         return 0
 
-    def search(
-        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
-    ) -> FirstStage:
+    def search(self, query: str, vector: Vectors, **_: Any) -> FirstStage:
         """Nothing can be found: no source searches it."""
         raise NotImplementedError
 
@@ -111,6 +120,7 @@ class Index:
         self.bm25 = BM25.open(folder)
         self.vectors = PassageVectors(folder, approximate=self.manifest["approximate"])
         self.corpus = Corpus(folder)
+        self.columns = Columns(self.corpus)
         self.passage = self.corpus.passage
         self.idf = self.bm25.idf
 
@@ -159,15 +169,28 @@ class Index:
             self.vectors.graph.check()
 
     def search(
-        self, query: str, vector: Vectors, *, pool: int, count: int, rrf_k: int
+        self,
+        query: str,
+        vector: Vectors,
+        *,
+        pool: int,
+        count: int,
+        rrf_k: int,
+        where: Where | None = None,
     ) -> FirstStage:
         """The `count` best fused passages of the `pool` best of each stage, best first.
 
         BM25 finds only passages that share a word with the query (score above 0).
+
+        Raises:
+            FilterError: no passage has metadata that the filter names.
         """
         lexical = self.bm25.scores(words(query, language=self.language))
+        allowed = self.columns.allowed(where) if where else None
+        if allowed is not None:
+            lexical[~allowed] = 0.0
         by_bm25 = top(lexical, pool)
-        lists = [by_bm25[lexical[by_bm25] > 0], self.vectors.nearest(vector, pool)]
+        lists = [by_bm25[lexical[by_bm25] > 0], self.vectors.nearest(vector, pool, allowed)]
         rows_found, scores = reciprocal_rank_fusion(lists, k=rrf_k)
         best = top(scores, count)
         rows = rows_found[best]

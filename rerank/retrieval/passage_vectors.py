@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rerank.retrieval.approximate import Graph
 from rerank.retrieval.dense import Vectors, cosines, product
 from rerank.retrieval.fusion import top
-from rerank.types import Floats, Ints
+from rerank.types import Bools, Floats, Ints
 
 VECTORS = "vectors.npy"
 STARTS = "vector_starts.npy"  # no such file: one vector per passage
@@ -49,10 +49,16 @@ class PassageVectors:
         numbers = np.arange(begins[-1]) + np.repeat(self.starts[rows] - begins[:-1], counts)
         return _highest(cosines(self.array[numbers], query), begins)
 
-    def nearest(self, query: Vectors, count: int) -> Ints:
-        """The `count` rows nearest to a unit query (d,), best first; about these with a graph."""
-        if self.graph is None:
-            return top(_highest(product(self.array, query), self.starts), count)
+    def nearest(self, query: Vectors, count: int, allowed: Bools | None = None) -> Ints:
+        """The `count` rows nearest to a unit query (d,), best first; about these with a graph.
+
+        Of the rows `allowed` (n,) alone, if that is given: then always exactly.
+        """
+        if self.graph is None or allowed is not None:
+            near = _highest(product(self.array, query), self.starts)
+            if allowed is not None:
+                near, count = np.where(allowed, near, -np.inf), min(count, int(allowed.sum()))
+            return top(near, count)
         longer = len(self.array) > len(self.starts) - 1
         # several of the nearest windows may be of one passage
         found = self.graph.nearest(query, 2 * count if longer else count)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rerank.filters import Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.fusion import reciprocal_rank_fusion, top
 from rerank.types import Passage, Query
@@ -53,11 +54,14 @@ class SearchSystem(Protocol):
     def settings(self) -> Collection:
         """What it was opened with."""
 
-    def keyword(self, query: str, count: int) -> Sequence[Hit]:
-        """The `count` best passages by the words of the query, best first."""
+    def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
+        """The `count` best passages by the words of the query, best first.
 
-    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
-        """The `count` nearest passages to a unit vector (d,), nearest first."""
+        Those that fit `where`, whose keys are fields of the collection; filtered before ranking.
+        """
+
+    def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
+        """The `count` nearest passages to a unit vector (d,), nearest first; `where` likewise."""
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """At most as many passages as ids, of these ids; see `passages_by_id`."""
@@ -79,11 +83,11 @@ def query_with_results(
     `without` are ignored.
     """
     asked = pool + len(without)
+    given = (asked, query.where) if query.where else (asked,)
     found: dict[str, Sequence[Hit]] = {}
     for stage in system.settings.stages:
-        hits = (
-            system.vector(vector, asked) if stage == VECTOR else system.keyword(query.text, asked)
-        )
+        vectors = stage == VECTOR
+        hits = system.vector(vector, *given) if vectors else system.keyword(query.text, *given)
         once = {hit.passage.doc_id: hit for hit in reversed(hits)}  # the best hit of each id
         best = sorted(once.values(), key=lambda h: (-h.score, h.passage.doc_id))
         found[stage] = [h for h in best if h.passage.doc_id not in without][:pool]
@@ -101,7 +105,8 @@ def query_with_results(
         for hit in hits:
             of_stage[row[hit.passage.doc_id]] = hit.score
         scores[stage] = of_stage[kept]
-    return replace(query, passages=tuple(passages[ids[i]] for i in kept), scores=scores)
+    kept_passages = tuple(passages[ids[i]] for i in kept)
+    return replace(query, passages=kept_passages, scores=scores, where=None)
 
 
 def passages_by_id(system: SearchSystem, ids: Sequence[str]) -> dict[str, Passage]:

@@ -66,4 +66,4 @@ class AnswerCache:
         """The key of a search; None if it is not cached."""
         if not self._seconds or query.mode != "search":
             return None
-        return to_json([query.text, query.metadata])
+        return to_json([query.text, query.metadata, query.where and query.where.to_dict()])

@@ -30,6 +30,7 @@ from typing_extensions import TypeAliasType
 from rerank.data.checks import as_text, to_json
 from rerank.data.records import check_length, read_metadata, read_passage
 from rerank.errors import InputError, nearest
+from rerank.filters import Where
 from rerank.serving.refusals import SHAPES, SHOWN
 from rerank.serving.settings import Settings
 from rerank.types import Passage, Query
@@ -157,7 +158,22 @@ class QueryRequest(KnownFields):
         return Query(text, metadata=metadata)
 
 
-class SearchRequest(QueryRequest):
+class IndexRequest(QueryRequest):
+    """A query for the index, or for a part of it."""
+
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="metadata that a passage must have: a value, a list of which one must fit, or "
+        "an object of bounds, gt, gte, lt and lte",
+        examples=[{"language": "en", "source": ["manual", "faq"], "year": {"gte": 2020}}],
+    )
+
+    def to_query(self, settings: Settings) -> Query:
+        """The query of the request."""
+        return replace(super().to_query(settings), where=Where.read(self.filter))
+
+
+class SearchRequest(IndexRequest):
     """A query for the index."""
 
     model_config = _config(example={"query": "median along an axis while ignoring NaNs"})

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
-from rerank.errors import InputError, RetrieverError
+from rerank.errors import FilterError, InputError, RetrieverError
 from rerank.inference.remote.client import patience
 from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
 from rerank.serving.answer_cache import AnswerCache
@@ -361,7 +361,7 @@ def _server_error(job: Job, error: BaseException) -> BaseException:
     A query is checked before its first piece. What is refused later is no fault of the query, and
     the sentence may hold an address that clients should not see.
     """
-    if job.piece is None or not isinstance(error, InputError):
+    if job.piece is None or not isinstance(error, InputError) or isinstance(error, FilterError):
         return error
     ours = RetrieverError if job.piece.stage == "search" else RuntimeError
     found = ours(str(error))

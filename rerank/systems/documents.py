@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from rerank.errors import InputError, nearest
+from rerank.errors import FilterError, InputError, nearest
 from rerank.retrieval.system import Hit
 from rerank.systems.settings import RetrieverSettings
 from rerank.types import LARGEST_SCORE, Passage
@@ -44,6 +44,16 @@ def check_known_fields(
                 f"{settings}: it has no field {name!r}{nearest(name, there)}; it has "
                 f"{', '.join(sorted(there)[:SHOWN])}"
             )
+
+
+def check_filtered(name: str, there: Collection[str]) -> None:
+    """Refuse a filter on a field that the collection lacks; the client may not know where it is.
+
+    Raises:
+        FilterError: naming the field.
+    """
+    if name not in there:
+        raise FilterError(f"filter: the collection has no field {name!r:.80}{nearest(name, there)}")
 
 
 def check_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:

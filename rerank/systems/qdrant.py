@@ -10,6 +10,7 @@ import atexit
 import logging
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,8 @@ from typing import Any
 
 import Stemmer
 
-from rerank.errors import InputError, RetrieverError, optional
+from rerank.errors import FilterError, InputError, RetrieverError, optional
+from rerank.filters import Condition, Value, Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
 from rerank.systems.documents import check_dimension, check_known_fields, hits_of, passage_of
@@ -48,19 +50,19 @@ class QdrantCollection:
         if len(settings.keyword) > 1:
             raise InputError(f"{settings}: `keyword` should be one sparse vector's name")
 
-    def keyword(self, query: str, count: int) -> Sequence[Hit]:
+    def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By the sparse vector."""
         indices = bm25_indices(query, language=self.settings.language)
         if not indices:
             return []
         sparse = models.SparseVector(indices=indices, values=[1.0] * len(indices))
-        return self._nearest(sparse, self.settings.keyword[0], count)
+        return self._nearest(sparse, self.settings.keyword[0], count, where)
 
-    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
+    def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By the dense vector."""
         name = self.settings.vector
         check_dimension(self.settings, self._dense[name].size, len(vector))
-        return self._nearest(vector.tolist(), name, count)
+        return self._nearest(vector.tolist(), name, count, where)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """By the id in the payload, which is text or a whole number."""
@@ -80,18 +82,37 @@ class QdrantCollection:
         )
         return [p for r in records if (p := passage_of(self.settings, r.payload or {}))]
 
-    def _nearest(self, query: Any, name: str, count: int) -> list[Hit]:
+    def _nearest(self, query: Any, name: str, count: int, where: Where | None) -> list[Hit]:
         self._dense  # noqa: B018  # checks the collection first
+        must = [self._held(condition) for condition in where.conditions] if where else None
         found = self._call(
             lambda: self._client.query_points(
                 self.settings.collection,
                 query=query,
                 using=None if name == UNNAMED else name,
+                query_filter=models.Filter(must=must) if must else None,
                 limit=count,
                 with_payload=list(self.settings.fields),
             )
         )
         return hits_of(self.settings, ((p.payload or {}, p.score) for p in found.points))
+
+    def _held(self, condition: Condition) -> Any:
+        """The condition as Qdrant has it: ranges are of numbers, or of dates."""
+        key = condition.key
+        if not condition.bounds:
+            return models.Filter(should=[_equal(key, value) for value in condition.values])
+        bounds: dict[str, Any] = dict(condition.bounds)
+        if condition.kind == "number":
+            return models.FieldCondition(key=key, range=models.Range(**bounds))
+        try:
+            dates = {name: datetime.fromisoformat(bound) for name, bound in bounds.items()}
+        except ValueError:
+            raise FilterError(
+                f"filter {key!r}: Qdrant has ranges of numbers and of dates of "
+                f"ISO 8601, such as 2024-05-31; got {bounds!r:.80}"
+            ) from None
+        return models.FieldCondition(key=key, range=models.DatetimeRange(**dates))
 
     @cached_property
     def _client(self) -> Any:
@@ -153,6 +174,13 @@ class QdrantCollection:
             raise RetrieverError(f"{self.settings}: {error}") from None
         except ValueError as error:  # raised for a folder
             raise InputError(f"{self.settings}: {error}") from None
+
+
+def _equal(key: str, value: Value) -> Any:
+    """The condition that a field equals a value; a number may be whole or not."""
+    if isinstance(value, (bool, str)):
+        return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+    return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
 
 
 @lru_cache

@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from rerank.errors import InputError, RetrieverError, one_line, optional
+from rerank.errors import FilterError, InputError, RetrieverError, one_line, optional
+from rerank.filters import Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.documents import check_dimension, check_known_fields, hits_of
+from rerank.systems.documents import check_dimension, check_filtered, check_known_fields, hits_of
 from rerank.systems.settings import KEY, RetrieverSettings
 from rerank.types import Passage
 
@@ -44,20 +45,26 @@ class SearchIndex(ABC):
         """
 
     @abstractmethod
-    def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
-        """The body of a search for the nearest passages."""
+    def nearest(
+        self, vector: list[float], count: int, allowed: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The body of a search for the nearest passages; `allowed` is {}, or has a `filter`."""
 
-    def keyword(self, query: str, count: int) -> Sequence[Hit]:
+    def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By the words of the query, in any of the keyword fields."""
-        fields = list(self.settings.keyword)
-        return self._hits({"query": {"multi_match": {"query": query, "fields": fields}}}, count)
+        asked: Mapping[str, Any] = {
+            "multi_match": {"query": query, "fields": list(self.settings.keyword)}
+        }
+        if where:
+            asked = {"bool": {"must": [asked], **self._allowed(where)}}
+        return self._hits({"query": asked}, count)
 
-    def vector(self, vector: Vectors, count: int) -> Sequence[Hit]:
+    def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By k-NN."""
         there = self._fields[self.settings.vector].get(self.dimension)
         if isinstance(there, int):  # some mappings define it elsewhere
             check_dimension(self.settings, there, len(vector))
-        return self._hits(self.nearest(vector.tolist(), count), count)
+        return self._hits(self.nearest(vector.tolist(), count, self._allowed(where)), count)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """By the id field, which should be a `keyword` or a number."""
@@ -65,6 +72,27 @@ class SearchIndex(ABC):
         asked = {"ids": {"values": list(ids)}} if name == OWN_ID else {"terms": {name: list(ids)}}
         hits = self._hits({"query": {"constant_score": {"filter": asked}}}, len(ids))
         return [hit.passage for hit in hits]
+
+    def _allowed(self, where: Where | None) -> dict[str, Any]:
+        """The filter as the server has it; a field of text is asked by its keywords."""
+        conditions = list[dict[str, Any]]()
+        for condition in where.conditions if where else ():
+            name = condition.key
+            check_filtered(name, self._fields)
+            if self._fields[name].get("type") == "text":
+                inner = self._fields[name].get("fields", {}).items()
+                exact = next((n for n, d in inner if d.get("type") == "keyword"), None)
+                if exact is None:
+                    raise FilterError(
+                        f"filter: {name!r} is searched by its words; expected a field of type "
+                        "keyword, or `fields` with one"
+                    )
+                name = f"{name}.{exact}"
+            bounds = dict(condition.bounds)
+            conditions.append(
+                {"range": {name: bounds}} if bounds else {"terms": {name: list(condition.values)}}
+            )
+        return {"filter": {"bool": {"filter": conditions}}} if conditions else {}
 
     def _hits(self, body: Mapping[str, Any], count: int) -> list[Hit]:
         self._fields  # noqa: B018  # checks the index first
@@ -137,10 +165,12 @@ class ElasticsearchIndex(SearchIndex):
         ).body
         return answer
 
-    def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
+    def nearest(
+        self, vector: list[float], count: int, allowed: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """A `knn` search."""
         sizes = {"k": count, "num_candidates": max(CONSIDERED, 2 * count)}
-        return {"knn": {"field": self.settings.vector, "query_vector": vector, **sizes}}
+        return {"knn": {"field": self.settings.vector, "query_vector": vector, **sizes, **allowed}}
 
 
 class OpenSearchIndex(SearchIndex):
@@ -165,9 +195,12 @@ class OpenSearchIndex(SearchIndex):
         answer: Mapping[str, Any] = self._client.transport.perform_request(method, path, body=body)
         return answer
 
-    def nearest(self, vector: list[float], count: int) -> Mapping[str, Any]:
+    def nearest(
+        self, vector: list[float], count: int, allowed: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """A `knn` query."""
-        return {"query": {"knn": {self.settings.vector: {"vector": vector, "k": count}}}}
+        asked = {"vector": vector, "k": count, **allowed}
+        return {"query": {"knn": {self.settings.vector: asked}}}
 
 
 def _flatten_fields(

@@ -61,7 +61,7 @@ def make_qdrant(rows: list[dict[str, Any]], place: Path) -> Path:
         models.PointStruct(
             id=i,
             vector={"vector": row["vector"].tolist(), "bm25": models.SparseVector(**bm25_of(row))},
-            payload={name: row[name] for name in ("id", "title", "text", "place")},
+            payload={name: value for name, value in row.items() if name != "vector"},
         )
         for i, row in enumerate(rows)
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 
 INDEX = "passages"
 TEXTS = ("title", "text")
+_ALL: Mapping[str, Any] = {"bool": {"filter": []}}
 
 
 @dataclass
@@ -68,15 +70,40 @@ class SearchServer:
         width = len(self.rows[0]["vector"])
         vector = {"type": "knn_vector", "dimension": width, "dims": width}
         texts = {name: {"type": "text"} for name in TEXTS}
-        return {**texts, "id": {"type": "keyword"}, "place": {"type": "keyword"}, "vector": vector}
+        others = {"id": "keyword", "place": "keyword", "year": "integer", "live": "boolean"}
+        return {
+            **texts,
+            **{name: {"type": kind} for name, kind in others.items()},
+            "vector": vector,
+        }
+
+    def _allowed(self, given: Mapping[str, Any]) -> Any:
+        """Whether each row fits a `bool` of `terms` and `range`."""
+        compare = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+        allowed = np.ones(len(self.rows), dtype=bool)
+        for condition in given["bool"]["filter"]:
+            ((kind, named),) = condition.items()
+            ((name, wanted),) = named.items()
+            for i, row in enumerate(self.rows):
+                value = row.get(name)
+                fits = value in wanted if kind == "terms" else value is not None
+                if fits and kind == "range":
+                    fits = all(compare[bound](value, limit) for bound, limit in wanted.items())
+                allowed[i] &= fits
+        return allowed
 
     def _scores(self, body: Mapping[str, Any]) -> Any:
         query = body.get("query", {})
+        if "bool" in query:
+            (must,) = query["bool"]["must"]
+            allowed = self._allowed(query["bool"]["filter"])
+            return self._scores({**body, "query": must}) * allowed
         knn = body.get("knn") or next(iter(query.get("knn", {}).values()), None)
         if knn is not None:
             asked = np.array(knn.get("vector") or knn["query_vector"])
             cosines = np.array([np.dot(row["vector"], asked) for row in self.rows])
             scores = (1 + cosines) / 2
+            scores[~self._allowed(knn.get("filter", _ALL))] = 0
             scores[np.argsort(-scores)[knn["k"] :]] = 0
             return scores
         if "multi_match" in query:

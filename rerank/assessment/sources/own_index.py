@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from rerank.assessment.metadata_features import Metadata
 from rerank.assessment.model_folder import INDEX, ModelFolder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
-from rerank.errors import InputError, MissingExtraError
+from rerank.errors import FilterError, InputError, MissingExtraError
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import fused_without
 from rerank.retrieval.index import Index, NoIndex, SearchableIndex
@@ -75,11 +76,16 @@ class OwnIndex(Source):
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that the index gives."""
         c, index = self.config, self.index
+        asked: dict[str, Any] = {"rrf_k": c.rrf_k}
+        if query.where:
+            if not hasattr(index, "columns"):
+                raise FilterError("this model's own kind of index takes no filter")
+            asked["where"] = query.where
         if not without:
-            stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k)
+            stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, **asked)
         else:
             pool = c.pool + len(without)
-            unfiltered = index.search(query.text, vector, pool=pool, count=2 * pool, rrf_k=c.rrf_k)
+            unfiltered = index.search(query.text, vector, pool=pool, count=2 * pool, **asked)
             removed = np.array(
                 [index.passage(row).doc_id in without for row in unfiltered.rows],
                 dtype=np.bool_,

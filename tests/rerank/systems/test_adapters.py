@@ -14,7 +14,8 @@ import pytest
 from collections_of import MAKERS, SERVERS, settings_file
 from search_server import searching
 
-from rerank.errors import InputError
+from rerank.errors import FilterError, InputError
+from rerank.filters import Where
 from rerank.retrieval.system import SearchSystem, passages_by_id
 from rerank.systems.settings import RetrieverSettings, connect, read_settings
 
@@ -33,6 +34,8 @@ ROWS = [
         "title": f"number {i}",
         "text": f"the {WORDS[i % 5]} of story {i}" + " zebra" * (i == 0),
         "place": f"page {i}",
+        "year": 2000 + i // 3,
+        "live": i % 4 == 0,
         "vector": unit(i),
     }
     for i in range(20)
@@ -76,6 +79,43 @@ def test_vector_search(system: SearchSystem) -> None:
     assert [h.passage.doc_id for h in found] == expected
     assert all(a.score >= b.score for a, b in itertools.pairwise(found))
     assert len(system.vector(unit(7), 3)) == 3
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"place": "page 3"},
+        {"place": ["page 3", "it's no page", "page 10"], "year": [2001, 2003.0]},
+        {"year": {"gte": 2001, "lt": 2004}, "live": True},
+        {"year": {"gt": 2005.5}},
+        {"live": False, "year": {"lte": 2000}},
+        {"year": 1999},
+    ],
+)
+def test_filters_are_applied_before_ranking(system: SearchSystem, given: dict[str, Any]) -> None:
+    """Both searches find what a look at every row finds, even where better rows do not fit."""
+    where = Where.read(given)
+    assert where
+    fitting = {row["id"] for row in ROWS if where.holds(row)}
+    nearest = sorted(ROWS, key=lambda row: -float(row["vector"] @ unit(7)))
+    expected = [row["id"] for row in nearest if row["id"] in fitting][:3]
+    assert [h.passage.doc_id for h in system.vector(unit(7), 3, where)] == expected
+    words = " ".join(WORDS)
+    assert {h.passage.doc_id for h in system.keyword(words, 20, where)} == fitting
+
+
+@pytest.mark.parametrize("given", [{"yaer": 1}, {"text": "zebra"}, {"vector": [1, 2]}])
+def test_filters_that_no_field_can_answer(
+    system: SearchSystem, settings: RetrieverSettings, given: dict[str, Any]
+) -> None:
+    """The field is named, and not where the collection is."""
+    if settings.system == "qdrant" or (settings.remote, "vector" in given) == (True, True):
+        pytest.skip("declares no fields")
+    if settings.system == "lancedb" and "text" in given:
+        pytest.skip("compares whole texts")
+    with pytest.raises(FilterError, match=next(iter(given))) as error:
+        system.vector(unit(7), 3, Where.read(given))
+    assert settings.url not in str(error.value)
 
 
 def test_passages_by_id(system: SearchSystem) -> None:
