@@ -243,6 +243,7 @@ def measure(
     p: ArrayLike,
     *,
     groups: Groups = None,
+    units: Groups = None,
     threshold: float = 0.7,
     draws: int = 500,
     random_state: int = 0,
@@ -251,16 +252,18 @@ def measure(
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
     `groups` (n,) are independent, the rows within one need not be; None: every row is a group.
-    `draws` is the number of random draws in the interval of smECE; the floors take 200 draws of
-    labels. `extra` holds metrics of your own by name: functions of labels (n,) and confidences (n,)
-    to a float.
+    `units` (n,) is what a random sample drew, for the bound of `accuracy_accepted`; None: the
+    groups. `draws` is the number of random draws in the interval of smECE; the floors take 200
+    draws of labels. `extra` holds metrics of your own by name: functions of labels (n,) and
+    confidences (n,) to a float.
     """
     labels, values = check_y_p(y, p)
     threshold = as_number("threshold", threshold)
     if math.isnan(threshold):
         raise ValueError("threshold must be a number, got NaN")
     groups = group_codes(groups, len(labels))
-    (accepted,) = at_thresholds(labels, values, [threshold], groups=groups)
+    drawn = groups if units is None else units
+    (accepted,) = at_thresholds(labels, values, [threshold], groups=drawn)
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())
     floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from calibration.metrics import MIN_GROUPS
 from rerank.data.checks import group_hash, query_hash
 from rerank.data.labelled_set import Grouping, LabelledSet, asked_about, given_group
+from rerank.data.labels import Labelled
 from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Passage, Query, metadata_name
 
@@ -23,6 +28,15 @@ NEW_GROUPS = "questions of new groups (by metadata)"
 
 LARGEST_SHARE = 0.5
 """Largest share of the queries in one group: a fold of nearly all or nearly none fits nothing."""
+
+
+def sampled_units(labelled: Labelled[Any]) -> NDArray[np.str_]:
+    """What a random sample of questions drew, (n,): a `metadata.group` or a question with copies.
+
+    Documents keep folds apart; they are no unit of a promise about new questions like these.
+    """
+    queries = [item.query for item in labelled.items]
+    return np.array([given_group(q) or f"question {query_hash(q.text)}" for q in queries])
 
 
 def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:

@@ -27,6 +27,7 @@ from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import limit_scored, rank, reorder
 from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
+from rerank.data.grouping import sampled_units
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
 from rerank.evaluation.ranking_metrics import order_quality
@@ -150,9 +151,10 @@ class Evaluation:
     def curves(self) -> Curves:
         """The dots of the reliability diagram, and what each threshold accepts."""
         ours, groups = self.confidences[OURS], self.labelled.groups
+        units = sampled_units(self.labelled).tolist()
         return Curves(
             reliability_bins(self.right, ours, groups=groups),
-            at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=groups),
+            at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=units),
         )
 
     def events_cells(self) -> list[tuple[str, ...]]:
@@ -218,6 +220,7 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     relevance = [row for part in predicted for row in part.predictions.relevance]
     counts = [count for part in predicted for count in part.passages_scored]
     hit, k = hits(labelled, depth=DEPTH), config.sufficiency_k
+    units = sampled_units(labelled).tolist()
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),
@@ -225,6 +228,7 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
             confidences,
             hit[:, 0],
             groups=labelled.groups.tolist(),
+            units=units,
             threshold=config.thresholds.advisory,
             random_state=config.seed,
         ),
@@ -247,7 +251,7 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
             hit[:, k - 1],
             sufficiency[:, k - 1],
             [config.thresholds.sufficient],
-            groups=labelled.groups,
+            groups=units,
         )[0],
     )
 

@@ -34,9 +34,7 @@ from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
-from rerank.data.checks import query_hash
-from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS
-from rerank.data.labelled_set import given_group
+from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, sampled_units
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
@@ -201,15 +199,6 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         has_passages=has_passages,
         rows=rows,
     )
-
-
-def sampled_units(labelled: Labelled[Any]) -> NDArray[np.str_]:
-    """What a random sample of questions drew, (n,): a `metadata.group` or a question with copies.
-
-    Documents keep folds apart; they are no unit of a promise about new questions like these.
-    """
-    queries = [item.query for item in labelled.items]
-    return np.array([given_group(q) or f"question {query_hash(q.text)}" for q in queries])
 
 
 def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) -> Bools:

@@ -78,7 +78,7 @@ def _counted(number: str, counts: Accepted, n: int, event: str) -> str:
     return (
         f"{at} {counts.rows:,} of {n:,} measured queries are accepted ({counts.rows / n:.0%}); "
         f"{counts.right:,} of these {event} ({counts.right / counts.rows:.1%}, at least "
-        f"{counts.lower95:.1%} with 95% confidence)."
+        f"{counts.lower95:.1%} of new questions like these, with 95% confidence)."
     )
 
 

@@ -95,3 +95,16 @@ def test_unanswerable_queries_are_measured_and_never_right(
     assert none.sum() >= 5
     assert not evaluation.right[:-1][none].any()
     assert evaluation.right.any()
+
+
+def test_the_bound_is_of_new_questions(
+    evaluation: Evaluation, fitted: Fitted, to_report: Labelled[Scored], config: Config
+) -> None:
+    """Questions drawn one by one count each, whatever documents they share."""
+    few = replace(to_report, groups=np.where(np.arange(len(to_report)) % 7, "one", "other"))
+    ours = {
+        of: measure([Part(part, fitted.maps)], config).table[OURS]
+        for of, part in (("rows", to_report), ("few", few))
+    }
+    assert ours["few"].accuracy_accepted_lower95 == ours["rows"].accuracy_accepted_lower95
+    assert ours["few"].smece_interval != ours["rows"].smece_interval

@@ -213,7 +213,7 @@ def test_what_the_threshold_is_worth(report: Report) -> None:
     )
     assert accepted_sentence(some.evaluation) == (
         "at a confidence of 0.7 or more, 50 of 1,000 measured queries are accepted (5%); 40 of "
-        "these are right (80.0%, at least 68.4% with 95% confidence)."
+        "these are right (80.0%, at least 68.4% of new questions like these, with 95% confidence)."
     )
     assert "rescore {model} queries.jsonl" in after_evaluation(some.evaluation)
     assert "rescore {model} {dataset}" in after_evaluation(some.evaluation, "lists")
