@@ -22,7 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     message about bad input; or 3 if MLflow, another system failed, or rows of a file were
     rejected.
     """
-    _prepare()
+    for stream in (sys.stdout, sys.stderr):  # what a terminal cannot show is a "?"
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     command, options = parse(arguments)
     try:
         with optional(), progress_shown(on=not options.quiet):
@@ -43,18 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\nrerank: interrupted{resume}", file=sys.stderr)
         return 130
     finally:
-        _print_requests()
+        if client := sys.modules.get("rerank.inference.remote.client"):
+            for sentence in client.METER.sentences():
+                print(f"rerank: {sentence}", file=sys.stderr)
+            client.METER.start(None)
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
     return answer
-
-
-def _print_requests() -> None:
-    """Say how many requests went to models behind addresses, if any did."""
-    if client := sys.modules.get("rerank.inference.remote.client"):
-        for sentence in client.METER.sentences():
-            print(f"rerank: {sentence}", file=sys.stderr)
-        client.METER.start(None)
 
 
 def _again(command: Command) -> str:
@@ -64,16 +64,6 @@ def _again(command: Command) -> str:
 def _refuse(message: str, code: int = 2) -> int:
     print(f"rerank: error: {message}", file=sys.stderr)
     return code
-
-
-def _prepare() -> None:
-    """Print characters that a terminal cannot show as "?"; silence other libraries' messages."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 if __name__ == "__main__":

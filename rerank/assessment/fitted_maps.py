@@ -144,7 +144,16 @@ class FittedMaps:
             )
         kind = _kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
-        _check_names(values, features_of(kind, metadata))
+        features = features_of(kind, metadata)
+        for key, expected in (
+            ("passage_features", features.passage),
+            ("ranking_features", features.ranking),
+        ):
+            if values.get(key) != list(expected):
+                raise InputError(
+                    f"the model's {key} differ from this version's: it has {values.get(key)}, "
+                    f"expected {list(expected)}; calibrate it again"
+                )
         context, documents = values.get("context"), values.get("documents")
         stop, labelled_range = values.get("stopping_threshold"), values.get("feature_range")
         try:
@@ -187,23 +196,6 @@ def _kind(values: Any) -> ListKind:
         return ListKind(tuple(map(str, values["stages"])), bool(values["texts"]))
     except (KeyError, TypeError) as error:
         raise InputError(f"calibrators.json cannot be read: {error}") from None
-
-
-def _check_names(values: Mapping[str, Any], features: Features) -> None:
-    """Refuse maps of other features than this version's.
-
-    Raises:
-        InputError: the message lists both.
-    """
-    for key, expected in (
-        ("passage_features", features.passage),
-        ("ranking_features", features.ranking),
-    ):
-        if values.get(key) != list(expected):
-            raise InputError(
-                f"the model's {key} differ from this version's: it has {values.get(key)}, "
-                f"expected {list(expected)}; calibrate it again"
-            )
 
 
 def _check_types(fitted: FittedMaps) -> None:

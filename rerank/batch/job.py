@@ -92,7 +92,14 @@ def rescore(
     _check_replaceable(out, "predictions", OF_PREDICTIONS)
     _check_replaceable(rejected_file, "rejected rows", "reason")
     if strict:
-        _check_rows(queries_in, model)
+        for chunk in queries_in.reader.chunks(Position()):
+            for row in chunk.rows:
+                if isinstance(row, RejectedRow):
+                    raise InputError(_told(queries_in.path, row))
+                try:
+                    model.check(row.query)
+                except InputError as error:
+                    raise InputError(_told(queries_in.path, row.rejected(str(error)))) from None
     header = {
         "model": model.files.sha256(),
         "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
@@ -233,18 +240,6 @@ def _check_replaceable(out: Path, holds: str, field: str) -> None:
             f"{out} exists and holds no {holds}, so it is not replaced; move it away, or give "
             "another --out"
         )
-
-
-def _check_rows(queries_in: Input, model: CalibratedReranker) -> None:
-    """Refuse the first row that cannot be read or answered, before hours of scoring."""
-    for chunk in queries_in.reader.chunks(Position()):
-        for row in chunk.rows:
-            if isinstance(row, RejectedRow):
-                raise InputError(_told(queries_in.path, row))
-            try:
-                model.check(row.query)
-            except InputError as error:
-                raise InputError(_told(queries_in.path, row.rejected(str(error)))) from None
 
 
 def _converter(out: Path, model: CalibratedReranker) -> Convert | None:

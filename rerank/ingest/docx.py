@@ -377,7 +377,15 @@ class _Body:
             self._fields[-1] = False
         elif kind == "begin":
             self._fields.append(True)
-            return _form_value(node)
+            box, choices = (node.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
+            if box is not None:
+                stated = "default" if box.find(f"{W}checked") is None else "checked"
+                return "☒" if _on([box], stated) else "☐"
+            if choices is not None:
+                entries = [value(each) for each in choices.findall(f"{W}listEntry")]
+                chosen = whole(value(choices, "result", value(choices, "default")), 0)
+                return _escaped(entries[chosen]) if 0 <= chosen < len(entries) else ""
+            return ""
         return ""
 
     def _note(self, kind: str, number: str | None) -> str:
@@ -557,19 +565,6 @@ def _font(shapes: list[Any]) -> str:
     return next(
         (f.get(f"{W}ascii") or f.get(f"{W}hAnsi") or "" for f in fonts if f is not None), ""
     )
-
-
-def _form_value(field: Any) -> str:
-    """What a check box or a list of a form shows; its text fields have a result."""
-    box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
-    if box is not None:
-        stated = "default" if box.find(f"{W}checked") is None else "checked"
-        return "☒" if _on([box], stated) else "☐"
-    if choices is not None:
-        entries = [value(each) for each in choices.findall(f"{W}listEntry")]
-        chosen = whole(value(choices, "result", value(choices, "default")), 0)
-        return _escaped(entries[chosen]) if 0 <= chosen < len(entries) else ""
-    return ""
 
 
 def _escaped(text: str) -> str:

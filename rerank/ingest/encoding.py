@@ -96,27 +96,20 @@ def _other(data: bytes) -> tuple[str, str]:
         if text is not None:
             return text, ""
     if sum(byte > 127 for byte in data) < FEW:
-        return _with_few(data)
+        # text that reads alike in Western and Central Europe and in Turkey is kept
+        texts = {_strict(data, name) for name in ("cp1252", "cp1250", "cp1254")}
+        text, odd = texts.pop(), sum(byte > 127 for byte in data)
+        if len(data) < 2 * odd + 2:
+            raise UnreadableError("its encoding is unknown")
+        if texts or text is None:
+            return data.decode("utf-8", "replace"), counted(odd, *NOT_UTF_8)
+        return text, ""
     undeclared = DECLARED.sub(b"", data)  # the library believes what is declared
     found = chardet.detect_all(undeclared, ignore_threshold=True, include_encodings=DETECTED)
     texts = (_strict(data, one["encoding"]) for one in found if one["encoding"])
     text = next((text for text in texts if text is not None), None)
     if text is None:
         raise UnreadableError("its encoding is unknown")
-    return text, ""
-
-
-def _with_few(data: bytes) -> tuple[str, str]:
-    """The text, if what is not ASCII reads alike in Western and Central Europe and in Turkey.
-
-    Else it is lost, if the rest is most of the text.
-    """
-    texts = {_strict(data, name) for name in ("cp1252", "cp1250", "cp1254")}
-    text, odd = texts.pop(), sum(byte > 127 for byte in data)
-    if len(data) < 2 * odd + 2:
-        raise UnreadableError("its encoding is unknown")
-    if texts or text is None:
-        return data.decode("utf-8", "replace"), counted(odd, *NOT_UTF_8)
     return text, ""
 
 

@@ -134,7 +134,8 @@ def read_markup(markup: str) -> Document:
     ]
     long = 0
     for node in reversed(_once(tree.css(AS_TEXT))):  # the innermost first
-        text = _as_text(node)
+        show = SHOW.get(node.tag)
+        text = show(node) if show else _raised(node)
         long += text is None
         if text:
             node.replace_with(text)
@@ -255,12 +256,6 @@ def _within(node: Any, others: list[Any]) -> bool:
     while around is not None and around.mem_id not in known:
         around = around.parent
     return around is not None
-
-
-def _as_text(node: Any) -> str | None:
-    """What a node shows, as text; None for a list of choices that is too long."""
-    show = SHOW.get(node.tag)
-    return show(node) if show else _raised(node)
 
 
 def _picture(node: Any) -> str:

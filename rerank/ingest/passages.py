@@ -50,7 +50,10 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
     made: list[Passage] = []
     seen: dict[str, int] = {}
     for heading, blocks in groupby(document.blocks, key=lambda block: block.heading):
-        title = _title(titled, heading)
+        parts = dict.fromkeys(filter(None, (titled, heading[-1] if heading else "")))
+        found = ": ".join(part.rstrip(":.") for part in parts)
+        end = _too_long(found, 0, TITLE)
+        title = found if end is None else found[:end].rstrip(" :,;-([")
         for text, page in _packed(list(blocks), max_pieces - estimate_tokens(title) - 1):
             again = seen[text] = seen.get(text, 0) + 1
             known = {
@@ -64,14 +67,6 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
             doc_id = f"{shown}#{hashed[:12]}"  # without tabs and line ends
             made.append(Passage(doc_id, title, text, metadata))
     return made
-
-
-def _title(titled: str, heading: Sequence[str]) -> str:
-    """Title of the document and last heading, each once, cut to `TITLE` pieces."""
-    parts = dict.fromkeys(filter(None, (titled, heading[-1] if heading else "")))
-    found = ": ".join(part.rstrip(":.") for part in parts)
-    end = _too_long(found, 0, TITLE)
-    return found if end is None else found[:end].rstrip(" :,;-([")
 
 
 @dataclass(frozen=True, slots=True)

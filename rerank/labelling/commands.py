@@ -20,7 +20,7 @@ from rerank.labelling.settings import LabelConfig
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.labelling.session import LabelTask, OnTask, Session
+    from rerank.labelling.session import OnTask, Session
     from rerank.types import Query
 
 JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip  u undo  q quit"
@@ -211,23 +211,18 @@ def _ask(session: Session, keys: KeyReader) -> None:
             key = keys.one(JUDGE, "rpwnsuq")
         if key == "q":
             return
-        _act(session, task, key, keys)
+        if key in DONE:
+            try:
+                session.act(task, DONE[key], keys.line("question: ") if key == "e" else None)
+            except InputError as error:  # other words that are none
+                note(error)
+        elif not session.undo():
+            print("There is nothing to undo.")
         done = len(_done(session))
         if done // EVERY > shown_at // EVERY:
             print("\n" + "\n".join(session.so_far()))
         shown_at = done
     print(f"\nNo question is left; {_how_to_go_on(session)}.")
-
-
-def _act(session: Session, task: LabelTask, key: str, keys: KeyReader) -> None:
-    """Do what a key asks for."""
-    if key in DONE:
-        try:
-            session.act(task, DONE[key], keys.line("question: ") if key == "e" else None)
-        except InputError as error:  # other words that are none
-            note(error)
-    elif not session.undo():
-        print("There is nothing to undo.")
 
 
 def _how_to_go_on(session: Session) -> str:

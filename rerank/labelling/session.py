@@ -122,7 +122,12 @@ class Session:
         *,
         annotator: str = "me",
     ) -> None:
-        corpus = _searched_corpus(model)
+        if not model.source.searches:
+            raise InputError(
+                f"{model.folder} has no index to search; label with a model of `rerank model init` "
+                "or of `rerank calibrate CORPUS`"
+            )
+        corpus = model.source.corpus
         read_id({"the name of the annotator": annotator}, "the name of the annotator")
         self.model, self.out, self.annotator = model, out, annotator
         self.corpus = corpus
@@ -342,20 +347,6 @@ class Session:
                 f"{corpus} holds other passages than the model searches; give another --out, or "
                 f"run `{command_line('model', 'update', self.model.folder, self.out)}`"
             )
-
-
-def _searched_corpus(model: CalibratedReranker) -> Corpus | None:
-    """The passages that the model searches; None if another system holds them.
-
-    Raises:
-        InputError: the model searches nothing.
-    """
-    if not model.source.searches:
-        raise InputError(
-            f"{model.folder} has no index to search; label with a model of `rerank model init` "
-            "or of `rerank calibrate CORPUS`"
-        )
-    return model.source.corpus
 
 
 def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:

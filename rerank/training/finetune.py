@@ -81,7 +81,16 @@ def finetune(
     teacher = resolve(config.teacher) if config.teacher else None
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
-        _check_base(base, config)
+        shape = _architecture(base, config.max_length)
+        if classifies(base) and shape.num_labels != 1:
+            raise InputError(
+                f"{base.name} has {shape.num_labels} outputs; expected one, or no head"
+            )
+        if config.layers and getattr(shape, "layer_types", None):
+            raise InputError(
+                f"{base.name} has layers of several kinds: --layers cannot keep only some"
+            )
+        _check_layers(shape, config)
         if teacher and not (
             classifies(teacher) and _architecture(teacher, config.max_length).num_labels == 1
         ):
@@ -119,21 +128,6 @@ def finetune(
         train=train_on_lists,
         overwrite=overwrite,
     )
-
-
-def _check_base(base: ModelFiles, config: FinetuneConfig) -> None:
-    """Refuse a base that cannot be trained with these settings, before hours of work.
-
-    Raises:
-        InputError: no configuration of a transformer, several outputs, fewer positions than
-            `max_length`, or fewer layers than are to be kept or frozen.
-    """
-    shape = _architecture(base, config.max_length)
-    if classifies(base) and shape.num_labels != 1:
-        raise InputError(f"{base.name} has {shape.num_labels} outputs; expected one, or no head")
-    if config.layers and getattr(shape, "layer_types", None):
-        raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
-    _check_layers(shape, config)
 
 
 def _mine_all(
