@@ -316,7 +316,7 @@ PREDICTED += ["certified", "context_certified", "calibrated", "reasons"]
 class Assessment:
     """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1].
 
-    They are consistent with each other: see `rerank.assessment.relevance`. `level`, `verdict` and
+    They are consistent with each other: see `rerank.assessment.predictions`. `level`, `verdict` and
     `accepted` follow from `thresholds`: those of the model, or others (`by`).
     """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.advice.strategies import DEEPEST, Strategy
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.config import VERDICTS
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.filters import Where
 from rerank.types import Assessment, Query, RankedPassage

@@ -21,7 +21,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Thresholds, two_digits
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.types import Assessment, ListKind, metadata_name
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.relevance import relevance_and_sufficiency
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.data.words import Lexicon, words
 from rerank.errors import InputError
 from rerank.types import Assessment, Candidates, Floats, Passage

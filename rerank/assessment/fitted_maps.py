@@ -74,7 +74,7 @@ class FittedMaps:
     """All that is fitted on the labels, for one mode.
 
     Relevance and sufficiency follow from the confidence and the two hazards: see
-    `rerank.assessment.relevance`.
+    `rerank.assessment.predictions`.
     """
 
     policy: ReadPolicy  # which passages are scored

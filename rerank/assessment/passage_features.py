@@ -50,7 +50,7 @@ def first_stage_features(
 ) -> Floats:
     """The first-stage features of each passage, shape (n, len(FIRST_STAGE)), finite.
 
-    The passages all differ: see `rerank.data.equal_passages`.
+    The passages all differ: see `rerank.data.duplicates`.
     """
     language = lexicon.language
     query_words = tuple(words(query, language=language))

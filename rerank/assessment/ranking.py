@@ -11,7 +11,7 @@ import numpy as np
 
 from calibration.maps import CalibrationMap
 from rerank.assessment.passage_features import cross_encoder_features
-from rerank.data.equal_passages import distinct, highest_of_equal
+from rerank.data.duplicates import distinct, highest_of_equal
 from rerank.types import Candidates, FirstStage, Floats, Ints, Ranking, Scored
 
 MIN_SCORED = 2  # passages, however unlikely the second: the lead of the first is a feature

@@ -15,7 +15,7 @@ import numpy as np
 
 from calibration.arrays import log_odds
 from rerank.assessment.passage_features import PASSAGE_FEATURES
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.data.words import READ, WORD_BYTES, cached_by_bytes
 from rerank.types import Floats, Ranking
 

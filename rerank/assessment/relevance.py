@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.types import Floats, Ranking
 

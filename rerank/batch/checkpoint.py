@@ -27,8 +27,7 @@ from typing import IO, Any
 
 from rerank.batch.rows import Position
 from rerank.errors import InputError
-from rerank.storage.file_lock import open_locked
-from rerank.storage.files import sync, write_file
+from rerank.storage.files import open_locked, sync, write_file
 
 FORMAT = 3  # of the unfinished work; 1, 2: other names in `CheckpointProgress`
 SYNC_EVERY = 5.0  # seconds of work that a power cut may lose

@@ -90,7 +90,7 @@ def export(
     chosen: ModelChoice, *, out: Out, overwrite: Overwrite = False, json: Json = False
 ) -> None:
     """Copy a model with its networks inside, to be deployed without torch and weights."""
-    from rerank.jobs.export import export
+    from rerank.jobs.update import export
     from rerank.storage.files import sha256_file
     from rerank.storage.folder import MANIFEST
 

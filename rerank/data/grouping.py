@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from calibration.metrics import MIN_GROUPS
 from rerank.data.checks import group_hash, query_hash
+from rerank.data.duplicates import near_duplicates
 from rerank.data.labelled_set import Grouping, LabelledSet, asked_about, given_group
 from rerank.data.labels import Labelled
-from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Passage, Query, metadata_name
 
 NEW_DOCUMENTS = "questions about new documents"

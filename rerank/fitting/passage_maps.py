@@ -30,7 +30,7 @@ from rerank.assessment.ranking import (
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.errors import InputError, optional
-from rerank.evaluation.ranking_metrics import order_quality
+from rerank.evaluation.measure import order_quality
 from rerank.progress import progress
 from rerank.types import Bools, Candidates, Floats, Ranking, Scored
 

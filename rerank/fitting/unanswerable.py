@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from rerank.assessment.pipeline import Pipeline
+from rerank.data.duplicates import near_duplicates
 from rerank.data.labels import Grades, Labelled
-from rerank.data.near_duplicates import near_duplicates
 from rerank.types import Bools, Candidates, Passage, Query
 
 ENOUGH_UNANSWERABLE = 20

@@ -106,8 +106,8 @@ def _other(data: bytes) -> tuple[str, str]:
         return text, ""
     undeclared = DECLARED.sub(b"", data)  # the library believes what is declared
     found = chardet.detect_all(undeclared, ignore_threshold=True, include_encodings=DETECTED)
-    texts = (_strict(data, one["encoding"]) for one in found if one["encoding"])
-    text = next((text for text in texts if text is not None), None)
+    decoded = (_strict(data, one["encoding"]) for one in found if one["encoding"])
+    text = next((text for text in decoded if text is not None), None)
     if text is None:
         raise UnreadableError("its encoding is unknown")
     return text, ""

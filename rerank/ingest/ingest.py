@@ -20,7 +20,7 @@ from typing import Any
 
 from rerank.data.beir import CORPUS, write_corpus
 from rerank.data.checks import is_encodable, to_json
-from rerank.data.near_duplicates import near_duplicates
+from rerank.data.duplicates import near_duplicates
 from rerank.data.records import passage_row, read_passage
 from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses

@@ -1,7 +1,8 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
 No query is reported on by a fit that saw it or its group. Queries that a model was trained on are
-left out: its scores on them are too good.
+left out: its scores on them are too good. The order of the passages is chosen by the labels: the
+simplest one that is as good as the best.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from calibration.arrays import group_codes
+from calibration.effective_sample_size import grouped_standard_error
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
+from rerank.assessment.ranking import reorder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import drawn_at_random
+from rerank.data.labels import drawn_at_random, hits
 from rerank.errors import FolderError, InputError, check_one_of
 from rerank.evaluation.baselines import Heuristic, baselines_of
 from rerank.evaluation.measure import Part, measure
 from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
-from rerank.fitting.order import choose_order
+from rerank.fitting.passage_maps import cross_fit_rankings, read_labelled
 from rerank.fitting.plan import Plan, check_corpus, plan
 from rerank.fitting.refused_certificates import (
     CUT_FROM_SEARCH,
@@ -55,6 +61,7 @@ from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
+
 
 NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it
 
@@ -286,3 +293,29 @@ def _part(fold: FittedFold, baselines: Mapping[str, Heuristic], *, main: bool) -
     """What a fold measures, by the fit that has not seen it; of the main mode beside baselines."""
     compared = {**baselines, "temperature": fold.fitted.scaled_logit} if main else {}
     return Part(fold.scored, fold.fitted.maps, compared)
+
+
+ORDERS = ("dense", "fused", "logit", "relevance")  # simple to complex
+
+
+def choose_order(scored_plan: ScoredPlan, config: Config) -> str:
+    """The simplest of `ORDERS` whose hit@1 is within one standard error of the best.
+
+    The error is that of the difference, by query group. The order by relevance is that of maps that
+    have not seen the query's group. Lists with scores have no cosine.
+    """
+    unordered = read_labelled(scored_plan.to_fit, scored_plan.policy.cutoff)
+    pooled = scored_plan.pooled.score if scored_plan.pooled else None
+    ordered = cross_fit_rankings(unordered, replace(config, rank_by="relevance"), pooled)
+    groups = group_codes(ordered.groups, len(ordered))
+    right = {
+        name: hits(ordered.with_items([reorder(r, rank_by=name) for r in ordered.items]))[:, 0]
+        for name in ORDERS
+        if name != "dense" or not scored_plan.kind.stages
+    }
+    best = max(right, key=lambda name: right[name].mean())  # of equal ones the simpler
+    for name, of_order in right.items():
+        lost = (right[best] - of_order).astype(np.float64)
+        if lost.mean() <= grouped_standard_error(lost, groups):
+            return name
+    return best

@@ -40,7 +40,7 @@ from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
-from rerank.report.recalibration import recalibration_pictures, recalibration_sections
+from rerank.report.calibration import recalibration_pictures, recalibration_sections
 from rerank.report.sections import as_page, as_text
 from rerank.storage.folder import output_folder
 from rerank.tracking.registry import name_of

@@ -1,6 +1,7 @@
-"""Update an index or a model folder to another corpus, as a fresh build would give it.
+"""Update an index or a model folder to another corpus, as if it were built anew; or export it.
 
 Vectors of passages that were indexed before are reused; everything else is rebuilt, which is quick.
+An exported folder has the model's networks, too: a machine needs no weights, no torch, no cache.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.assessment.fitted_maps import maps_to_dict, read_maps
+from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import (
     CALIBRATORS,
     GIVEN,
@@ -28,12 +30,13 @@ from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
 from rerank.fitting.plan import check_corpus
 from rerank.fitting.refused_certificates import refuse_certificates
+from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import INDEX_KIND, build_index
 from rerank.storage.files import write_json
-from rerank.storage.folder import read_manifest, reserved, verify_folder
+from rerank.storage.folder import output_folder, read_manifest, reserved, verify_folder
 from rerank.types import Passage
 
 CHANGED = (
@@ -169,3 +172,24 @@ def _difference(
         changed=len(new) if moved else changed,
         uncertified=uncertified,
     )
+
+
+def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the model, self-contained, to the folder `out`, whole or not at all; return `out`.
+
+    It predicts exactly what `model` predicts, to the bit.
+
+    Raises:
+        InputError: a network cannot be exported, or runs in bf16.
+        FolderError: `out` exists and `overwrite` is False, or it is not a model folder.
+    """
+    out, old = Path(out), model.manifest
+    models, precision = model.pipeline.model_files, model.pipeline.config.precision
+    made_from = old.get("exported_from") or model.files.sha256()
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        return {**old, **write_exported(folder, models, precision), "exported_from": made_from}
+
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
+        write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)
+    return out

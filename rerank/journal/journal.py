@@ -21,8 +21,7 @@ from typing import Self
 
 from rerank.errors import JournalError, RerankError
 from rerank.journal.database import RefusedValueError
-from rerank.journal.entry import Entry, entry_of
-from rerank.journal.store import JournalStore
+from rerank.journal.store import Entry, JournalStore, entry_of
 from rerank.protocols import GivenAnswer
 from rerank.types import Assessment
 

@@ -24,8 +24,7 @@ from rerank.data.feedback import MOVED, Feedback, feedback_from, still_first
 from rerank.data.records import read_query
 from rerank.errors import InputError
 from rerank.journal.database import JOURNAL
-from rerank.journal.entry import REFUSED
-from rerank.journal.store import JournalStore, Row
+from rerank.journal.store import REFUSED, JournalStore, Row
 from rerank.types import Query
 
 _C = JOURNAL.c

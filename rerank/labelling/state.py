@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from rerank.data.checks import to_json
 from rerank.errors import InputError
-from rerank.storage.file_lock import lock
+from rerank.storage.files import lock
 
 Event = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rerank.advice.adaptive import depth
 from rerank.advice.strategies import DEEPEST, FLOOR
 from rerank.config import Thresholds, whole_percent
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.types import Assessment
 

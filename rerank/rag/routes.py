@@ -12,7 +12,7 @@ from pydantic import Field
 from rerank.advice import explanation
 from rerank.advice.adaptive import guaranteed, take
 from rerank.advice.strategies import Strategy
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer_assessed, extractive

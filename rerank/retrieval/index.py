@@ -20,12 +20,11 @@ from rerank.data.words import Lexicon, words
 from rerank.errors import InputError
 from rerank.filters import Where
 from rerank.progress import progress
-from rerank.retrieval.approximate import library, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.corpus import Columns, Corpus, write_passages
 from rerank.retrieval.dense import CHUNK, Encoder, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
-from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors
+from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors, library, write_graph
 from rerank.storage.folder import read_manifest, verify_folder, write_folder
 from rerank.types import FirstStage, Ints, Passage
 

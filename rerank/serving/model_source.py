@@ -42,8 +42,7 @@ from rerank.report.headline import split_report
 from rerank.rooms import load, rooms
 from rerank.serving.lineage import lineage, network_name
 from rerank.serving.telemetry import Metrics, event
-from rerank.storage.file_lock import locked, remove_leftovers
-from rerank.storage.files import sha256_file
+from rerank.storage.files import locked, remove_leftovers, sha256_file
 from rerank.storage.folder import MANIFEST, read_manifest
 from rerank.tracking.records import TrackedRun
 

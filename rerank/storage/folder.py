@@ -17,14 +17,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.errors import FolderError
-from rerank.storage.file_lock import locked, open_locked, remove_leftovers
 from rerank.storage.files import (
     LARGEST_JSON,
     digest,
     files_below,
+    locked,
+    open_locked,
     parse_json,
     read_bytes,
     regular,
+    remove_leftovers,
     sha256_file,
     sync,
     umask,

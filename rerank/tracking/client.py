@@ -19,7 +19,7 @@ import mlflow
 from mlflow import MlflowClient
 from sqlalchemy.engine import make_url
 
-from rerank.storage.file_lock import locked, remove_leftovers
+from rerank.storage.files import locked, remove_leftovers
 from rerank.workspace import sqlite_url
 
 VARIABLE = "MLFLOW_TRACKING_URI"

@@ -17,7 +17,7 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from rerank.errors import InputError, MovedError, RerankError, TrackingError
-from rerank.storage.file_lock import lock
+from rerank.storage.files import lock
 from rerank.tracking.records import (
     FOLDER,
     INNER,

@@ -33,10 +33,10 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.words import words
 from rerank.inference.model_files import resolve
 from rerank.jobs.pipelines import open_index
-from rerank.retrieval.approximate import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.fusion import top
+from rerank.retrieval.passage_vectors import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.types import Ints
 from rerank.workspace import Workspace
 

@@ -21,7 +21,7 @@ from calibration.metrics.intervals import student_interval
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.data.words import words
-from rerank.evaluation.ranking_metrics import order_quality
+from rerank.evaluation.measure import order_quality
 from rerank.fitting.passage_maps import fit_score, read_labelled
 from rerank.retrieval.fusion import top
 from rerank.retrieval.index import Index

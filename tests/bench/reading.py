@@ -17,9 +17,8 @@ from planned import Planned, measure_sets
 
 from calibration.metrics.intervals import student_interval
 from rerank.assessment.ranking import limit_scored, rank
-from rerank.evaluation.measure import OURS, Part
+from rerank.evaluation.measure import OURS, Part, order_quality
 from rerank.evaluation.measure import measure as measure_all
-from rerank.evaluation.ranking_metrics import order_quality
 from rerank.fitting.fit import fit
 from rerank.types import Floats
 

@@ -25,7 +25,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import EXTRAS, InputError
 from rerank.inference.engine import GRAPH
 from rerank.inference.exported_models import NETWORKS
-from rerank.jobs.export import export
+from rerank.jobs.update import export
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import with_digest
 from rerank.types import Query

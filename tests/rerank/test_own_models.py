@@ -132,7 +132,7 @@ def test_every_job_works_with_it_or_refuses(
     rows = [{"_id": "a", "query": "redhouse n7"}, {"_id": "b", "query": "oldsong n8"}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert rerank.rescore(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl").answered == 2
-    from rerank.jobs.export import export
+    from rerank.jobs.update import export
 
     with pytest.raises(rerank.InputError, match="given as an object"):
         export(model, tmp_path / "exported")

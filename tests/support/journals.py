@@ -9,7 +9,7 @@ from typing import Any
 
 from assessments import make_assessment
 
-from rerank.journal.entry import Entry, entry_of
+from rerank.journal.store import Entry, entry_of
 
 
 def make_entry(

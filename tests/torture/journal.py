@@ -34,9 +34,8 @@ from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
 from rerank.journal.database import JOURNAL
-from rerank.journal.entry import Entry
 from rerank.journal.journal import GATHER, JournalWriter
-from rerank.journal.store import JournalStore
+from rerank.journal.store import Entry, JournalStore
 
 MAX_ENTRIES = 200_000  # entries of one process
 HEAD = 16  # bytes: how many were offered, how many confirmed

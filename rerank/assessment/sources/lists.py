@@ -14,7 +14,7 @@ from rerank.assessment.model_folder import ModelFolder
 from rerank.assessment.passage_features import CROSS_ENCODER
 from rerank.assessment.sources.source import PROBE, PROBE_TEXTS, Selection, Source
 from rerank.config import Config
-from rerank.data.equal_passages import distinct, highest_of_equal, with_text
+from rerank.data.duplicates import distinct, highest_of_equal, with_text
 from rerank.errors import InputError
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.index import NoIndex

@@ -19,13 +19,15 @@ from rerank.assessment.metadata_features import Metadata, metadata_features
 from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.ranking import by_prior, count_to_score
 from rerank.config import Config
-from rerank.data.equal_passages import distinct, highest_of_equal, ranks_without_equal, with_text
+from rerank.data.duplicates import distinct, highest_of_equal, ranks_without_equal, with_text
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.words import Lexicon, passage_words, words
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import Pair
-from rerank.retrieval.caller_passages import rank_passages
+from rerank.retrieval.bm25 import score_texts
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder, Vectors
+from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.retrieval.index import SearchableIndex
 from rerank.types import (
     MODES,
@@ -232,3 +234,51 @@ class Source(ABC):
         if not self.metadata:
             return features
         return np.hstack([features, metadata_features(self.metadata, passages)])
+
+
+def rank_passages(
+    query: str,
+    passages: Sequence[Passage],
+    cosines: Floats,
+    lexicon: Lexicon,
+    *,
+    rrf_k: int,
+) -> FirstStage:
+    """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
+
+    `cosines` (n,) are those of query and passage. BM25 finds only passages that share a word with
+    the query; a passage that it does not find ranks behind all others. Ties are broken by the text,
+    so the order of the input does not matter. Equal passages are ranked as one; each of them has
+    its numbers.
+    """
+    first, group = distinct(passages)
+    different = [passages[i] for i in first]
+    asked = words(query, language=lexicon.language)
+    found = [passage_words(p, lexicon.language) for p in different]
+    counts = {word: np.array([f.count(word) for f in found]) for word in asked}
+    lexical = score_texts(asked, counts, np.array([f.length for f in found]), lexicon.idf)
+    stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
+    members = [np.flatnonzero(group == g) for g in stage.rows]
+    ranked = stage.take(np.repeat(np.arange(len(members)), [len(rows) for rows in members]))
+    return replace(ranked, rows=np.concatenate([stage.rows[:0], *members]))
+
+
+def _rank(texts: Sequence[str], lexical: Floats, cosines: Floats, *, rrf_k: int) -> FirstStage:
+    """What the stages say of texts that all differ, given their scores (n,) by both."""
+    n = len(texts)
+    by_text = np.array(sorted(range(n), key=lambda i: texts[i]), dtype=np.int64)
+    matching = by_text[lexical[by_text] > 0]
+    lists = [matching[top(lexical[matching], n)], by_text[top(cosines[by_text], n)]]
+    rows, scores = reciprocal_rank_fusion(lists, k=rrf_k)
+    place = np.argsort(by_text)  # of each passage in the order of their texts
+    best = np.lexsort((place[rows], -scores))
+    rows = rows[best]
+    bm25_rank, dense_rank = (ranks(f, rows, missing=n + 1) for f in lists)
+    return FirstStage(
+        rows=rows,
+        bm25=lexical[rows],
+        dense=cosines[rows],
+        bm25_rank=bm25_rank,
+        dense_rank=dense_rank,
+        fused=scores[best],
+    )

@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.advice.adaptive import near, take
 from rerank.assessment.decisions import LABEL_FIRST
-from rerank.data.equal_passages import distinct
+from rerank.data.duplicates import distinct
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
 from rerank.rag.answer.answerers import NO_ANSWER, Answerer

@@ -20,7 +20,7 @@ from rerank.assessment.ranking import by_prior, rank
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
-from rerank.data.equal_passages import distinct, ranks_without_equal
+from rerank.data.duplicates import distinct, ranks_without_equal
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import read_query
 from rerank.inference.score_cache import ScoreCache

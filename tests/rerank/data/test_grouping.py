@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rerank.data import near_duplicates as near_duplicates_module
+from rerank.data import duplicates
+from rerank.data.duplicates import near_duplicates
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, grouped, groupings
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.near_duplicates import near_duplicates
 from rerank.fitting.plan import plan
 from rerank.types import Passage, Query
 
@@ -201,12 +201,12 @@ def test_the_work_per_form_letter_does_not_grow(monkeypatch: pytest.MonkeyPatch)
     letters = [" ".join([*form, *(f"o{rng.random()}" for _ in range(25))]) for _ in range(1500)]
     letters += [f"{letter} again" for letter in letters[:20]]
     compared = [0]
-    resemblance = near_duplicates_module._resemblance
+    resemblance = duplicates._resemblance
 
     def counted(*runs: Any) -> float:
         compared[0] += 1
         return resemblance(*runs)
 
-    monkeypatch.setattr(near_duplicates_module, "_resemblance", counted)
+    monkeypatch.setattr(duplicates, "_resemblance", counted)
     assert set(near_duplicates(letters)) == {(i, 1500 + i) for i in range(20)}
-    assert 0 < compared[0] <= near_duplicates_module.COMPARED * len(letters)
+    assert 0 < compared[0] <= duplicates.COMPARED * len(letters)

@@ -12,7 +12,7 @@ from scipy.stats import ttest_rel
 from sklearn.metrics import ndcg_score
 
 from calibration.metrics.intervals import student_interval
-from rerank.evaluation.ranking_metrics import ndcg, order_quality, reciprocal_rank
+from rerank.evaluation.measure import ndcg, order_quality, reciprocal_rank
 
 GRADES = st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.5]), min_size=10, max_size=20)
 

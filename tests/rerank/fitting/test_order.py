@@ -8,8 +8,8 @@ import pytest
 
 from rerank.assessment.ranking import read, reorder
 from rerank.config import Config
-from rerank.fitting.order import choose_order
 from rerank.fitting.scored_plan import ScoredPlan
+from rerank.jobs.calibrate import choose_order
 
 
 @pytest.mark.parametrize("best", ["dense", "fused", "logit"])

@@ -34,7 +34,7 @@ from rerank.fitting.fit import fit
 from rerank.fitting.plan import REPORT_NOT_AT_RANDOM, plan
 from rerank.fitting.scored_plan import score_lists
 from rerank.jobs.calibrate import CalibrationRun, calibrate
-from rerank.journal.entry import entry_of
+from rerank.journal.store import entry_of
 from rerank.rag.answer_file import answer_file
 from rerank.types import OWN_STAGES, Passage, Query
 

@@ -15,9 +15,8 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import feedback_from, without_moved
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.journal.entry import entry_of
 from rerank.journal.reading import journal_labels, journal_queries, label_of, newest_labels
-from rerank.journal.store import JournalStore
+from rerank.journal.store import JournalStore, entry_of
 from rerank.types import Passage, Query
 
 Run = Any  # the session's run, see conftest

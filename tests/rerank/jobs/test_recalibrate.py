@@ -54,7 +54,7 @@ from rerank.jobs.recalibrate import (
     usable_labels,
 )
 from rerank.jobs.track import record_of
-from rerank.report.recalibration import BOUNDS
+from rerank.report.calibration import BOUNDS
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST
 from rerank.types import Query, Ranking

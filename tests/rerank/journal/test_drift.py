@@ -12,9 +12,8 @@ import pytest
 from journals import make_entry, sqlite_url
 
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
-from rerank.journal.entry import Entry
 from rerank.journal.report import journal_drift
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, Entry, JournalStore
 from rerank.types import Floats
 
 NAMES = ["a", "b"]

@@ -11,10 +11,9 @@ import pytest
 from journals import make_entry, sqlite_url
 
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
-from rerank.journal.entry import Entry
 from rerank.journal.reading import monitors, newest_labels, one_per_question
 from rerank.journal.report import DOCUMENT_COLUMNS, report
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, Entry, JournalStore
 
 
 @pytest.fixture

@@ -28,8 +28,7 @@ from rerank.journal.database import (
     open_engine,
     writing,
 )
-from rerank.journal.entry import KEPT, entry_of
-from rerank.journal.store import DAY, NO_PASSAGES, JournalStore
+from rerank.journal.store import DAY, KEPT, NO_PASSAGES, JournalStore, entry_of
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Passage, Query
 

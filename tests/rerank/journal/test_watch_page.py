@@ -12,9 +12,8 @@ from sqlalchemy import select, text
 from sqlalchemy.dialects import sqlite
 
 from rerank.journal.database import JOURNAL
-from rerank.journal.entry import Entry
 from rerank.journal.report import _waiting, by_day, waiting
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.store import DAY, Entry, JournalStore
 
 VERSION = make_entry("1").model  # of the model whose answers these are
 

@@ -17,9 +17,8 @@ from sqlalchemy import select
 
 from rerank.journal import journal as writing
 from rerank.journal.database import JOURNAL
-from rerank.journal.entry import Entry
 from rerank.journal.journal import JournalWriter
-from rerank.journal.store import JournalStore
+from rerank.journal.store import Entry, JournalStore
 
 LONG = 60.0  # seconds; what takes so long has failed
 

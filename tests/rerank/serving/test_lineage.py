@@ -13,8 +13,8 @@ from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
-from rerank.jobs.export import export
 from rerank.jobs.recalibrate import recalibrate
+from rerank.jobs.update import export
 from rerank.serving.lineage import NOT_RECORDED, lineage
 from rerank.storage.files import package_version, sha256_file
 from rerank.storage.folder import MANIFEST, with_digest

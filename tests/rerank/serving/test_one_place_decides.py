@@ -19,10 +19,10 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
 from rerank.journal.database import JOURNAL
 from rerank.journal.store import JournalStore
-from rerank.json_keys import JSON_KEYS
 from rerank.rag.advisory import decide
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.context import gate
+from rerank.serving.responses import JSON_KEYS
 from rerank.types import Query
 
 ROUTES = ("search", "retrieve", "explain", "answer")

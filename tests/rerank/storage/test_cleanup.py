@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import FolderError
-from rerank.storage.file_lock import MIN_AGE, locked, remove_leftovers
+from rerank.storage.files import MIN_AGE, locked, remove_leftovers
 from rerank.storage.folder import is_made_from, verify_folder, write_folder
 
 WRITER = """
