@@ -43,9 +43,6 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
 
         The metadata added are for programs: LlamaIndex leaves them out of the texts for language
         models and encoders.
-
-        Raises:
-            InputError: there is no query.
         """
         if query_bundle is None:
             raise InputError("a query is needed to order nodes by; pass query_bundle or query_str")

@@ -199,11 +199,7 @@ def _kind(values: Any) -> ListKind:
 
 
 def _check_types(fitted: FittedMaps) -> None:
-    """Refuse maps, as they were read, of another kind or width, and shares outside [0, 1].
-
-    Raises:
-        InputError: the message names the map or the share.
-    """
+    """Refuse maps, as they were read, of another kind or width, and shares outside [0, 1]."""
     if not isinstance(fitted.confidence, TwoStageMap):
         raise InputError("the confidence map should have two stages")
     for name, inputs, one_map in fitted.logistic_maps():

@@ -426,11 +426,7 @@ class CalibratedReranker:
 
 
 def _load_again(folder: Path, digest: str | None) -> CalibratedReranker:
-    """The model that was pickled as its folder.
-
-    Raises:
-        InputError: the folder is not here, or another model than it was.
-    """
+    """The model that was pickled as its folder."""
     model = CalibratedReranker.load(folder)
     if model.manifest.get(DIGEST) != digest:
         raise InputError(

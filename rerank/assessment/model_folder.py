@@ -300,11 +300,7 @@ def models_of(
 
 
 def _given(folder: ModelFolder, role: str, choice: Any) -> Given | None:
-    """The object that was given for a folder that needs one; None for one that does not.
-
-    Raises:
-        InputError: one is needed and none given, or the other way round, or it is another one.
-    """
+    """The object that was given for a folder that needs one; None for one that does not."""
     noted = folder.manifest.get(GIVEN, {}).get(role)
     remote = is_noted(noted)
     if choice is None and (noted is None or remote):

@@ -267,11 +267,7 @@ class Pipeline:
 
 
 def _check_has_effect(model: Model, config: Config, names: Sequence[str]) -> None:
-    """Refuse an option that has no effect on a model given as an object, which reads what it likes.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse an option that has no effect on a model given as an object: it reads what it likes."""
     default = Config()
     if not isinstance(model, Given):
         return

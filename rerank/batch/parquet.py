@@ -158,9 +158,6 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
     """Refuse a file that would fill the memory before one of its rows can be checked.
 
     It reads no sizes of columns: pyarrow ends the process if those are damaged.
-
-    Raises:
-        InputError: a row group unpacks to more than 64 MiB and a hundred times the file's bytes.
     """
     for number in range(meta.num_row_groups):
         size, max_size = meta.row_group(number).total_byte_size, max(MAX_UNPACKED, MAX_RATIO * held)

@@ -144,9 +144,6 @@ def _pool(
     `on_gpus`: the model runs on a GPU if there is one. Then there is one actor per GPU, unless
     `actors` is given; more actors share the GPUs evenly. An actor gets as many threads as leave
     room for all.
-
-    Raises:
-        InputError: there is no room for `actors`, or not even for one.
     """
     with_gpus = [m for m in machines if on_gpus and m.get("GPU")]
     hosts = with_gpus or machines

@@ -115,11 +115,7 @@ def search(
 
 
 def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> Strategy:
-    """The strategy of the options.
-
-    Raises:
-        InputError: the strategy is unknown, or numbers are given too.
-    """
+    """The strategy of the options."""
     from rerank.advice.strategies import BUNDLED, strategy
 
     if "guaranteed" in typed:

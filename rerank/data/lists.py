@@ -124,12 +124,7 @@ def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]
 def _grades(
     row: Mapping[str, Any], query: Query, provided: list[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Grades above 0 by passage id: from `relevant`, or from the passages' own labels.
-
-    Raises:
-        InputError: there is no label at all, or there are both kinds; or all labels of passages say
-            wrong and some passages have none.
-    """
+    """Grades above 0 by passage id: from `relevant`, or from the passages' own labels."""
     own_grades = {
         p.doc_id: grade
         for p, label in zip(query.passages or (), provided, strict=True)
@@ -161,11 +156,7 @@ def _grades(
 
 
 def _own_grade(row: Mapping[str, Any], doc_id: str) -> float | None:
-    """The grade in a passage's own label; None if it has none.
-
-    Raises:
-        InputError: `right` and `grade` contradict each other.
-    """
+    """The grade in a passage's own label; None if it has none."""
     right = read_right(row)
     if row.get("grade") is None:
         return None if right is None else float(right)

@@ -127,26 +127,23 @@ def quickstart(
             print(f"{model}: a model to search with. {NOT_CALIBRATED}")
         else:
             print_updated(changed, model)
-        _print_next(model, corpus, settings)
+        address = f"http://127.0.0.1:{settings.port}" if settings.port else "http://ADDRESS"
+        print("Next:")
+        print(f"  ask:        open {address}/ in a browser while it is served")
+        print(f"  or:         {command_line('search', model, 'a question of yours')}")
+        print(f"  over HTTP:  curl {address}/v1/search -d '{BODY}' {JSON}")
+        if not settings.journal:
+            kept = shlex.quote(sqlite_url(model.parent / "journal.db"))
+            print(
+                f"  watch:      --journal {kept} keeps questions and judgements for the Watch page"
+            )
+        calibrated = model.parent / "calibrated"
+        print(f"  label:      {command_line('label', model, '--out', corpus)}")
+        print(f"  calibrate:  {command_line('calibrate', corpus, '--out', calibrated)}")
+        print("When documents change, run this command again: it reads only what changed.")
     if not no_serve:
         from rerank.serving.model_place import place_of_model
         from rerank.serving.server import serve
 
         sys.stdout.flush()  # before the server takes over, for whoever reads a pipe
         serve(place_of_model(str(model), work), settings)
-
-
-def _print_next(model: Path, corpus: Path, settings: Settings) -> None:
-    """Print what to do with the model."""
-    address = f"http://127.0.0.1:{settings.port}" if settings.port else "http://ADDRESS"
-    print("Next:")
-    print(f"  ask:        open {address}/ in a browser while it is served")
-    print(f"  or:         {command_line('search', model, 'a question of yours')}")
-    print(f"  over HTTP:  curl {address}/v1/search -d '{BODY}' {JSON}")
-    if not settings.journal:
-        kept = shlex.quote(sqlite_url(model.parent / "journal.db"))
-        print(f"  watch:      --journal {kept} keeps questions and judgements for the Watch page")
-    calibrated = model.parent / "calibrated"
-    print(f"  label:      {command_line('label', model, '--out', corpus)}")
-    print(f"  calibrate:  {command_line('calibrate', corpus, '--out', calibrated)}")
-    print("When documents change, run this command again: it reads only what changed.")

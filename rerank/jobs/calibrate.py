@@ -201,11 +201,7 @@ def _kept_order(out: Path) -> str:
 
 
 def _check_config(config: Config) -> None:
-    """Refuse an unknown calibrator; and targets 0 and 1, which always hold, or can never be shown.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse an unknown calibrator; and targets 0 and 1, which always or never hold."""
     from calibration.score_fitting import SCORE_FITS
 
     check_one_of("`calibrator` (--calibrator)", config.calibrator, ("auto", *SCORE_FITS))
@@ -224,11 +220,7 @@ def _fit_and_measure(
     made_from: Mapping[str, Any],
     config: Config,
 ) -> ModelContents:
-    """The maps of each mode, what was measured of them, and the report with its pictures.
-
-    Raises:
-        InputError: the labels are all right or all wrong.
-    """
+    """The maps of each mode, what was measured of them, and the report with its pictures."""
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fits = {

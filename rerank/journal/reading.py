@@ -170,11 +170,7 @@ def journal_labels(
 
 
 def _label(row: Row, model: CalibratedReranker) -> Feedback:
-    """The label of a row.
-
-    Raises:
-        InputError: it cannot be used; the message says why.
-    """
+    """The label of a row."""
     if row["asked"] is None:
         raise InputError(NO_TEXT)
     label = feedback_from(label_of(row))

@@ -45,7 +45,7 @@ from rerank.journal.database import (
     writing,
 )
 from rerank.protocols import GivenAnswer
-from rerank.types import Assessment, Query, RankedPassage
+from rerank.types import Assessment, Query
 
 KEPT = 10  # passages in an entry, best first
 ACCEPTED, ADVISORY = "accepted", "advisory only"  # decisions on a retrieval
@@ -112,7 +112,7 @@ def entry_of(
         question=None if without_text else _storable_text(query.text),
         question_hash=query_hash(query.text),
         asked=None if without_text else json.dumps(_query_row(query), default=str),
-        passages=json.dumps(_scores(best)),
+        passages=json.dumps([passage.to_dict() for passage in best]),
         top_doc_id=_storable_text(top.doc_id) if top else None,
         top_document=_storable_text(place_of(top).document) if top and not without_text else None,
         confidence=assessment.confidence,
@@ -144,10 +144,6 @@ def _query_row(query: Query) -> dict[str, Any]:
     row = query_row(query)
     kept = ("metadata", "passages", "filter")
     return {"query": query.text} | {name: row[name] for name in kept if name in row}
-
-
-def _scores(passages: Sequence[RankedPassage]) -> list[dict[str, Any]]:
-    return [passage.to_dict() for passage in passages]
 
 
 def _storable_text(text: str) -> str:

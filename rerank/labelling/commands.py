@@ -157,11 +157,7 @@ def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work
 
 
 def _read_questions(path: Path) -> list[Query]:
-    """The questions of a file: JSONL by its ending, or else text.
-
-    Raises:
-        InputError: there is no such file, it holds no question, or a line is not one.
-    """
+    """The questions of a file: JSONL by its ending, or else text."""
     from rerank.data.beir import read_queries
     from rerank.data.lines import JSONL, Problems, holds_records, lines
     from rerank.data.records import read_query

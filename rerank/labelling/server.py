@@ -137,11 +137,7 @@ async def _no_labels() -> None:
 
 
 def _current(session: Session, given: LabelRequest) -> LabelTask:
-    """The current task, if it is the one that an annotator's action is about.
-
-    Raises:
-        Refusal: 404, if nothing of that name was ever drawn or found; 409, if it is not asked now.
-    """
+    """The current task, if it is the one that an annotator's action is about."""
     if all(question.query_id != given.query_id for question in session.questions()):
         raise Refusal(404, UNKNOWN.format(what="question"), reason="labels")
     task = session.task()
@@ -161,11 +157,7 @@ def _name(task: LabelTask) -> tuple[str, str]:
 
 
 def _apply(session: Session, task: LabelTask, do: OnTask, text: str | None) -> None:
-    """Pass an action on a task to the session; `text` is the new text of a question.
-
-    Raises:
-        Refusal: it judges a proposed question, or accepts one that is not proposed.
-    """
+    """Pass an action on a task to the session; `text` is the new text of a question."""
     if do == "skip":
         session.skip(task)
     elif (do == "accept") is not task.question.proposed:

@@ -328,9 +328,6 @@ def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
 
     They are written, not memory-mapped: so a full disk raises an error, where a map would end the
     process.
-
-    Raises:
-        OSError: the disk is full.
     """
     passages, counts, shape = iter(corpus), [0], (0, 0)
     with (

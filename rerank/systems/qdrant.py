@@ -134,13 +134,7 @@ class QdrantCollection:
 
     @cached_property
     def _dense(self) -> dict[str, Any]:
-        """The dense vectors of the collection by name, after checking it against the settings.
-
-        Raises:
-            InputError: it lacks the collection, a vector, the id or the text, or has another
-                distance.
-            RetrieverError: it does not answer.
-        """
+        """The dense vectors of the collection by name, after checking it against the settings."""
         s = self.settings
         params = self._call(lambda: self._client.get_collection(s.collection)).config.params
         dense = params.vectors or {}

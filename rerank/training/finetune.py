@@ -170,9 +170,6 @@ def _split_sets(
     """The ids of each set to train on, and those to validate on, which share no query or group.
 
     Each set gives an equal part of the validation; what small ones lack, the next ones give.
-
-    Raises:
-        InputError: a set has nothing left to train on.
     """
     parts: list[tuple[list[str], list[str]]] = []
     room = config.validation
@@ -320,11 +317,7 @@ def add_teacher_scores(
 
 
 def _architecture(files: ModelFiles, max_length: int) -> Any:
-    """The configuration of a transformer that reads as many tokens as are trained on.
-
-    Raises:
-        InputError: there is none in the folder, or it has fewer positions than `max_length`.
-    """
+    """The configuration of a transformer that reads as many tokens as are trained on."""
     from transformers import AutoConfig
 
     try:
@@ -353,11 +346,7 @@ def _checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -
 
 
 def _check_layers(shape: Any, config: FinetuneConfig | EncoderConfig) -> None:
-    """Refuse to keep or freeze more layers than a transformer has, if it says how many.
-
-    Raises:
-        InputError: the message says how many layers the model has.
-    """
+    """Refuse to keep or freeze more layers than a transformer has, if it says how many."""
     layers, kept = getattr(shape, "num_hidden_layers", None), getattr(config, "layers", 0)
     for what, count in (("keep", kept), ("freeze", config.frozen_layers)):
         if layers is not None and count > layers:

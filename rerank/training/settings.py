@@ -111,11 +111,7 @@ class EncoderConfig:
 
 
 def _check_checkpoints(config: FinetuneConfig | EncoderConfig) -> None:
-    """Refuse a mean of more checkpoints than a run writes; the last step is one, too.
-
-    Raises:
-        InputError: the message says how many there are.
-    """
+    """Refuse a mean of more checkpoints than a run writes; the last step is one, too."""
     checkpoints = math.ceil(config.steps / config.check_every)
     if config.average > checkpoints:
         raise InputError(

@@ -208,11 +208,7 @@ def train(
 
 
 def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
-    """The model to train, in fp32, with its layers removed and frozen as configured.
-
-    Raises:
-        InputError: it cannot be loaded, or has fewer layers.
-    """
+    """The model to train, in fp32, with its layers removed and frozen as configured."""
     try:
         settings = AutoConfig.from_pretrained(str(base.folder), **LOCAL).to_dict()
         names = (k for k, v in settings.items() if "dropout" in k and isinstance(v, float))
@@ -282,11 +278,7 @@ class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence
 
 
 def _keep_layers(model: Any, count: int) -> None:
-    """Keep `count` layers, evenly spaced, the last among them (Sanh et al. 2019 keep every other).
-
-    Raises:
-        InputError: the model has fewer layers than that.
-    """
+    """Keep `count` layers, evenly spaced, the last among them (Sanh et al. 2019: every other)."""
     stack = layers_of(model)
     if count > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot keep {count}")
