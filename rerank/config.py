@@ -85,9 +85,6 @@ def check_options(values: Any) -> None:
     """Refuse a value that its option does not take.
 
     A field stands in backquotes in the message: the command line puts its flag there instead.
-
-    Raises:
-        InputError: which field, what it takes, and what came.
     """
     for config_field in fields(values):
         if config_field.default is MISSING:
@@ -107,11 +104,7 @@ def check_options(values: Any) -> None:
 
 
 def check_option(name: str, option: Option, kind: type, value: Any) -> None:
-    """Refuse a value that an option does not take.
-
-    Raises:
-        InputError: as of `check_options`.
-    """
+    """Refuse a value that an option does not take."""
     if not option.takes(value, kind):
         own = ", an object or a function" if option.objects else ""
         raise InputError(

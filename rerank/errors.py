@@ -10,6 +10,9 @@ RerankError
 │   └── MovedError                      3   an alias was moved by somebody else meanwhile
 ├── EndpointError                       3   the language model does not answer, or refuses
 └── RetrieverError                      3   a search system or a remote model does not answer
+
+What refuses, checks or reads raises InputError, with a message that says what came and what was
+expected. A docstring has `Raises:` where its first sentence does not tell the reason.
 """
 
 from __future__ import annotations
@@ -165,11 +168,7 @@ def nearest(word: object, known: Iterable[str]) -> str:
 
 
 def check_one_of(name: str, value: object, known: Iterable[str]) -> None:
-    """Refuse a value that is not one of the known ones.
-
-    Raises:
-        InputError: with all of them, and the most similar one.
-    """
+    """Refuse a value that is not one of the known ones."""
     known = list(known)
     if value not in known:
         raise InputError(
@@ -179,11 +178,7 @@ def check_one_of(name: str, value: object, known: Iterable[str]) -> None:
 
 @contextmanager
 def optional() -> Iterator[None]:
-    """Wrap the import of an extra's library, so that a missing one gives a clear message.
-
-    Raises:
-        MissingExtraError: with the command that installs it.
-    """
+    """Wrap the import of an extra's library, so that a missing one gives a clear message."""
     try:
         yield
     except MissingExtraError:

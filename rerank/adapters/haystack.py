@@ -40,11 +40,7 @@ class CalibratedRanker:
         self._loaded = None if isinstance(model, (str, Path)) else model
 
     def warm_up(self) -> None:
-        """Load the model, unless it is loaded.
-
-        Raises:
-            InputError, MissingExtraError, TrackingError: as `rerank.load`.
-        """
+        """Load the model, unless it is loaded."""
         if self._loaded is None:
             self._loaded = load(self.model)
 

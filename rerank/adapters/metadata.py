@@ -47,11 +47,7 @@ def rank_documents(
 
 
 def check_settings(count: object, min_relevance: object) -> None:
-    """Refuse settings that no ranking can use.
-
-    Raises:
-        InputError: a count that is not a whole number from 1 up, or a relevance outside [0, 1].
-    """
+    """Refuse settings that no ranking can use."""
     if not isinstance(count, Integral) or isinstance(count, bool) or count < 1:
         raise InputError(
             "top_n (or top_k), the documents to return, should be a whole number from 1 up, got "

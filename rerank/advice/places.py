@@ -58,9 +58,6 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
     document, nearest first, until they have `max_bytes` together. The passage itself is always
     whole. They are ordered by `position` of their metadata if all have one (of at most 18 digits),
     else as in the corpus. The nearest one left out on either side tells where there are more.
-
-    Raises:
-        IndexError: the corpus has no such row.
     """
     if not 0 <= row < len(corpus):
         raise IndexError(row)

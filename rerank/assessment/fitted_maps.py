@@ -233,11 +233,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
         return _source("lists" in self, of_lists=any(maps.kind.stages for maps in self.values()))
 
     def __missing__(self, mode: Mode) -> FittedMaps:
-        """Refuse a mode that the model does not have.
-
-        Raises:
-            InputError: always.
-        """
+        """Refuse a mode that the model does not have."""
         raise InputError(self.source.refusal(self.main.kind))
 
     @property
@@ -285,11 +281,7 @@ def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
 
 
 def check_certificates(fitted: FittedMaps, thresholds: Thresholds, path: Path) -> None:
-    """Refuse certificates that promise less than `calibrate` would, at these thresholds.
-
-    Raises:
-        InputError: the message names the promise and `path`, where it was read.
-    """
+    """Refuse certificates that promise less than `calibrate` would, at these thresholds."""
     promised = (fitted.certificate, thresholds.advisory)
     context = (fitted.context_certificate, thresholds.sufficient)
     for certificate, target in (promised, context):
@@ -301,11 +293,7 @@ def check_certificates(fitted: FittedMaps, thresholds: Thresholds, path: Path) -
 
 
 def check_no_overflow(fitted: FittedMaps, path: Path) -> None:
-    """Refuse maps of numbers so large that a probability would not be finite.
-
-    Raises:
-        InputError: the message names the map and `path`, where it was read.
-    """
+    """Refuse maps of numbers so large that a probability would not be finite."""
     maps: dict[str, LogisticMap | TwoStageMap] = {
         "prior": fitted.policy.prior,
         "score": fitted.score,

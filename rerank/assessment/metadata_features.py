@@ -102,11 +102,7 @@ def _years(text: str) -> float | None:
 
 
 def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> Metadata:
-    """Read features that `dataclasses.asdict` made plain.
-
-    Raises:
-        InputError: they cannot be read.
-    """
+    """Read features that `dataclasses.asdict` made plain."""
     try:
         features = tuple(MetadataFeature(**feature) for feature in values)
         usual = [float(feature.usual) for feature in features]

@@ -452,11 +452,7 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
 
 
 def check_query(query: Query) -> None:
-    """Refuse a query without any text, and what is not text.
-
-    Raises:
-        InputError: the message says which.
-    """
+    """Refuse a query without any text, and what is not text."""
     if not has_text(query.text):
         raise InputError("the query is empty; expected some words")
     provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]

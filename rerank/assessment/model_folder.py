@@ -163,9 +163,6 @@ def write_changed(
     """Write a copy of a model folder, without its part `without`; `change` edits the copy.
 
     `change` returns the manifest. `path` may be that of `old`.
-
-    Raises:
-        FolderError: as `write_model`, or `old` was changed since it was opened.
     """
 
     def fill(folder: Path) -> Mapping[str, Any]:
@@ -184,9 +181,6 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
     """Check that a folder is a complete model folder that holds only data.
 
     `manifest_sha256`: the hash that its manifest must have; None: any.
-
-    Raises:
-        InputError: the message says what is wrong, and where.
     """
     if not path.exists():
         raise InputError(

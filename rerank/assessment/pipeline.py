@@ -55,12 +55,7 @@ class Models:
         files: ModelPair | None = None,
         cache: ScoreCache | None = None,
     ) -> Models:
-        """The models that `config` names; `files` are theirs, if already looked up.
-
-        Raises:
-            InputError: there is no such model; or an option has no effect on a model that is given
-                as an object.
-        """
+        """The models that `config` names; `files` are theirs, if already looked up."""
         encoder, reranker = files or (
             find_model(config.encoder, "encoder"),
             find_model(config.reranker, "reranker"),

@@ -31,11 +31,7 @@ class FileIdentity:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the ending of an output is one of Parquet; else it is one of JSONL.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """Whether the ending of an output is one of Parquet; else it is one of JSONL."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
     return path.suffix.lower() in PARQUET
@@ -116,11 +112,7 @@ def _identify(parts: list[Path]) -> FileIdentity:
 
 
 def check_places(model: Path, queries: Path, *outputs: Path) -> None:
-    """Refuse outputs that would replace the queries, or lie in no folder or in the model's.
-
-    Raises:
-        InputError: naming the output.
-    """
+    """Refuse outputs that would replace the queries, or lie in no folder or in the model's."""
     for path in outputs:
         if path.resolve() == queries.resolve() or (path.exists() and path.samefile(queries)):
             raise InputError(f"{path}: this would replace the queries; give another --out")

@@ -8,11 +8,7 @@ from rerank.errors import optional
 
 
 def scoring() -> Any:
-    """The function `rerank.cluster.on_ray.on_ray`.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-    """
+    """The function `rerank.cluster.on_ray.on_ray`."""
     with optional():
         from rerank.cluster.ray_process import ray_module
 

@@ -32,9 +32,6 @@ def ray_module() -> Any:
 
     It may listen on other addresses if RAY_ADDRESS names a cluster, or if the user's environment
     says so. If a program has imported Ray before, it is too late; the log says so.
-
-    Raises:
-        ImportError: Ray is not installed.
     """
     os.environ.setdefault(SENDS_STATISTICS, "0")
     if not os.environ.get("RAY_ADDRESS") and LISTENS_EVERYWHERE not in os.environ:

@@ -26,11 +26,7 @@ class Typed(frozenset[str]):
     """The names of the options that were typed; a command asks for them with such a parameter."""
 
     def refuse(self, why: str, *names: str, kind: type | None = None) -> None:
-        """Refuse the options `names`, or those of a configuration.
-
-        Raises:
-            InputError: the flags that were typed, and `why` they cannot be used.
-        """
+        """Refuse the options `names`, or those of a configuration."""
         named = names if kind is None else [x.name for x in parameters(kind)]
         if flags := [flag(name) for name in named if name in self]:
             raise InputError(f"{', '.join(flags)}: {why}")
@@ -136,11 +132,7 @@ def _item(kind: Any) -> tuple[Any, bool]:
 
 
 def build(target: Any, given: Mapping[str, Any]) -> Any:
-    """Call a function, or make a dataclass, with what was typed; the rest has its default.
-
-    Raises:
-        InputError: a value is out of range; the message names the flag.
-    """
+    """Call a function, or make a dataclass, with what was typed; the rest has its default."""
     values: dict[str, Any] = {}
     for hint in _hints(target):
         note = next(iter(hint.notes), None)

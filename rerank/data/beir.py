@@ -101,9 +101,6 @@ def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
 
     With `passages`, their passages are read too, if they have any. An id may occur twice, as in a
     log of one night's queries.
-
-    Raises:
-        InputError: listing every bad line with file and line number.
     """
     return read_records(path, partial(read_query, passages=passages), "query")
 
@@ -217,9 +214,6 @@ def read_corpus(path: Path, on_bad_lines: str = "") -> dict[str, Passage]:
 
     With `on_bad_lines="skip"` a warning counts and lists the lines that are left out; with "refuse"
     the error names this option.
-
-    Raises:
-        InputError: listing every bad line with file and line number; or no passage.
     """
     problems = Problems.by(on_bad_lines) if on_bad_lines else Problems()
     paths = tables(path, "corpus") if path.is_dir() else [path]

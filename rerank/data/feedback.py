@@ -142,11 +142,7 @@ def group_labels(
 
 
 def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
-    """The labels that the qrels give to a split's queries, in its order.
-
-    Raises:
-        InputError: no such split, or an invalid weight.
-    """
+    """The labels that the qrels give to a split's queries, in its order."""
     queries = labelled.select(labelled.split(split))
     for query in queries.items:
         weights_of([query])  # some may have none
@@ -164,20 +160,12 @@ def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Lab
 
 
 def read_feedback(path: Path) -> list[Feedback]:
-    """The labels of a file, in its order; a query's text is its group.
-
-    Raises:
-        InputError: no such file, no line, or bad lines (all are listed).
-    """
+    """The labels of a file, in its order; a query's text is its group."""
     return read_records(path, feedback_from, "label")
 
 
 def feedback_from(row: Mapping[str, Any]) -> Feedback:
-    """The label of one record; its query's text is its group.
-
-    Raises:
-        InputError: naming the field, the value and what was expected.
-    """
+    """The label of one record; its query's text is its group."""
     query = replace(read_query({**row, "_id": "label"}), query_id="")
     weights_of([query])
     right, relevant = read_right(row), row.get("relevant")
@@ -212,11 +200,7 @@ def _read_top(row: Mapping[str, Any]) -> str | None:
 
 
 def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:
-    """Refuse labels that name passages which are not among these.
-
-    Raises:
-        InputError: the first such id, and how many there are.
-    """
+    """Refuse labels that name passages which are not among these."""
     named = {i for f in search_labels(feedback) for i in f.relevant}
     unknown = sorted(named - {p.doc_id for p in passages}) if named else ()
     if unknown:

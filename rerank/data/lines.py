@@ -94,11 +94,7 @@ def parts_of(path: Path) -> list[Path]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """The bytes of a regular file, as they are.
-
-    Raises:
-        InputError: there is no such file, or it cannot be read.
-    """
+    """The bytes of a regular file, as they are."""
     try:
         with (
             regular(path) as handle,
@@ -260,11 +256,7 @@ def holds_records(path: Path) -> bool:
 
 
 def lines(path: Path) -> Iterator[tuple[str, str]]:
-    """(file and number, line) of each line that is not blank; a packed file is unpacked.
-
-    Raises:
-        InputError: no such file, or it is not text.
-    """
+    """(file and number, line) of each line that is not blank; a packed file is unpacked."""
     number = 0
     try:
         with unpacked(path) as stream:
@@ -287,9 +279,6 @@ def rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any
     """(file and number, record) of each record of a file, or of the part files of a folder.
 
     A line that is no record goes to `problems`.
-
-    Raises:
-        InputError: there is no such file, or it cannot be read.
     """
     for part in parts_of(path):
         for where, row in any_rows(part):
@@ -316,11 +305,7 @@ def any_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
 
 
 def read_object(line: str | bytes) -> Mapping[str, Any]:
-    """The object of a line of JSON. NaN is read: whoever reads the field says what is wrong.
-
-    Raises:
-        InputError: why there is none.
-    """
+    """The object of a line of JSON. NaN is read: whoever reads the field says what is wrong."""
     try:
         row = loads(line if isinstance(line, str) else line.decode(), constants=True)
     except UnicodeDecodeError as error:
@@ -414,11 +399,7 @@ def records(
 def read_records(
     path: Path, make: Callable[[Mapping[str, Any]], Result], what: str
 ) -> list[Result]:
-    """The result of `make` for each record of a file.
-
-    Raises:
-        InputError: listing every bad line with file and line number; or no line at all.
-    """
+    """The result of `make` for each record of a file."""
     problems = Problems()
     values = [value for _, value in records(path, make, problems)]
     problems.raise_if_any(str(path))

@@ -102,11 +102,7 @@ def _without_own_passage(query: Query, grades: Mapping[str, float]) -> Query:
 
 
 def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:
-    """The query of a line, with its list; the grades above 0 by passage id; and the split.
-
-    Raises:
-        InputError: what is wrong with the line.
-    """
+    """The query of a line, with its list; the grades above 0 by passage id; and the split."""
     query = read_query(row)
     if query.passages is None:
         raise InputError("'passages' is missing; expected the passages that came with the query")

@@ -27,11 +27,7 @@ SPLIT = "train"  # the only one: pairs are for training
 def read_training_set(
     folder: Path, *, unjudged: str = "refuse", on_bad_lines: str = "refuse"
 ) -> LabelledSet:
-    """A folder of pairs, or else a labelled set in the BEIR layout.
-
-    Raises:
-        InputError: as `read_pairs` and `LabelledSet.read`.
-    """
+    """A folder of pairs, or else a labelled set in the BEIR layout."""
     if any((folder / name).is_file() for name in FILES):
         return read_pairs(folder, on_bad_lines=on_bad_lines)
     return LabelledSet.read(folder, unjudged=unjudged, on_bad_lines=on_bad_lines)
@@ -43,10 +39,6 @@ def read_pairs(folder: Path, *, on_bad_lines: str = "refuse") -> LabelledSet:
     Equal passages are merged. Lines with the same query and group are one query; what is right in
     one of them is wrong in none. The labelled wrong passages are listed in a query's metadata as
     `JUDGED_WRONG`; a query without a right one counts as asked about the first of them.
-
-    Raises:
-        InputError: no such file, no line, or lines that are not pairs, which are listed with file
-            and number.
     """
     path = next((folder / name for name in FILES if (folder / name).is_file()), None)
     if path is None:

@@ -59,9 +59,6 @@ def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject
     """Every documented public object by its shortest public name, without copies of a docstring.
 
     `libraries` are import names. The same versions give the same objects.
-
-    Raises:
-        InputError: a library cannot be imported.
     """
     names: dict[str, tuple[bool, int, str]] = {}  # docstring -> its best name, least first
     with warnings.catch_warnings():
@@ -193,10 +190,6 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
     """A training set from any numpydoc `libraries`: summaries are queries too; all are in `train`.
 
     The summary of a docstring is removed from its passage.
-
-    Raises:
-        InputError: a library is not installed or is one of pydata's, or no docstring describes
-            another object.
     """
     if tested := sorted(set(libraries) & set(PYDATA)):
         raise InputError(

@@ -47,9 +47,6 @@ def read_query(
     scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
     and with "" none. If the argument `passages` is False, those of the record are ignored.
     `filter` says what a search may find: see `rerank.filters`; it may be JSON as text.
-
-    Raises:
-        InputError: naming the field, the value and what was expected.
     """
     query_id = read_id(row, id_of(row))
     field = _only_field(row, QUERY[:-1]) or _only_field(row, QUERY[-1:])
@@ -86,9 +83,6 @@ def read_passage(
     """The passage of a record: `_id`, `title` (optional), `text`, `metadata` (optional).
 
     The text may be empty if there is a title, or with `empty`.
-
-    Raises:
-        InputError: as `read_query`; no id, if there is no `default_id`.
     """
     key = _only_field(row, DOC_ID) or id_of(row)
     named = row.get(key) is not None or default_id is None
@@ -100,11 +94,7 @@ def read_passage(
 
 
 def check_length(name: str, passages: Sequence[Passage]) -> None:
-    """Refuse passages of more than `LONGEST_PASSAGES` characters together.
-
-    Raises:
-        InputError: naming the field that holds them, and how long they are.
-    """
+    """Refuse passages of more than `LONGEST_PASSAGES` characters together."""
     length = sum(len(p.title) + len(p.text) for p in passages)
     if length > LONGEST_PASSAGES:
         raise InputError(
@@ -119,11 +109,7 @@ def id_of(row: Mapping[str, Any]) -> str:
 
 
 def read_id(row: Mapping[str, Any], key: str) -> str:
-    """An id: text, or a whole number, which becomes its digits.
-
-    Raises:
-        InputError: naming the field, what is wrong with it, and the value.
-    """
+    """An id: text, or a whole number, which becomes its digits."""
     value = row.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
@@ -141,11 +127,7 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
 def read_text(
     row: Mapping[str, Any], key: str, *, max_length: int = LONGEST_PASSAGE, empty: bool = False
 ) -> str:
-    """A field with text of at most `max_length` characters; with `empty`, it may be empty.
-
-    Raises:
-        InputError: it is missing, or is not such text; the message names the field.
-    """
+    """A field with text of at most `max_length` characters; with `empty`, it may be empty."""
     if key not in row:
         raise InputError(f"{key!r} is missing")
     value = row[key]
@@ -212,11 +194,7 @@ def _passage(
 
 
 def read_number(row: Mapping[str, Any], key: str) -> float:
-    """A field that holds a finite number.
-
-    Raises:
-        InputError: it holds something else; the message names the field.
-    """
+    """A field that holds a finite number."""
     number = row[key]
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InputError(f"{key!r} should be a number, got {json_type(number)}")
@@ -236,11 +214,7 @@ def finite_number(value: str | float) -> float | None:
 
 
 def read_right(row: Mapping[str, Any]) -> bool | None:
-    """The field `right`; None if there is none.
-
-    Raises:
-        InputError: it is neither true nor false.
-    """
+    """The field `right`; None if there is none."""
     right = row.get("right")
     if right is not None and not isinstance(right, bool):
         raise InputError(f"'right' should be true or false, got {right!r:.80}")

@@ -79,9 +79,6 @@ class Fitted:
 
         Copies are left out. The features are of orders by maps of the other folds: with two or
         three folds these differ from the map that is kept, and the alarm may be early.
-
-        Raises:
-            ValueError: fewer than `MIN_ROWS` groups.
         """
         originals = ~self.copies
         return sketch_with_passages(
@@ -318,11 +315,7 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
 
 
 def check_both_outcomes(right: Labels, name: str) -> None:
-    """Refuse to learn a confidence if every answer, or none, is right.
-
-    Raises:
-        InputError: right (n,) is 0 everywhere, or 1.
-    """
+    """Refuse to learn a confidence if every answer, or none, is right."""
     if right.any() and not right.all():
         return
     outcome, remedy = (

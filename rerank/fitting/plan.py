@@ -253,11 +253,7 @@ def _drawn(ids: list[str], limit: int | None, seed: int) -> list[str]:
 
 
 def check_corpus(labelled: LabelledSet) -> None:
-    """Refuse a corpus with nothing to choose between.
-
-    Raises:
-        InputError: fewer than two passages.
-    """
+    """Refuse a corpus with nothing to choose between."""
     if len(labelled.corpus) < 2:
         raise InputError(
             f"{labelled.name}: its corpus has {len(labelled.corpus)} passage; every query would "

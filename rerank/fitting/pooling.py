@@ -50,9 +50,6 @@ def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMap
 
     Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
     quartile of these cutoffs. The maps certify nothing, of a set that they have not seen.
-
-    Raises:
-        InputError: fewer than `MIN_SETS` sets.
     """
     if len(sets) < MIN_SETS:
         raise InputError(f"expected at least {MIN_SETS} labelled sets to pool, got {len(sets)}")

@@ -239,11 +239,7 @@ def _export_once(files: ModelFiles, kind: Kind, folder: Path) -> None:
 
 
 def check_gap(gap: float) -> None:
-    """Refuse an engine whose numbers differ so much from those of sentence-transformers.
-
-    Raises:
-        NoExportError: the model has to be run by the library.
-    """
+    """Refuse an engine whose numbers differ so much from those of sentence-transformers."""
     if not gap <= TOLERANCE:
         raise NoExportError(
             f"with its own prompt, template and pooling the model differs by {gap:.2g}"

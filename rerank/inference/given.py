@@ -64,11 +64,7 @@ class Given:
 
     @classmethod
     def of(cls, choice: Any, role: str) -> Given:
-        """The model of a choice for the `reranker` or the `encoder` that is no name.
-
-        Raises:
-            InputError: it is neither an object of that protocol nor a function.
-        """
+        """The model of a choice for the `reranker` or the `encoder` that is no name."""
         kind: Any = Scorer if role == "reranker" else Embedder
         if not isinstance(choice, kind):
             if not callable(choice) or isinstance(choice, (type, Scorer, Embedder)):

@@ -163,11 +163,7 @@ def limit(model: Any, max_length: int) -> None:
 
 
 def check_length(files: ModelFiles, max_length: int) -> None:
-    """Refuse a length that the model has no positions for.
-
-    Raises:
-        InputError: how many tokens it reads.
-    """
+    """Refuse a length that the model has no positions for."""
     longest = positions(files.folder)
     if max_length > longest:
         raise InputError(f"{files.name} reads at most {longest} tokens, got {max_length}")
@@ -193,11 +189,7 @@ def _read(text: str) -> str:
 
 
 def _check_trained(files: ModelFiles) -> None:
-    """Refuse a model whose scores would come from weights that are drawn at random.
-
-    Raises:
-        InputError: it has no trained head, and no language model's one.
-    """
+    """Refuse a model whose scores would come from weights that are drawn at random."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     saved = files.folder / SAVED

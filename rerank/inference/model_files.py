@@ -95,11 +95,7 @@ def classifies(files: ModelFiles) -> bool:
 
 
 def check_cross_encoder(files: ModelFiles, precision: str) -> None:
-    """Refuse what its `config.json` shows to be no reranker, or to have no such precision.
-
-    Raises:
-        InputError: it has more outputs than one, or is a language model and int8 is requested.
-    """
+    """Refuse what its `config.json` shows to be no reranker, or to have no such precision."""
     path = files.folder / "config.json"
     config = json.loads(path.read_bytes()) if path.is_file() else {}
     outputs = len(config.get("id2label") or ()) or config.get("num_labels", 2)  # 2 is not written
@@ -113,11 +109,7 @@ def check_cross_encoder(files: ModelFiles, precision: str) -> None:
 
 
 def check_bi_encoder(files: ModelFiles) -> None:
-    """Refuse a cross-encoder: it gives no vector of a text.
-
-    Raises:
-        InputError: the model is one.
-    """
+    """Refuse a cross-encoder: it gives no vector of a text."""
     if classifies(files):
         raise InputError(f"{files.name} is a cross-encoder; expected a bi-encoder, such as minilm")
 
@@ -144,9 +136,6 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
     Only a hub id uses the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
     `download` False none does: the model must be in this machine's hub cache, or it is refused. So
     must one whose `org` is a folder here, because the name may be a mistyped path.
-
-    Raises:
-        InputError: there is no such model, or the bundled weights are not the expected ones.
     """
     if name == "minilm":
         return _minilm()
@@ -209,11 +198,7 @@ def _e5() -> ModelFiles:
 
 
 def _package(name: str) -> Path:
-    """The folder of an installed package, which is not imported.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """The folder of an installed package, which is not imported."""
     with optional():
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.submodule_search_locations:
@@ -279,11 +264,7 @@ def _is_copy(path: Path) -> bool:
 
 
 def _check_no_code(path: Path) -> None:
-    """Refuse a configuration that names code to import, of the model's folder or of a package.
-
-    Raises:
-        InputError: it does.
-    """
+    """Refuse a configuration that names code to import, of the model's folder or of a package."""
     try:
         code = next(_code_named(json.loads(path.read_text(encoding="utf-8"))), None)
     except (ValueError, RecursionError):

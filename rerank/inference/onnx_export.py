@@ -123,9 +123,6 @@ def gather(path: Path, data: str, largest: int) -> None:
     """Put the numbers of a graph that is too large for one file into one other file beside it.
 
     The exporter wrote them into many.
-
-    Raises:
-        ValueError: one matrix alone is too large for the runtime.
     """
     if sum(file.stat().st_size for file in path.parent.iterdir()) <= largest:
         return

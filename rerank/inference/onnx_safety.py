@@ -79,11 +79,7 @@ def _text(value: memoryview | int) -> str:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """The number and value of each field: an integer, or the bytes of anything else.
-
-    Raises:
-        IndexError: the message ends in the middle of a field, or has one of no known kind.
-    """
+    """The number and value of each field: an integer, or the bytes of anything else."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

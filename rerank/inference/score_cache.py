@@ -66,11 +66,7 @@ class ScoreCache:
         self._used = True
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Score]:
-        """The cached scores of `keys`.
-
-        Raises:
-            OSError: the disk fails.
-        """
+        """The cached scores of `keys`."""
 
         def select(db: sqlite3.Connection) -> tuple[dict[bytes, Score], int]:
             scores: dict[bytes, Score] = {}
@@ -98,11 +94,7 @@ class ScoreCache:
         return scores
 
     def put(self, scores: Mapping[bytes, Score]) -> None:
-        """Store `scores`: all of them, or none if the process dies meanwhile.
-
-        Raises:
-            OSError: the disk fails, or is full.
-        """
+        """Store `scores`: all of them, or none if the process dies meanwhile."""
         rows = [
             (pair, logit, int(cut), _digest(pair, logit, int(cut)))
             for pair, (logit, cut) in scores.items()

@@ -85,11 +85,7 @@ class Page:
 
 
 def read_page(pdf: PdfDocument, number: int) -> Page:
-    """The page of this number, from 0.
-
-    Raises:
-        PdfiumError: it is broken.
-    """
+    """The page of this number, from 0."""
     page = pdf[number]
     found = Page()
     values, struck = _annotations(pdf, page, found.left_out)

@@ -168,9 +168,6 @@ def check_vectors(pipeline: Pipeline, system: SearchSystem, labelled: LabelledSe
     """Refuse a collection whose vectors were made by another encoder.
 
     An encoded passage should be among the nearest to its own vector. This costs a few searches.
-
-    Raises:
-        InputError: most of the passages tried are not.
     """
     held = [passage for passage in labelled.corpus.values() if passage.text]
     tried = held[:: max(1, len(held) // TRIED)][:TRIED]

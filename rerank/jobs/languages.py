@@ -46,11 +46,7 @@ class Found:
 
 
 def find_language(passages: Collection[Passage]) -> Found:
-    """The language of at most `SAMPLE` passages, evenly spaced; English where none has a letter.
-
-    Raises:
-        MissingExtraError: py3langid is not installed.
-    """
+    """The language of at most `SAMPLE` passages, evenly spaced; English where none has a letter."""
     sample = islice(passages, 0, None, max(1, len(passages) // SAMPLE))
     texts = [p.full_text[:READ] for p in sample if any(map(str.isalpha, p.full_text[:READ]))]
     codes = Counter(_identifier().classify(text)[0] for text in texts)
@@ -77,9 +73,6 @@ def with_language(config: Config, passages: Collection[Passage], *, encodes: boo
     """The configuration with the language of the passages, where it says auto; it is logged.
 
     If it is not English, the default encoder, if it `encodes` at all, becomes `e5-multilingual`.
-
-    Raises:
-        MissingExtraError: what finds languages is not installed.
     """
     if config.language != "auto":
         return config

@@ -23,11 +23,7 @@ from rerank.workspace import Workspace
 
 
 def find_models(config: Config) -> tuple[ModelPair, Config]:
-    """The models of a configuration, and the configuration with names that hold in any folder.
-
-    Raises:
-        InputError: a model does not exist.
-    """
+    """The models of a configuration, and the configuration with names that hold in any folder."""
     chosen = (
         lasting_name(choice) if isinstance(choice, str) else choice
         for choice in (config.encoder, config.reranker)

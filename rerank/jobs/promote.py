@@ -242,9 +242,6 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estima
     was trained on. Each is measured on its own top passages, so two metrics are compared: how often
     it is wrong, and the error of its confidence (the Brier score, which is bounded). Both are
     paired by query and clustered by group.
-
-    Raises:
-        InputError: there is no such query.
     """
     group_of = dict(zip(candidate.query_ids, candidate.labelled.groups.tolist(), strict=True))
     common = sorted(set(candidate.query_ids) & set(best.query_ids))

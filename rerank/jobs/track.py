@@ -53,11 +53,7 @@ def track_model(path: Path, *, work: Workspace) -> TrackedRun:
 
 
 def track_if_installed(path: Path, *, work: Workspace) -> tuple[TrackedRun | None, tuple[str, ...]]:
-    """Like `track_model`; without MLflow, no run and a note that says how to get one.
-
-    Raises:
-        InputError, TrackingError: as `track_model`.
-    """
+    """Like `track_model`; without MLflow, no run and a note that says how to get one."""
     return if_installed(lambda: track_model(path, work=work))
 
 

@@ -148,9 +148,6 @@ def report(
     The monitors are those of the `model` of this version, or else of the one that answered last.
     They test whether as many of its accepted answers are right as `target` says, by default the
     threshold from which the model accepts.
-
-    Raises:
-        JournalError: the database cannot be used.
     """
     now = time.time()
     since = now - days * DAY
@@ -229,11 +226,7 @@ class Day:
 
 
 def by_day(store: JournalStore, *, days: float) -> list[Day]:
-    """The days (UTC) that have answers, oldest first, of the last `days`.
-
-    Raises:
-        JournalError: the database cannot be used.
-    """
+    """The days (UTC) that have answers, oldest first, of the last `days`."""
     rows = store.rows(_levels_by_day(time.time() - days * DAY))
     by_number = groupby(rows, key=lambda row: int(row["day"]))
     return [_day(number, list(of_day)) for number, of_day in by_number]
@@ -275,9 +268,6 @@ def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[st
     They are those of the `model` of this version. Each question once, with its newest answer; the
     newest first. Keys: `id`, `time`, `question` (None if texts are left out), `document`, `doc_id`,
     `confidence`, `level`, and `times`, the number of such answers.
-
-    Raises:
-        JournalError: the database cannot be used.
     """
     return [dict(row) for row in store.rows(_waiting(model, limit))]
 

@@ -89,11 +89,7 @@ class ServerJournal:
         metrics.journal_waiting.set_function(lambda: journal.waiting)
 
     def watch_report(self, days: float, served: ServedModel) -> dict[str, Any]:
-        """The data of the Watch page for the last `days`; `served` is the current model.
-
-        Raises:
-            JournalError: the database cannot be used.
-        """
+        """The data of the Watch page for the last `days`; `served` is the current model."""
         from rerank.journal.report import by_day, report, waiting
 
         self.journal.flush()
@@ -135,9 +131,6 @@ class ServerJournal:
 
         Also how many are left out: the journal has no text of their questions, or `recalibrate`
         would refuse them.
-
-        Raises:
-            JournalError: the database cannot be used.
         """
         from rerank.data.feedback import feedback_from
         from rerank.journal.reading import label_of, newest_labels, one_per_question
@@ -178,11 +171,7 @@ def check_journal(settings: Settings) -> None:
 
 
 def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
-    """The journal of the settings; None if they name none.
-
-    Raises:
-        RerankError: as `check_journal`.
-    """
+    """The journal of the settings; None if they name none."""
     if not settings.journal:
         return None
     with optional():

@@ -255,11 +255,7 @@ class Session:
         self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
 
     def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
-        """Do what a person says; `text` is another wording of a proposed question.
-
-        Raises:
-            InputError: as `accept`.
-        """
+        """Do what a person says; `text` is another wording of a proposed question."""
         if do == "accept":
             self.accept(task, text)
         elif do == "skip":

@@ -32,11 +32,7 @@ class JudgementFile:
         self.path = path
 
     def read(self) -> list[Event]:
-        """All complete lines, in order; empty if there is no file.
-
-        Raises:
-            InputError: a line is not a JSON object with `do`.
-        """
+        """All complete lines, in order; empty if there is no file."""
         data = self.path.read_bytes() if self.path.exists() else b""
         events: list[Event] = []
         for number, line in enumerate(data.split(b"\n")[:-1], start=1):

@@ -36,11 +36,7 @@ ABOUT = {  # by whether the model is calibrated
 
 
 def mcp_server(model: CalibratedReranker) -> MCPServer:
-    """The server; `run()` serves over standard input and output.
-
-    Raises:
-        MissingExtraError: on import, if the protocol's package is not installed.
-    """
+    """The server; `run()` serves over standard input and output."""
     thresholds = model.pipeline.config.thresholds
     known = sorted(model.segments)
     instructions = INSTRUCTIONS.format(

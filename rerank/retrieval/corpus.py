@@ -48,11 +48,7 @@ class Corpus:
         return map(self._read, range(len(self)))
 
     def passage(self, row: int) -> Passage:
-        """The passage at a row; the latest ones are kept in memory.
-
-        Raises:
-            InputError: the row is not a passage.
-        """
+        """The passage at a row; the latest ones are kept in memory."""
         short = self.offsets[row + 1] - self.offsets[row] <= LONGEST_KEPT
         return self._kept(row) if short else self._read(row)
 

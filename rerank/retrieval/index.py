@@ -128,11 +128,7 @@ class Index:
         return len(self.corpus)
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:
-        """Refuse a configuration or an encoder that the index was not built for.
-
-        Raises:
-            InputError: saying which part differs.
-        """
+        """Refuse a configuration or an encoder that the index was not built for."""
         if differing := self.differences(config, encoder):
             raise InputError(f"{self.folder}: the index has {', '.join(differing)}; build it again")
 
@@ -157,11 +153,7 @@ class Index:
         ]
 
     def check(self) -> None:
-        """Refuse arrays that do not fit together: for an index that others may have written.
-
-        Raises:
-            InputError: naming the array.
-        """
+        """Refuse arrays that do not fit together: for an index that others may have written."""
         corpus = self.corpus
         check_index(self.bm25, self.vectors, corpus.offsets, text_bytes=corpus.text_bytes)
         if self.vectors.graph is not None:
@@ -357,9 +349,6 @@ def check_index(bm25: BM25, vectors: PassageVectors, offsets: Ints, *, text_byte
     """Refuse arrays of another type, shape or range than `build_index` writes.
 
     `offsets` say where each passage begins in a text of `text_bytes`.
-
-    Raises:
-        InputError: naming the array.
     """
     passages = len(offsets) - 1
     _check_array("offsets", offsets, np.int64, (passages + 1,))

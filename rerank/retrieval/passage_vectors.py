@@ -31,11 +31,7 @@ CHUNK = 4096  # passages per update of the progress bar
 
 
 def write_graph(vectors: Vectors, folder: Path) -> None:
-    """Write the graph of unit vectors (n, d) to `folder`, with a progress bar.
-
-    Raises:
-        MissingExtraError: USearch is not installed.
-    """
+    """Write the graph of unit vectors (n, d) to `folder`, with a progress bar."""
     graph = library()(
         ndim=vectors.shape[1],
         metric="cos",
@@ -73,11 +69,7 @@ class Graph:
         self._vectors = vectors
 
     def check(self) -> None:
-        """Refuse a graph whose number and width of vectors are not those of these vectors.
-
-        Raises:
-            InputError: saying what the graph holds.
-        """
+        """Refuse a graph whose number and width of vectors are not those of these vectors."""
         expected, actual = self._vectors.shape, (len(self._graph), self._graph.ndim)
         if actual != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
             raise InputError(
@@ -99,9 +91,6 @@ def library() -> Any:
     USearch's wheel has its own C++ library, and exports the numbers by which that identifies the
     parts of a locale. ONNX Runtime compiles a regular expression on import; if USearch was imported
     first, it takes a wrong part and the process dies. So ONNX Runtime is imported first.
-
-    Raises:
-        MissingExtraError: USearch is not installed.
     """
     onnx_runtime()
     with optional():

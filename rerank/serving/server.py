@@ -130,11 +130,7 @@ def connections() -> int:
 
 
 def addresses(host: str) -> list[str]:
-    """The numeric addresses of a host name.
-
-    Raises:
-        InputError: it has none.
-    """
+    """The numeric addresses of a host name."""
     if not host:
         return ["0.0.0.0"]  # no host means all addresses
     try:

@@ -167,11 +167,7 @@ def with_digest(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, Any]:
-    """Check every file of a folder against its manifest, and return the manifest.
-
-    Raises:
-        FolderError: as `read_manifest`; a file that is missing, changed, a link, or not listed.
-    """
+    """Check every file of a folder against its manifest, and return the manifest."""
     manifest = read_manifest(path, sha256=sha256)
     present = files_below(Path(path))
     present.pop(MANIFEST, None)
@@ -276,11 +272,7 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
 
 @contextmanager
 def output_folder(path: Path, *, overwrite: bool, kind: str) -> Iterator[None]:
-    """Reserve the name of a folder that a job writes; what would fail at the end fails now.
-
-    Raises:
-        FolderError: as `reserved`; or `path` exists, and is not to be replaced.
-    """
+    """Reserve the name of a folder that a job writes; what would fail at the end fails now."""
     with reserved(path):
         check_can_replace(path, overwrite=overwrite, kind=kind)
         yield

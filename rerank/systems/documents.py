@@ -33,11 +33,7 @@ def passage_of(settings: RetrieverSettings, document: Mapping[str, Any]) -> Pass
 def check_known_fields(
     settings: RetrieverSettings, names: Iterable[str], there: Collection[str]
 ) -> None:
-    """Refuse settings that name fields that the collection lacks; an empty name is ignored.
-
-    Raises:
-        InputError: naming one of them.
-    """
+    """Refuse settings that name fields that the collection lacks; an empty name is ignored."""
     for name in names:
         if name and name not in there:
             raise InputError(
@@ -57,11 +53,7 @@ def check_filtered(name: str, there: Collection[str]) -> None:
 
 
 def check_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:
-    """Refuse vectors whose size differs from the encoder's.
-
-    Raises:
-        InputError: saying both.
-    """
+    """Refuse vectors whose size differs from the encoder's."""
     if there != ours:
         raise InputError(
             f"{settings}: the vectors of {settings.vector!r} have {there} numbers, those of the "

@@ -159,20 +159,12 @@ def read_settings(path: Path) -> RetrieverSettings:
 
 
 def system_of(path: Path) -> SearchSystem:
-    """The system that a TOML file describes.
-
-    Raises:
-        InputError, MissingExtraError: as `read_settings` and `connect`.
-    """
+    """The system that a TOML file describes."""
     return connect(read_settings(path))
 
 
 def connect(settings: RetrieverSettings) -> SearchSystem:
-    """The system; RERANK_RETRIEVER_URL, if set, replaces its address.
-
-    Raises:
-        MissingExtraError: its client is not installed.
-    """
+    """The system; RERANK_RETRIEVER_URL, if set, replaces its address."""
     settings = replace(settings, url=os.environ.get(URL) or settings.url)
     module, name = ADAPTERS[settings.system]
     adapter = getattr(import_module(f"rerank.systems.{module}"), name)

@@ -89,11 +89,7 @@ class TrackedRun:
 
 
 def client_module() -> ModuleType:
-    """`rerank.tracking.client`, which imports MLflow.
-
-    Raises:
-        MissingExtraError: MLflow is not installed.
-    """
+    """`rerank.tracking.client`, which imports MLflow."""
     try:
         return import_module("rerank.tracking.client")
     except ImportError as error:

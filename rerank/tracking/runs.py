@@ -105,9 +105,6 @@ def noted_run(key: str, work: Workspace) -> TrackedRun | None:
     """The run that `read_note` gives, if the store in use now has it.
 
     A store that does not answer counts as one that has it.
-
-    Raises:
-        MissingExtraError: MLflow is not installed.
     """
     store = client_module().named_store() or work.tracking_uri
     noted = read_note(key, work)

@@ -67,11 +67,7 @@ class ScoredLists(Source):
         return [Query(PROBE, passages=self.plain_passages(PROBE_TEXTS), scores=scores)]
 
     def check(self, query: Query) -> None:
-        """Refuse a list of another kind than the model was calibrated on.
-
-        Raises:
-            InputError: the message says what it has, and what is expected.
-        """
+        """Refuse a list of another kind than the model was calibrated on."""
         if not query.passages:
             return
         stages, expected = list(query.scores or {}), self.kind.stages

@@ -219,11 +219,7 @@ class RemoteScorer:
         self.traits = _traits(client, batch=1)
 
     def score(self, requests: Sequence[Request]) -> list[list[float]]:
-        """The scores of each request.
-
-        Raises:
-            RetrieverError: as `Client.ask`.
-        """
+        """The scores of each request."""
         return [self.client.ask(query, texts) for query, texts in requests]
 
 
@@ -235,11 +231,7 @@ class RemoteEmbedder:
         self.traits = _traits(client, batch=min(wire.most for wire in client.address.wires))
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float64]:
-        """The vectors (n, d) of texts of one role.
-
-        Raises:
-            RetrieverError: as `Client.ask`.
-        """
+        """The vectors (n, d) of texts of one role."""
         return np.array(self.client.ask(role, texts), dtype=np.float64)
 
 

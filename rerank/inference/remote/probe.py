@@ -102,11 +102,7 @@ class RemoteModel(Given):
         return self.model.client.served not in ("", self.noted["served"])
 
     def shift(self) -> Shift:
-        """How far it is from what was noted; this asks the model.
-
-        Raises:
-            RetrieverError: it does not answer, or refuses.
-        """
+        """How far it is from what was noted; this asks the model."""
         now, then = self.probe(TEXTS), np.array(self.noted["probe"], dtype=np.float64)
         tolerance = float(self.noted["tolerance"])
         served = (str(self.noted["served"]), self.model.client.served)
@@ -147,11 +143,7 @@ def is_noted(entry: Any) -> bool:
 
 
 def remote_of_folder(noted: Mapping[str, Any], fingerprint: str, role: str) -> RemoteModel:
-    """The model that the manifest of a model folder names; it is not asked yet.
-
-    Raises:
-        InputError: the address cannot be used, or a key would go to it.
-    """
+    """The model that the manifest of a model folder names; it is not asked yet."""
     try:
         model = _model(str(noted["name"]), role, of_folder=True, wire=noted["wire"])
         np.array(noted["probe"], dtype=np.float64) + noted["tolerance"]

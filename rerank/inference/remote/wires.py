@@ -136,11 +136,7 @@ def read_vectors(answer: Any, count: int) -> list[list[float]]:
 
 
 def number(value: object) -> float:
-    """The value, which must be a finite number.
-
-    Raises:
-        BadAnswerError: it is not.
-    """
+    """The value, which must be a finite number."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise BadAnswerError(f"{value!r:.40} where a number is due")
     return float(value)

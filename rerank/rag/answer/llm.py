@@ -60,11 +60,7 @@ class LanguageModel:
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
-        """The model's answer.
-
-        Raises:
-            EndpointError: the endpoint does not answer, or refuses.
-        """
+        """The model's answer."""
         asked = messages(question, sources, note=note, strict=strict)
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):

@@ -25,20 +25,12 @@ def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:
 
 
 def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answerer:
-    """The configured language model, or the extractive answerer if there is none.
-
-    Raises:
-        MissingExtraError: the client of the language model is not installed.
-    """
+    """The configured language model, or the extractive answerer if there is none."""
     return LanguageModel(config) if config.llm else extractive(model)
 
 
 def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
-    """The map in the model folder that gives answers a confidence; None if none was fitted.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """The map in the model folder that gives answers a confidence; None if none was fitted."""
     if ANSWERS not in model.manifest["files"]:
         return None
     return AnswerConfidence.from_dict(model.files.json(ANSWERS))
@@ -74,9 +66,6 @@ def answer(
     `thresholds` are those of the model by default.
     If the answerer fails on a question, the result's `error` says why, and nothing is recorded: it
     may be asked again. `record` is a journal's `rerank.journal.journal.Journal.record`.
-
-    Raises:
-        InputError: a query is empty.
     """
     fitted = answer_confidence_of(model)
     writes = answerer or answerer_of(model, config.language_model)

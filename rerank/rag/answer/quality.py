@@ -40,11 +40,7 @@ class AnswerConfidence:
 
     @classmethod
     def from_dict(cls, kept: dict[str, Any]) -> AnswerConfidence:
-        """Read `to_dict`'s value.
-
-        Raises:
-            InputError: it is not such a value.
-        """
+        """Read `to_dict`'s value."""
         try:
             read = map_from_dict(kept)
         except (KeyError, TypeError, ValueError) as error:
