@@ -21,7 +21,7 @@ ROOMS = {room.package.split(".")[1] for room in rooms.ROOMS.values()}
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
     {"protocols", "rooms"},
-    {"config", "cores", "filters", "json_keys", "progress", "normal_form", "storage"},
+    {"config", "cores", "filters", "progress", "normal_form", "storage"},
     {"types"},
     {"data", "inference", "workspace"},
     {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
