@@ -41,7 +41,7 @@ from rerank.training.mining import (
     without_misled_teacher,
 )
 from rerank.training.run import Trained, TrainingRun, run_training
-from rerank.training.settings import EncoderConfig, FinetuneConfig
+from rerank.training.settings import EncoderConfig, FinetuneConfig, TrainingConfig
 from rerank.training.training_sets import (
     TrainingSet,
     examples_per_set,
@@ -345,7 +345,7 @@ def _checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -
     return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
 
 
-def _check_layers(shape: Any, config: FinetuneConfig | EncoderConfig) -> None:
+def _check_layers(shape: Any, config: TrainingConfig) -> None:
     """Refuse to keep or freeze more layers than a transformer has, if it says how many."""
     layers, kept = getattr(shape, "num_hidden_layers", None), getattr(config, "layers", 0)
     for what, count in (("keep", kept), ("freeze", config.frozen_layers)):

@@ -20,7 +20,7 @@ from rerank.storage.folder import MANIFEST, is_made_from, output_folder, write_f
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
-from rerank.training.settings import EncoderConfig, FinetuneConfig
+from rerank.training.settings import TrainingConfig
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
@@ -54,7 +54,7 @@ def run_training(
     kind: str,
     sets: Sequence[TrainingSet],
     base: ModelFiles,
-    config: FinetuneConfig | EncoderConfig,
+    config: TrainingConfig,
     out: Path,
     work: Workspace,
     *,

@@ -10,7 +10,33 @@ from rerank.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class FinetuneConfig:
+class TrainingConfig:
+    """What both trainings depend on, besides their data."""
+
+    steps: int = option(600, "training steps", ge=1)
+    warmup: float = option(0.05, "share of the steps in which the rate rises", ge=0, lt=1)
+    frozen_layers: int = option(
+        0, "lowest layers that are not trained; word embeddings never are", ge=0
+    )
+    check_every: int = option(100, "steps between two checkpoints, each validated if any is", ge=1)
+    average: int = option(
+        1, "average the last N checkpoints; above 1 only without validation", ge=1
+    )
+    seed: int = option(0, "seed of draws and weights", ge=0)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use, and a mean of more checkpoints than it writes."""
+        check_options(self)
+        checkpoints = math.ceil(self.steps / self.check_every)  # the last step is one, too
+        if self.average > checkpoints:
+            raise InputError(
+                f"`average` is {self.average}, but a run of {self.steps} steps with `check_every` "
+                f"{self.check_every} writes {checkpoints} checkpoint{'s' * (checkpoints > 1)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneConfig(TrainingConfig):
     """Everything that a training run of the cross-encoder depends on, besides its data."""
 
     base: str = option("minilm", "body to start from, or a cross-encoder to train further")
@@ -42,23 +68,14 @@ class FinetuneConfig:
     distil: float = share(0.5, "weight of the teacher beside the labels, where there is one")
     max_length: int = option(160, "tokens of query and passage together, while training", ge=16)
     batch: int = option(8, "queries per step", ge=1)
-    steps: int = option(600, "training steps", ge=1)
     learning_rate: float = option(1e-4, "peak learning rate", gt=0, lt=1)
-    warmup: float = option(0.05, "share of the steps in which the rate rises", ge=0, lt=1)
     layers: int = option(
         0,
         "layers of the base that are kept, evenly spaced: a smaller, faster model; 0: all",
         ge=0,
     )
-    frozen_layers: int = option(
-        0, "lowest layers that are not trained; word embeddings never are", ge=0
-    )
     validation: int = option(
         200, "queries held out to choose the best step; 0 keeps the last", ge=0
-    )
-    check_every: int = option(100, "steps between two checkpoints, each validated", ge=1)
-    average: int = option(
-        1, "average the last N checkpoints; above 1 only without validation", ge=1
     )
     patience: int = option(
         5, "checks in a row without a better nDCG@10 before training stops", ge=1
@@ -66,11 +83,10 @@ class FinetuneConfig:
     dropout: float = option(
         0.0, "dropout while training; costs a third of a step on a CPU", ge=0, lt=1
     )
-    seed: int = option(0, "seed of draws and weights", ge=0)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can use."""
-        check_options(self)
+        TrainingConfig.__post_init__(self)
         if self.hard + self.easy < 1:
             raise InputError("expected a wrong passage per query: `hard` or `easy` above 0")
         if self.hard > self.depth:
@@ -82,39 +98,15 @@ class FinetuneConfig:
             raise InputError(
                 "with `average` above 1 `validation` should be 0: it keeps one checkpoint, the best"
             )
-        _check_checkpoints(self)
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderConfig:
+class EncoderConfig(TrainingConfig):
     """Everything that a training run of the bi-encoder depends on, besides its data."""
 
     base: str = option("minilm", "bi-encoder to start from")
     depth: int = option(30, "how many passages of the first stage a wrong one is drawn from", ge=1)
     max_length: int = option(128, "tokens of a query or a passage, while training", ge=16)
     batch: int = option(64, "queries per step; each is compared with the passages of all", ge=2)
-    steps: int = option(600, "training steps", ge=1)
     learning_rate: float = option(5e-5, "peak learning rate", gt=0, lt=1)
-    warmup: float = option(0.05, "share of the steps in which the rate rises", ge=0, lt=1)
-    frozen_layers: int = option(
-        0, "lowest layers that are not trained; word embeddings never are", ge=0
-    )
     keep: float = option(0.5, "share of the base in the weights that are written", ge=0, lt=1)
-    average: int = option(1, "average the last N checkpoints", ge=1)
-    check_every: int = option(100, "steps between two checkpoints", ge=1)
-    seed: int = option(0, "seed of draws", ge=0)
-
-    def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
-        check_options(self)
-        _check_checkpoints(self)
-
-
-def _check_checkpoints(config: FinetuneConfig | EncoderConfig) -> None:
-    """Refuse a mean of more checkpoints than a run writes; the last step is one, too."""
-    checkpoints = math.ceil(config.steps / config.check_every)
-    if config.average > checkpoints:
-        raise InputError(
-            f"`average` is {config.average}, but a run of {config.steps} steps with `check_every` "
-            f"{config.check_every} writes {checkpoints} checkpoint{'s' * (checkpoints > 1)}"
-        )
