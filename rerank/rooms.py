@@ -44,7 +44,7 @@ ROOMS = {
         server="rerank.rag.routes:part",
         of_model="rerank.rag.answer.model_answers:answer_confidence_of",
         offers={
-            "the confidence of answers": "rerank.rag.answer_confidence:recalibrate_answers",
+            "the confidence of answers": "rerank.rag.answer.model_answers:recalibrate_answers",
             "MCP": "rerank.rag.mcp_server:mcp_server",
         },
     ),

@@ -15,7 +15,7 @@ from rerank.commands.options import WORK, Documents, Json, Work
 from rerank.commands.printing import note, print_json
 from rerank.config import Config
 from rerank.errors import InputError, command_line
-from rerank.ingest.settings import IngestConfig
+from rerank.ingest.passages import IngestConfig
 from rerank.serving.settings import Settings
 from rerank.storage.folder import MANIFEST
 from rerank.workspace import sqlite_url

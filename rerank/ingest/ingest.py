@@ -25,8 +25,7 @@ from rerank.data.records import passage_row, read_passage
 from rerank.errors import FolderError, InputError, optional
 from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses
 from rerank.ingest.isolated import KNOWN, IsolatedReader, format_of, reader
-from rerank.ingest.passages import split_document
-from rerank.ingest.settings import IngestConfig
+from rerank.ingest.passages import IngestConfig, split_document
 from rerank.progress import progress
 from rerank.storage.files import read_bytes, sha256_file, write_file
 from rerank.storage.folder import is_ours, reserved

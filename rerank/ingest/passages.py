@@ -1,4 +1,7 @@
-"""Cuts a document into passages of bounded length: at headings, then between sentences."""
+"""Cuts a document into passages of bounded length: at headings, then between sentences.
+
+What a user may choose of it, and of the reading before it, is `IngestConfig`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,34 @@ from itertools import groupby, islice
 from math import ceil
 from pathlib import PurePosixPath
 
+from rerank.config import check_options, option
 from rerank.data.words import sentence_end
 from rerank.ingest.document import Block, Document, real_title
 from rerank.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class IngestConfig:
+    """How a folder of documents becomes passages."""
+
+    passage_tokens: int = option(
+        120,
+        "tokens of a passage with its title at most, about; the bi-encoder reads 128",
+        ge=48,
+        le=480,
+    )
+    largest: int = option(64, "MiB of a file at most; a larger one is skipped", ge=1, le=2048)
+    seconds: float = option(
+        60.0,
+        "seconds that reading one file may take; else it is skipped",
+        gt=0,
+        le=86_400,
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        check_options(self)
+
 
 PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"  # a character of Chinese, Japanese or Korean

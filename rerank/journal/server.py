@@ -21,10 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rerank.assessment.ranking_features import meaning
 from rerank.data.checks import to_json
 from rerank.errors import InputError, JournalError, optional
-from rerank.serving.bodies import StrictRoute
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
-from rerank.serving.requests import KnownFields
+from rerank.serving.requests import KnownFields, StrictRoute
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event
 

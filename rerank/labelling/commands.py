@@ -16,7 +16,7 @@ from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
 from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError, command_line
-from rerank.labelling.settings import LabelConfig
+from rerank.labelling.state import LabelConfig
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:

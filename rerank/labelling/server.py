@@ -15,11 +15,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from rerank.advice.places import place_of
-from rerank.labelling.settings import LabelConfig
-from rerank.serving.bodies import StrictRoute
+from rerank.labelling.state import LabelConfig
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
-from rerank.serving.requests import KnownFields
+from rerank.serving.requests import KnownFields, StrictRoute
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker

@@ -31,11 +31,11 @@ from rerank.labelling.drawing import (
     sample,
 )
 from rerank.labelling.progress import SPLIT, groups_of, progress_sentences, write_set
-from rerank.labelling.settings import LabelConfig
 from rerank.labelling.state import (
     PROPOSED,
     Grade,
     JudgementFile,
+    LabelConfig,
     Question,
     drawn_evenly,
     gone,

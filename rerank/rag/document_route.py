@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 
 from rerank.advice.places import MAX_BYTES, in_document, place_of
 from rerank.rag.responses import DocumentPage
-from rerank.serving.bodies import StrictRoute
 from rerank.serving.refusals import Refusal
+from rerank.serving.requests import StrictRoute
 from rerank.types import Passage, RankedPassage
 
 if TYPE_CHECKING:

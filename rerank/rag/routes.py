@@ -24,12 +24,11 @@ from rerank.rag.responses import (
     RetrieveResponse,
 )
 from rerank.rag.settings import AnswerConfig
-from rerank.serving.bodies import StrictRoute
 from rerank.serving.middleware import while_connected
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
-from rerank.serving.requests import IndexRequest
+from rerank.serving.requests import IndexRequest, StrictRoute
 from rerank.serving.responses import assessment_fields
 from rerank.types import RankedPassage
 

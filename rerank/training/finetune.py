@@ -243,7 +243,7 @@ def finetune_encoder(
         mined = _mine_pairs(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
         checkpoints = _checkpoints_of(workspace, made_from, lists)
-        from rerank.training.encoder_trainer import train_encoder
+        from rerank.training.trainer import train_encoder
 
         with reserved(checkpoints):
             model, loss = train_encoder(mined, base, checkpoints, config)

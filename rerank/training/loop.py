@@ -21,7 +21,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from rerank.errors import InputError
 from rerank.inference.varlen import multiplies_bf16
 from rerank.progress import Bar, progress
-from rerank.training.settings import TrainingConfig
+from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 WEIGHTS = "model.safetensors"  # of a checkpoint
 LOGGED = 20  # a logged loss is the mean of at most this many steps
@@ -30,7 +30,7 @@ NDCG = "validation_ndcg@10"  # as sentence-transformers' evaluator names it
 FIRST_STAGE = "validation_base_ndcg@10"
 
 
-def arguments(folder: Path, config: TrainingConfig) -> dict[str, Any]:
+def arguments(folder: Path, config: FinetuneConfig | EncoderConfig) -> dict[str, Any]:
     """Arguments of a trainer of sentence-transformers, with its checkpoints in `folder`."""
     on_gpu = torch.cuda.is_available()
     # a resumed run starts a new mean: no checkpoint may fall between two logged losses

@@ -1,4 +1,4 @@
-"""Train a cross-encoder on mined lists, from a base model, with sentence-transformers' trainer.
+"""Train a cross-encoder or a bi-encoder, from a base model, with sentence-transformers' trainers.
 
 Importing this file imports torch. It knows nothing of labelled sets or of how lists are mined. A
 list is `logits` (n,) and `target` (n, 2): column 0 holds 1 for a right passage and 0 for a wrong
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,15 @@ from typing import Any
 import torch
 from datasets import Dataset
 from safetensors.torch import load_model
-from sentence_transformers import CrossEncoder
+from sentence_transformers import CrossEncoder, SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.training_args import (
+    BatchSamplers,
+    MultiDatasetBatchSamplers,
+    SentenceTransformerTrainingArguments,
+)
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
@@ -40,7 +46,7 @@ from rerank.training.loop import (
     load_mean,
 )
 from rerank.training.mining import Example, ValidationQuery
-from rerank.training.settings import FinetuneConfig
+from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -287,3 +293,85 @@ def _keep_layers(model: Any, count: int) -> None:
     for number in last_first:
         del stack[number]
     model.config.num_hidden_layers = count
+
+
+SCALE = 20.0  # of cosines in the softmax, as the base was trained
+
+
+def train_encoder(
+    sets: Mapping[str, Sequence[Example]],
+    base: ModelFiles,
+    checkpoints: Path,
+    config: EncoderConfig,
+) -> tuple[SentenceTransformer, dict[int, float]]:
+    """Train on lists of each set, with a right and a wrong passage each; return also the losses.
+
+    A batch is of one set, so that the other questions' passages, which count as wrong, are from the
+    same domain (in-batch negatives, Henderson et al. 2017). Sets take turns in proportion to their
+    size. Both directions are learned: the passage among passages, and the question among questions.
+    The last `config.average` checkpoints are averaged, and the base's weights are mixed in with
+    the share `config.keep`: what that knew of other domains is kept (Wortsman et al. 2022, "Robust
+    fine-tuning of zero-shot models"). After an interruption, the same call resumes from the last of
+    its `checkpoints`.
+
+    Raises:
+        InputError: the base cannot be loaded, has weights behind its transformer, or has fewer
+            layers than should be frozen.
+    """
+    torch.manual_seed(config.seed)
+    try:
+        model = SentenceTransformer(str(base.folder), **LOCAL)
+    except Exception as error:  # broken files fail in many ways
+        raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
+    body = {id(weight) for weight in model[0].auto_model.parameters()}
+    others = [name for name, weight in model.named_parameters() if id(weight) not in body]
+    if others:  # checkpoints do not hold them
+        raise InputError(
+            f"{base.name} has weights behind its transformer ({others[0]}), and cannot be trained "
+            "further; take a base without them, such as minilm"
+        )
+    model.float()  # in 16 bits small updates are lost
+    model.max_seq_length = config.max_length
+    freeze(model[0].auto_model, config.frozen_layers)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    trainer = _EncoderTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(
+            **arguments(checkpoints, config),
+            batch_sampler=BatchSamplers.NO_DUPLICATES,
+            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+        ),
+        train_pairs_dataset={
+            n: _pairs_dataset(examples) for n, examples in sets.items() if examples
+        },
+        loss=MultipleNegativesRankingLoss(
+            model, scale=SCALE, directions=("query_to_doc", "doc_to_query")
+        ),
+        callbacks=[Progress()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.resume(checkpoints)
+    if config.average > 1:
+        load_mean(model[0].auto_model, checkpoints, config.average)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.lerp_(before[name].to(weight.device), config.keep)
+    return model, {r["step"]: r["loss"] for r in trainer.state.log_history if "loss" in r}
+
+
+def _pairs_dataset(examples: Sequence[Example]) -> Dataset:
+    """One row per list: the question, its right passage, and the first wrong one."""
+    return Dataset.from_dict(
+        {
+            "anchor": [e.query for e in examples],
+            "positive": [e.passages[e.labels.index(1)] for e in examples],
+            "negative": [e.passages[e.labels.index(0)] for e in examples],
+        }
+    )
+
+
+class _EncoderTrainer(Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types
+    """Loads a checkpoint as it was written, or fails."""
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        load_model(self.model[0].auto_model, Path(checkpoint_path) / WEIGHTS)

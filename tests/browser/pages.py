@@ -32,7 +32,7 @@ from rerank.jobs.init import init
 from rerank.journal.server import MOVES
 from rerank.labelling.server import LabelSessions
 from rerank.labelling.session import Session
-from rerank.labelling.settings import LabelConfig
+from rerank.labelling.state import LabelConfig
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WAIT = 120_000  # milliseconds

@@ -1,21 +1,29 @@
-"""Answers by a loaded model: its search, its index's words, and its cross-encoder as the judge."""
+"""Answers by a loaded model: its search, its index's words, and its cross-encoder as the judge.
+
+The confidence of generated answers is fitted on the feedback in a journal.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import ANSWERS
+from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.config import Thresholds
 from rerank.protocols import Record, unrecorded
 from rerank.rag.answer.answerers import Answerer, ExtractiveAnswerer
 from rerank.rag.answer.attribution import Judge
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.llm import LanguageModel
-from rerank.rag.answer.quality import AnswerConfidence
+from rerank.rag.answer.quality import AnswerConfidence, fit_answer_confidence
 from rerank.rag.settings import AnswerConfig, LanguageModelConfig
+from rerank.rooms import offered
+from rerank.storage.files import write_json
+from rerank.storage.folder import output_folder
 from rerank.types import Assessment, Query
 
 
@@ -97,3 +105,43 @@ def answer_assessed(
         return made
     own = fitted.confidence(assessment.confidence, made.attribution_coverage)
     return replace(made, answer_confidence=own, answer_level=assessment.thresholds.level(own))
+
+
+def recalibrate_answers(
+    model: CalibratedReranker,
+    journal: str,
+    out: Path,
+    *,
+    newest: int | None = None,
+    overwrite: bool = False,
+) -> tuple[int, int]:
+    """Write a copy of a model folder with a fitted confidence of answers: see `AnswerConfidence`.
+
+    For each answer the journal holds the confidence of its retrieval, its attribution coverage, and
+    whether it was right. For each question the newest labelled answer counts. Answers of another
+    model are left out, as their confidence is another one; those of the model that this one was
+    copied from by the same command are not.
+
+    Returns:
+        The number of answers that it was fitted on, and how many of them were right.
+
+    Raises:
+        InputError: no journal, fewer than 30 labelled answers, or only one outcome among them.
+        JournalError: the database cannot be used.
+        FolderError: `out` exists, and `overwrite` is False; or another job uses it.
+    """
+    versions = [*model.manifest.get("answers", {}).get("versions", ()), model.version]
+    rows = offered("answers of a journal")(journal, versions, newest)
+    right = [int(row["right"]) for row in rows]
+    fitted = fit_answer_confidence(
+        [row["confidence"] for row in rows], [row["attribution"] for row in rows], right
+    )
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        write_json(folder / ANSWERS, fitted.to_dict())
+        fitted_on = {"labels": len(right), "right": sum(right), "versions": versions}
+        return {**model.manifest, "answers": fitted_on}
+
+    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
+        write_changed(model.files, out, change, without=ANSWERS, overwrite=overwrite)
+    return len(right), sum(right)

@@ -17,7 +17,7 @@ from rerank.errors import FolderError, InputError
 from rerank.ingest.document import Document, ReaderEndedError
 from rerank.ingest.ingest import DUPLICATES, SKIPPED, STATE, ingest
 from rerank.ingest.isolated import IsolatedReader, format_of
-from rerank.ingest.settings import IngestConfig
+from rerank.ingest.passages import IngestConfig
 from rerank.storage.folder import MANIFEST, reserved, write_folder
 
 LONG = "The reader takes one file after the other and keeps what it has made of each of them. "

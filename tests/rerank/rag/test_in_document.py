@@ -11,7 +11,7 @@ import pytest
 from rerank.advice.places import in_document
 from rerank.data.beir import read_corpus
 from rerank.ingest.ingest import ingest
-from rerank.ingest.settings import IngestConfig
+from rerank.ingest.passages import IngestConfig
 from rerank.retrieval.corpus import LINES, Corpus, write_passages
 from rerank.types import Passage
 

@@ -14,7 +14,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.labelling.server import LabelRequest, LabelSessions
 from rerank.labelling.session import Session
-from rerank.labelling.settings import LabelConfig
+from rerank.labelling.state import LabelConfig
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from rerank.journal.server import PAGES as WATCH
 from rerank.labelling.server import PAGES as LABEL
 from rerank.rag.routes import PAGES as ASK
 from rerank.report.headline import split_report
-from rerank.serving.pages import PAGES as CORE
-from rerank.serving.pages import page_routes
+from rerank.serving.app import PAGES as CORE
+from rerank.serving.app import page_routes
 
 PAGES = {**CORE, **ASK, **WATCH, **LABEL}
 

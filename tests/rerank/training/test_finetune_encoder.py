@@ -138,7 +138,7 @@ def test_weights_behind_the_transformer_are_refused(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense
 
-    from rerank.training.encoder_trainer import train_encoder
+    from rerank.training.trainer import train_encoder
 
     model = SentenceTransformer(str(resolve("minilm").folder))
     model.append(Dense(384, 8))
