@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker, load
     from rerank.batch.job import rescore
+    from rerank.client import AsyncClient, Client
     from rerank.config import Config, Thresholds
     from rerank.data.feedback import Feedback
     from rerank.data.labelled_set import LabelledSet
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "rerank.assessment.model": ("CalibratedReranker", "load"),
     "rerank.batch.job": ("rescore",),
+    "rerank.client": ("AsyncClient", "Client"),
     "rerank.config": ("Config", "Thresholds"),
     "rerank.data.feedback": ("Feedback",),
     "rerank.data.labelled_set": ("LabelledSet",),
@@ -56,7 +58,9 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = [
     "Assessment",
+    "AsyncClient",
     "CalibratedReranker",
+    "Client",
     "Config",
     "EndpointError",
     "Feedback",

@@ -146,6 +146,19 @@ class Query:
         return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
 
 
+def as_passages(given: Sequence[Passage | str]) -> tuple[Passage, ...]:
+    """The passages that a caller brings; a plain string is one whose id is its position.
+
+    Raises:
+        InputError: what came is not a list.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        raise InputError(
+            f"expected a list of passages, each a text or a Passage, got {given!r:.100}"
+        )
+    return tuple(Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(given))
+
+
 def _numbers(what: str, values: Any, n: int) -> Floats:
     """The values (n,) as an array, None as NaN, which only a score may be."""
     may_be_nan = what.startswith("score")

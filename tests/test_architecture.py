@@ -24,7 +24,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"config", "cores", "filters", "progress", "normal_form", "storage"},
     {"types"},
     {"data", "inference", "workspace"},
-    {"retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
+    {"client", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment"},
     {"evaluation", "batch", "advice", "adapters"},
     {"fitting"},

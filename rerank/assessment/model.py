@@ -6,9 +6,10 @@ scikit-learn and no MLflow.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.protocols import Embedder, EmbedFunction, ScoreFunction, Scorer
 from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import Assessment, Mode, Passage, Query, Scored
+from rerank.types import Assessment, Mode, Passage, Query, Scored, as_passages
 
 DEFAULT = "default"  # the model that needs no folder
 
@@ -342,14 +343,38 @@ class CalibratedReranker:
             InputError: the query is empty; it or a passage is not text; what came is not a list; or
                 the model takes only lists with scores.
         """
-        if not isinstance(passages, Iterable) or isinstance(passages, (str, bytes, Mapping)):
-            raise InputError(
-                f"expected a list of passages, each a text or a Passage, got {passages!r:.100}"
-            )
-        provided = tuple(
-            Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(passages)
-        )
+        provided = as_passages(passages)
         return self.assess([Query(text, metadata=metadata or {}, passages=provided)])[0]
+
+    async def asearch(
+        self,
+        text: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> Assessment:
+        """As `search`, for `await`: see `aassess`."""
+        query = Query(text, metadata=metadata or {}, where=Where.read(where))
+        return (await self.aassess([query]))[0]
+
+    async def arerank(
+        self,
+        text: str,
+        passages: Sequence[Passage | str],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Assessment:
+        """As `rerank`, for `await`: see `aassess`."""
+        query = Query(text, metadata=metadata or {}, passages=as_passages(passages))
+        return (await self.aassess([query]))[0]
+
+    async def aassess(self, queries: Sequence[Query | str]) -> list[Assessment]:
+        """As `assess`, in a thread: the event loop goes on meanwhile.
+
+        If it is cancelled, the thread ends with its present query.
+        """
+        asked = as_queries(queries)
+        return [(await asyncio.to_thread(self.assess, [query]))[0] for query in asked]
 
     def assess(
         self, queries: Sequence[Query | str], *, label: str | None = None

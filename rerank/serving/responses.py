@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -23,6 +24,7 @@ JSON_KEYS: Mapping[str, str] = {
     "accepted": "confidence reaches the advisory threshold",
     "flagged": "not accepted: a person must check it before use",
     "threshold": "confidence from which an answer is accepted",
+    "thresholds": "where the bands of level and verdict begin",
     "sufficiency": "P(one of the passages that are handed on is right), or of the first few",
     "sufficiency_at": "P(one of the first k is right), for k = 1 to 10",
     "sufficiency_k": "how many passages the sufficiency of a search is about",
@@ -47,6 +49,7 @@ JSON_KEYS: Mapping[str, str] = {
     "scores": "by stage, of another search system's passage",
     "title": "of the passage",
     "text": "of the passage",
+    "metadata": "of the passage, which a filter goes by",
     # why
     "headline": "level and confidence in one line",
     "interpretation": "the level in words",
@@ -104,6 +107,8 @@ class AssessmentFields(Confident):
     action: str = key("action")
     threshold: float = key("threshold")
     context_accepted: bool = key("context_accepted")
+    sufficiency_k: int = key("sufficiency_k")
+    thresholds: dict[str, float] = key("thresholds")
 
 
 class AssessmentResponse(AssessmentFields, Named):
@@ -121,6 +126,7 @@ class SearchResult(BaseModel):
     scores: dict[str, float | None] | None = key("scores", None)
     title: str | None = key("title", None)
     text: str | None = key("text", None)
+    metadata: dict[str, Any] | None = key("metadata", None)
 
 
 class SearchResponse(AssessmentResponse):
@@ -183,6 +189,8 @@ def assessment_fields(assessment: Assessment) -> dict[str, Any]:
         "action": ACTIONS[assessment.level],
         "threshold": assessment.thresholds.advisory,
         "context_accepted": assessment.context_accepted,
+        "sufficiency_k": assessment.sufficiency_k,
+        "thresholds": asdict(assessment.thresholds),
     }
 
 
@@ -195,6 +203,7 @@ def search_response(
             **passage.to_dict(),
             title=passage.title if body.return_documents else None,
             text=passage.text if body.return_documents else None,
+            metadata=dict(passage.metadata) if body.return_documents else None,
         )
         for passage in assessment.first(body.top_n)
     ]

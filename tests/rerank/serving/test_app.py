@@ -58,7 +58,10 @@ def test_many_at_once_get_what_one_alone_gets(
     for q, (search, rerank) in zip(queries, answers, strict=True):
         found, given = expected[q]
         assert same(search, found)
-        rows = [{**p.to_dict(), "title": p.title, "text": p.text} for p in found.passages]
+        rows = [
+            {**p.to_dict(), "title": p.title, "text": p.text, "metadata": dict(p.metadata)}
+            for p in found.passages
+        ]
         assert search["ranking"] == rows
         assert same(rerank, given)
         assert pairs(rerank) == ranked(given)
