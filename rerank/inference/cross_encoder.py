@@ -19,12 +19,13 @@ from rerank.errors import InputError, optional
 from rerank.inference.engine import (
     EXPORT_FORMAT,
     NoExportError,
+    check_reads_pairs,
     open_cross_encoder,
     runs_in_library,
     stand_aside,
 )
 from rerank.inference.given import Checked, Given, scores_of
-from rerank.inference.model_files import ModelFiles, check_cross_encoder
+from rerank.inference.model_files import ModelFiles, check_cross_encoder, interacts_late
 from rerank.inference.score_cache import Score, ScoreCache
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
@@ -100,6 +101,7 @@ class CrossEncoder:
     def _open(self) -> ScorePairs:
         """The fastest engine that gives the numbers of sentence-transformers."""
         try:
+            check_reads_pairs(self.files)
             if self.precision == "bf16":
                 with optional():
                     from rerank.inference.varlen import open_unpadded  # and torch
@@ -108,8 +110,9 @@ class CrossEncoder:
                 engine = open_cross_encoder(self.files, self.precision)
         except NoExportError as error:
             with optional():
-                from rerank.inference.library import LibraryScorer
-            scorer = LibraryScorer(self.files, self.max_length, bf16=self.precision == "bf16")
+                from rerank.inference.library import LateInteraction, LibraryScorer
+            of_kind = LateInteraction if interacts_late(self.files) else LibraryScorer
+            scorer = of_kind(self.files, self.max_length, bf16=self.precision == "bf16")
             stand_aside(self.files, error)
             return scorer
         tokenizer = self._our_tokenizer()

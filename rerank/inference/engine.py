@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from rerank.cores import cores, in_threads
 from rerank.errors import FolderError, InputError, MissingExtraError, one_line, optional
 from rerank.inference.model_cache import cache_folder, made_once
-from rerank.inference.model_files import Kind, ModelFiles
+from rerank.inference.model_files import Kind, ModelFiles, interacts_late
 from rerank.inference.onnx_safety import check_graph_is_safe
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.progress import progress
@@ -128,6 +128,12 @@ class NoExportError(Exception):
     """A network that does not export, or not with the same numbers: `library` runs it."""
 
 
+def check_reads_pairs(files: ModelFiles) -> None:
+    """Refuse a model that reads query and passage apart with NoExportError: no engine does."""
+    if interacts_late(files):
+        raise NoExportError("late interaction compares the vectors of two texts")
+
+
 def stand_aside(files: ModelFiles, error: NoExportError) -> None:
     """Say in one line that sentence-transformers runs a model, and why no engine of ours does."""
     logger.warning("%s runs in sentence-transformers: %s", files.name, error)
@@ -160,6 +166,7 @@ def _kept(
         NoExportError: it does not export, which the cache remembers.
         OSError: it cannot be kept.
     """
+    check_reads_pairs(files)
     home = _home(files, kind, precision)
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
     bound |= {"precision": precision}
@@ -199,6 +206,8 @@ def runs_in_library(files: ModelFiles, precision: Graphs) -> bool:
     """Whether a cross-encoder is left to sentence-transformers, as far as the cache knows."""
     if files.entries is not None:
         return False
+    if interacts_late(files):
+        return True
     home = _home(files, "cross_encoder", precision)
     return home.is_dir() and ASIDE in read_manifest(home)
 

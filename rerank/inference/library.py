@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rerank.cores import cores
 from rerank.errors import InputError, RerankError, optional
-from rerank.inference.model_files import LOCAL, SAVED, Kind, ModelFiles
+from rerank.inference.model_files import LOCAL, SAVED, Kind, ModelFiles, interacts_late
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, positions
 from rerank.normal_form import normal_form
 from rerank.protocols import Role
@@ -31,7 +31,7 @@ Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]
 def open_model(
     files: ModelFiles, kind: Kind, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> Any:
-    """The `CrossEncoder` or `SentenceTransformer` of a folder, whose own code is never run.
+    """The model of a folder as its class in sentence-transformers; its own code is never run.
 
     Raises:
         InputError: it cannot be loaded as this kind.
@@ -39,16 +39,18 @@ def open_model(
     try:
         with optional():
             import sentence_transformers
-        if kind == "cross_encoder":
+        named = {"cross_encoder": "CrossEncoder", "bi_encoder": "SentenceTransformer"}[kind]
+        if interacts_late(files):
+            named = "MultiVectorEncoder"
+        elif kind == "cross_encoder":
             _check_trained(files)
-        named = {"cross_encoder": "CrossEncoder", "bi_encoder": "SentenceTransformer"}
-        of_kind = getattr(sentence_transformers, named[kind])
+        of_kind = getattr(sentence_transformers, named)
         made = of_kind(str(files.folder), device=device, model_kwargs={"dtype": dtype}, **LOCAL)
     except RerankError:
         raise
     except Exception as error:  # each library reports a broken file in its own way
         raise InputError(f"{files.name} cannot be loaded as a {kind}: {error}") from error
-    if kind == "cross_encoder" and made.num_labels != 1:
+    if named == "CrossEncoder" and made.num_labels != 1:
         raise InputError(
             f"{files.name} has {made.num_labels} outputs; expected one, as rerankers have"
         )
@@ -91,6 +93,42 @@ class LibraryScorer:
             [pair], prompt=self._prompt, max_length=self._max_length + 1
         )
         return int(tokens["attention_mask"].sum()) > self._max_length
+
+
+class LateInteraction:
+    """MaxSim of the token vectors of query and passage, and whether the passage was truncated.
+
+    Each query token takes its most similar passage token; their similarities are added (Khattab and
+    Zaharia 2020, "ColBERT").
+    """
+
+    def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
+        check_length(files, max_length)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        self._model = open_model(files, "cross_encoder", dtype=dtype, device=device())
+        self._max_length = max_length
+        self._turn = Lock()
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], list[bool]]:
+        """Rows of shape (n, 1) and n flags, n >= 1."""
+        queries, texts = ([_read(text) for text in texts] for texts in zip(*pairs, strict=True))
+        with self._turn:
+            few_threads()
+            self._model.max_seq_length = self._max_length
+            options = {"batch_size": _batch(self._model), **SILENT}
+            asked = dict.fromkeys(queries)
+            of_query = dict(
+                zip(asked, self._model.encode_query(list(asked), **options), strict=True)
+            )
+            of_texts = self._model.encode_document(texts, **options)
+            both = zip(queries, of_texts, strict=True)
+            scores = [float(self._model.similarity([of_query[q]], [d])[0, 0]) for q, d in both]
+            self._model.max_seq_length = self._max_length + 1
+            cut = [self._tokens(text) > self._max_length for text in texts]
+        return np.array(scores, dtype=np.float32)[:, np.newaxis], cut
+
+    def _tokens(self, text: str) -> int:
+        return int(self._model.preprocess([text], task="document")["attention_mask"].sum())
 
 
 class LibraryEncoder:

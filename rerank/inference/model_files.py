@@ -94,24 +94,48 @@ def classifies(files: ModelFiles) -> bool:
     return any("SequenceClassification" in name for name in names)
 
 
+def saved_as(files: ModelFiles) -> str:
+    """The class that sentence-transformers saved a model as, such as SparseEncoder; "" if none."""
+    path = files.folder / SAVED
+    saved = json.loads(path.read_bytes()) if path.is_file() else {}
+    return str(saved.get("model_type", ""))
+
+
+def interacts_late(files: ModelFiles) -> bool:
+    """Whether a model gives a vector a token, as ColBERT: a reranker that reads texts alone."""
+    return saved_as(files) in ("MultiVectorEncoder", "ColBERT")
+
+
 def check_cross_encoder(files: ModelFiles, precision: str) -> None:
-    """Refuse what its `config.json` shows to be no reranker, or to have no such precision."""
+    """Refuse what its configuration shows to be no reranker, or to have no such precision."""
+    if saved_as(files) == "SparseEncoder":
+        raise InputError(
+            f"{files.name} gives sparse vectors of words (SPLADE); expected a reranker: a "
+            "cross-encoder, a language model that answers yes or no, or a late interaction model"
+        )
     path = files.folder / "config.json"
     config = json.loads(path.read_bytes()) if path.is_file() else {}
     outputs = len(config.get("id2label") or ()) or config.get("num_labels", 2)  # 2 is not written
     if classifies(files) and outputs != 1:
         raise InputError(f"{files.name} has {outputs} outputs; expected one, as rerankers have")
-    if precision == "int8" and any("CausalLM" in n for n in config.get("architectures") or ()):
+    language_model = any("CausalLM" in name for name in config.get("architectures") or ())
+    if precision == "int8" and (language_model or interacts_late(files)):
+        kind = "language model" if language_model else "late interaction model"
         raise InputError(
-            f"{files.name} is a language model, which has no int8 form; set `precision` "
+            f"{files.name} is a {kind}, which has no int8 form; set `precision` "
             "(--precision) to bf16, which a GPU needs, or fp32"
         )
 
 
 def check_bi_encoder(files: ModelFiles) -> None:
-    """Refuse a cross-encoder: it gives no vector of a text."""
+    """Refuse what gives no single vector of a text: a cross-encoder, SPLADE, ColBERT."""
+    other = ""
     if classifies(files):
-        raise InputError(f"{files.name} is a cross-encoder; expected a bi-encoder, such as minilm")
+        other = "is a cross-encoder"
+    elif saved_as(files) == "SparseEncoder" or interacts_late(files):
+        other = "gives no single vector of a text"
+    if other:
+        raise InputError(f"{files.name} {other}; expected a bi-encoder, such as minilm")
 
 
 Model = ModelFiles | Given

@@ -139,6 +139,50 @@ def test_a_reranker_has_the_scores_of_the_library(
     np.testing.assert_allclose(halves, expected, rtol=0.1, atol=0.1 * float(np.abs(expected).max()))
 
 
+def of_library(kind: str, folder: Path) -> None:
+    """Save an untrained BERT as a class of sentence-transformers."""
+    import sentence_transformers
+
+    body = folder / "body"
+    network("bert", "ForMaskedLM" if kind == "SparseEncoder" else "", body)
+    tokenizer().save_pretrained(body)
+    torch.manual_seed(1)
+    getattr(sentence_transformers, kind)(str(body), device="cpu").save_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(("precision", "room"), [("fp32", 1e-5), ("bf16", 0.1)])
+def test_late_interaction_has_the_scores_of_the_library(
+    precision: Any, room: float, tmp_path: Path
+) -> None:
+    """A ColBERT: the sums of its similarities; a passage that is cut off is counted."""
+    from sentence_transformers import MultiVectorEncoder
+
+    of_library("MultiVectorEncoder", tmp_path)
+    oracle = MultiVectorEncoder(str(tmp_path), device="cpu")
+    oracle.max_seq_length = LENGTH
+    expected = [
+        float(oracle.similarity(oracle.encode_query([q]), oracle.encode_document([text]))[0, 0])
+        for q, text in PAIRS
+    ]
+    model = open_reranker(resolve(str(tmp_path)), max_length=LENGTH, precision=precision)
+    found, cut = model.score(PAIRS)
+    np.testing.assert_allclose(found, expected, rtol=room, atol=room)
+    assert cut.tolist() == model.truncates(PAIRS).tolist() == [False, False, True]
+    assert np.ptp(found) > 0.01
+    with pytest.raises(InputError, match="late interaction"):
+        open_reranker(resolve(str(tmp_path)), max_length=LENGTH, precision="int8")
+
+
+@pytest.mark.parametrize("open_as", [open_reranker, Encoder])
+def test_sparse_vectors_are_refused_before_anything_is_read(
+    open_as: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A SPLADE is neither a reranker nor a bi-encoder."""
+    of_library("SparseEncoder", tmp_path)
+    with pytest.raises(InputError, match="sparse|no single vector"):
+        open_as(resolve(str(tmp_path)), max_length=LENGTH)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_two_outputs_are_refused_before_anything_is_read(precision: Any, tmp_path: Path) -> None:
     """By the configuration alone: the weights are not even there."""
