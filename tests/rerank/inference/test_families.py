@@ -179,7 +179,7 @@ def test_sparse_vectors_are_refused_before_anything_is_read(
 ) -> None:
     """A SPLADE is neither a reranker nor a bi-encoder."""
     of_library("SparseEncoder", tmp_path)
-    with pytest.raises(InputError, match="sparse|no single vector"):
+    with pytest.raises(InputError, match=r"sparse|no single vector"):
         open_as(resolve(str(tmp_path)), max_length=LENGTH)
 
 
