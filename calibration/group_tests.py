@@ -107,37 +107,24 @@ def mean_upper_bound(values: ArrayLike, groups: Groups = None) -> float:
     return 1 - mean_lower_bound(1 - as_floats(values), groups)
 
 
-def times_needed(
-    labels: Floats, truth: Floats, number: Ints, target: float, chance: float, *, reach: int
-) -> float | None:
-    """Return how many times as many groups like these would refute the target, or None for never.
+def expected_groups(
+    labels: Floats, truth: Floats, number: Ints, reach: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return, down to each row, the expected mean over groups, their number and worth in rows.
 
-    The power is four in five, at the best k, which is `reach` at most, by a normal approximation of
-    `group_tails`. K times as many groups win K sum(S), which must exceed z sqrt(K sum(S^2)) + L/2:
-    z is the upper normal point of `chance` plus that of one in five, and L is the loss of the
-    worst-case group if its weight is as rare as `chance`. Both sums are those expected of labels
-    that are right with the probabilities `truth` (n,), the second times the design effect of the
-    labels' errors: of many sums of drawn labels, the best would be the luckiest. At least 1.
+    Rows are right with the probabilities `truth` (n,). The groups count for as many independent
+    rows as have the variance of their mean, in which the noise of labels is multiplied by the
+    design effect of the errors of the first `reach` rows.
     """
-    from scipy.special import ndtri
-
-    rows = _within(np.ones(len(number)), number)
-    mean, before = _within(truth - target, number) / rows, np.maximum(rows - 1, 1)
-    of_variance = truth * (1 - truth)
-    noise = _within(of_variance, number)
+    rows, noise = _within(np.ones(len(number)), number), truth * (1 - truth)
+    gain, before = _within(truth, number), np.maximum(rows - 1, 1)
+    n_groups, mean = _groups_so_far(number), np.cumsum(_changes(truth, number))
+    mean /= n_groups
     effect = max(1.0, design_effect((labels - truth)[:reach], group_codes(number[:reach], reach)))
-    earlier = np.where(rows > 1, (_within(truth - target, number) - (truth - target)) / before, 0.0)
-    won = np.cumsum(mean - earlier)
-    spread = np.cumsum(mean**2 - earlier**2)
-    spread += effect * np.cumsum(noise / rows**2 - (noise - of_variance) / before**2)
-    worst = target * np.log(1 / chance)
-    good = (won > 0) & (np.arange(len(won)) < reach)
-    if not good.any():
-        return None
-    half = worst / 2  # the extra weight is rarely as rare as that
-    b = np.sqrt(spread[good]) * (ndtri(1 - chance) + ndtri(0.8))
-    roots = (b + np.sqrt(b**2 + 4 * won[good] * half)) / (2 * won[good])
-    return max(1.0, float(roots.min()) ** 2)
+    squares = (gain / rows) ** 2 - ((gain - truth) / before) ** 2
+    of_labels = _within(noise, number) / rows**2 - (_within(noise, number) - noise) / before**2
+    variance = np.cumsum(squares + effect * of_labels) / n_groups - mean**2
+    return mean, n_groups, n_groups * mean * (1 - mean) / np.maximum(variance, 1e-9)
 
 
 def _changes(values: Floats, number: Ints) -> Floats:

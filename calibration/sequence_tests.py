@@ -10,10 +10,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from calibration.arrays import Floats, Ints
+from calibration.arrays import Floats, Ints, log_odds, sigmoid
 
 POWER = 0.8
 """How likely a test should pass for a number of rows to be called enough."""
+
+ADVISED = 0.9
+"""The same for labels that are yet to be made, as the accuracy is itself estimated: so the advice
+is right four times in five (`make promise`)."""
 
 GAPS = (0.75, 0.5)
 """Accuracies that the first starts of a sequence are made for, as shares of the way from target to
@@ -22,11 +26,11 @@ GAPS = (0.75, 0.5)
 WEIGHTS = (1, 2)
 """How these starts share the chance of a false promise; 1 for each further one."""
 
-FORESEEN = 0.5
+FORESEEN = 0.95
 """Share of that chance for the one start whose place the confidences determine."""
 
-HOPE = 0.25
-"""How likely that start must pass, if the confidences are true, to get its share."""
+TOO_HIGH = (0.0, 1.0)
+"""By how much the log odds of the confidences may be too high where that start is chosen."""
 
 
 @lru_cache
@@ -73,38 +77,33 @@ def tails(labels: Floats, target: float) -> Floats:
     return np.asarray(np.where(hits > 0, chances, 1.0))
 
 
-def foreseen_place(values: Floats, target: float, chance: float) -> int | None:
-    """Return the place in values (n,) where a test most surely passes if the confidences are true.
+def foreseen_place(values: Floats, size: Floats, ends: Ints, target: float, chance: float) -> int:
+    """Return the place in `ends` where a test most surely refutes the target, by the confidences.
 
-    values fall. The place maximises (mean of the first k - target) sqrt(k), the standardised
-    excess. None if a test there, with its share of `chance`, would pass with a probability below
-    `HOPE` (by the normal approximation). Labels are not used, so a start there is valid for any
-    confidences.
+    values (n,) fall; size (n,): the independent rows or groups among the first k. There the exact
+    power of a test of as many rows with its share of `chance` is highest, in the mean over
+    confidences that are true and that have log odds too high by `TOO_HIGH`. Labels are not used, so
+    a start there is valid for any confidences.
     """
-    from scipy.special import ndtr, ndtri
+    from scipy.stats import binom
 
-    k = np.arange(1, len(values) + 1)
-    excess = (np.cumsum(values) / k - target) * np.sqrt(k / (target * (1 - target)))
-    best = int(np.argmax(excess))
-    return best if ndtr(excess[best] + ndtri(chance * FORESEEN)) >= HOPE else None
+    least, scores = binom.isf(chance * FORESEEN, size[ends], target), log_odds(values)
+    means = [np.cumsum(sigmoid(scores - high))[ends] / (ends + 1) for high in TOO_HIGH]
+    return int(np.argmax(sum(binom.sf(least, size[ends], mean) for mean in means)))
 
 
 def starts_of(
-    size: Floats, ends: Ints, sizes: tuple[int, ...], foreseen: int | None, chance: float
+    size: Floats, ends: Ints, sizes: tuple[int, ...], foreseen: int, chance: float
 ) -> tuple[Ints, Floats]:
     """Return the starts of a sequence, as rising places in `ends`, and the chance of each.
 
-    size (n,), which never falls, is the effective number of the first k rows. Each of `sizes` has
-    one start; they share the chance of a false promise by `WEIGHTS`. If `foreseen`, a place among
-    the rows, is given, it has `FORESEEN` of that chance.
+    size (n,), which never falls, is the effective number of the first k rows. The place `foreseen`
+    has `FORESEEN` of the chance of a false promise. Each of `sizes` has one start besides; they
+    share the rest by `WEIGHTS`.
     """
     weights = np.append(WEIGHTS, np.ones(len(sizes)))[: len(sizes)]
-    share = chance if foreseen is None else chance * (1 - FORESEEN)
-    places = np.searchsorted(size[ends], sizes)
-    chances = weights / weights.sum() * share
-    if foreseen is not None:
-        places = np.append(places, np.searchsorted(ends, foreseen))
-        chances = np.append(chances, chance * FORESEEN)
+    places = np.append(np.searchsorted(size[ends], sizes), foreseen)
+    chances = np.append((1 - FORESEEN) * weights / weights.sum(), FORESEEN) * chance
     starts, which = np.unique(np.minimum(places, len(ends) - 1), return_inverse=True)
     return starts.astype(np.int64), np.bincount(which, chances).astype(np.float64)
 
@@ -130,23 +129,24 @@ def refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> Ints:
     return ends[found]
 
 
-def chance_of_a_start(truth: Floats, target: float, level: float, *, reach: float) -> float:
-    """Return the probability that the likeliest of the starts refutes "no more than `target`".
+def times_needed(
+    mean: Floats, units: Floats, worth: Floats, target: float, chance: float, most: float
+) -> float:
+    """Return how many times as many rows like these would refute the target with power `ADVISED`.
 
-    truth (n,): the probability that each row is right, the most confident first; also used as the
-    confidences. Only the starts among the first `reach` of the rows, a share, count.
+    mean (m,): the accuracy of the rows down to each of m places, units (m,): the rows or groups,
+    and worth (m,): the independent rows that they count for. It is the least over the places, by
+    the exact binomial test at `chance`, to 5%; above `most`: infinity. Groups that are worth more
+    than a row each need more for the extra one that is all wrong (`group_tests.group_tails`): if
+    all are alike, its weight is beaten by log(chance) / log(target / mean) of them.
     """
     from scipy.stats import binom
 
-    n = len(truth)
-    places, chances = starts_of(
-        np.arange(1.0, n + 1),
-        np.arange(n),
-        rows_to_begin_with(target, level, n),
-        foreseen_place(truth, target, 1 - level),
-        1 - level,
-    )
-    sizes = places + 1
-    least = binom.isf(chances, sizes, target)  # more hits than these refute it
-    mean = np.cumsum(truth)[places] / sizes
-    return float(binom.sf(least, sizes, mean)[sizes <= reach * n].max(initial=0.0))
+    largest = most * float(worth.max())
+    sizes = np.unique(np.geomspace(1, largest, 1 + int(20 * np.log(largest))).astype(np.int64))
+    least = binom.isf(chance, sizes, target)
+    enough = binom.sf(least, sizes, mean[:, None]) >= ADVISED
+    needed = np.where(enough.any(axis=1), sizes[enough.argmax(axis=1)] / worth, np.inf)
+    alike = np.maximum(0.0, 1 - units / worth) / np.log(np.maximum(mean / target, 1 + 1e-9))
+    times = float((needed - np.log(chance) * alike / units).min())
+    return times if times <= most else np.inf

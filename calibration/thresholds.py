@@ -24,17 +24,16 @@ from calibration.arrays import (
     group_codes,
     log_odds,
 )
-from calibration.group_tests import group_sizes, group_tails, mean_upper_bound, times_needed
+from calibration.group_tests import expected_groups, group_sizes, group_tails, mean_upper_bound
 from calibration.metrics.intervals import Interval
 from calibration.sequence_tests import (
     FORESEEN,
-    POWER,
-    chance_of_a_start,
     foreseen_place,
     refuted,
     rows_to_begin_with,
     starts_of,
     tails,
+    times_needed,
 )
 
 ABOUT = "new questions like these"
@@ -48,6 +47,12 @@ FEW = 50
 
 MOST = 10**9
 """More labels than this were not counted."""
+
+LEAST_TIMES = 1.25
+"""Nor fewer than this many times: there were enough by their accuracy, and they failed."""
+
+PLACES = 64
+"""Places at which it is asked how many labels would do."""
 
 ROUNDING = 1e-6
 """What two ways to compute a tail may differ by."""
@@ -261,9 +266,9 @@ def certify(
     confident no more than `target` are right" is tested for rising k, until it cannot be refuted
     (see `refuted`). So the probability of a false promise is at most 1 - `level`, for any p and any
     number of tests; for groups of several rows this rests on a conjecture, which simulations
-    support (`group_tails`). Equal p are accepted together. Half of that probability goes to one
-    start where the tests would most surely pass if p were true, the rest to starts at sizes fixed
-    in advance.
+    support (`group_tails`). Equal p are accepted together. Most of that probability goes to one
+    start where a test would most surely pass by p (`foreseen_place`), the rest to starts at sizes
+    fixed in advance.
 
     No threshold below `floor` is returned. If only p from some number up are accepted at all, give
     that number: the promise is then about rows that are accepted. It may depend on the labels, as
@@ -316,7 +321,7 @@ def _refuted_ends(
     else:
         tail, n_groups = group_tails(labels, number, target)
         size, sizes = n_groups, group_sizes(float(n_groups[-1]))
-    foreseen = foreseen_place(values, target, 1 - level)
+    foreseen = foreseen_place(values, size, ends, target, 1 - level)
     starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
     return refuted(tail, ends, starts, chances)
 
@@ -330,39 +335,15 @@ def _labels_needed(
         if n_groups >= FEW:
             return None
         reach = n  # of more labels, some may reach the floor
-    if n_groups == n:
-        return _rows_needed(labels, values, reach, target, level)
-    truth, chance = _accuracy(values, labels), (1 - level) * FORESEEN
-    times = times_needed(labels, truth, number, target, chance, reach=reach)
-    if times is None or times > MAX_TIMES:
-        return None
-    return max(n + 1, int(np.ceil(times * n)))
-
-
-def _rows_needed(
-    labels: Floats, values: Floats, reach: int, target: float, level: float
-) -> int | None:
-    """Return how many queries a promise would need to be made with probability `POWER`, or None.
-
-    It assumes that accuracy is a sigmoid of the confidence, fitted on these labels. Only the first
-    `reach` rows may be accepted. None if `MAX_TIMES` times as many rows would not do.
-    """
-    n, truth = len(values), np.sort(_accuracy(values, labels))[::-1]
-
-    def enough(queries: int) -> bool:
-        """Whether so many queries would be certified often enough."""
-        p = np.interp((np.arange(queries) + 0.5) / queries, (np.arange(n) + 0.5) / n, truth)
-        return chance_of_a_start(p, target, level, reach=reach / n) >= POWER
-
-    low, high = n, 2 * n
-    while not enough(high):
-        if high == MAX_TIMES * n:
-            return None
-        low, high = high, min(2 * high, MAX_TIMES * n)
-    while high - low > 0.05 * high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    truth = _accuracy(values, labels)
+    places = np.unique(np.linspace(0, reach - 1, PLACES).astype(np.int64))
+    units = worth = np.arange(1.0, n + 1)
+    mean = np.cumsum(truth) / units
+    if n_groups < n:
+        mean, units, worth = expected_groups(labels, truth, number, reach)
+    chance = (1 - level) * FORESEEN
+    times = times_needed(mean[places], units[places], worth[places], target, chance, most=MAX_TIMES)
+    return None if times > MAX_TIMES else int(np.ceil(max(times, LEAST_TIMES) * n))
 
 
 def _accuracy(values: Floats, labels: Floats) -> Floats:

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import design_effect, effective_n, kish
 from calibration.group_tests import group_sizes, group_tails, mean_lower_bound, mean_lower_bounds
-from calibration.thresholds import certify
+from calibration.thresholds import certify, lower_bound
 
 Effect = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -112,7 +112,7 @@ def test_new_groups_are_not_promised_too_much(effect: Effect, groups: int) -> No
         y = rng.random(len(number)) < expit(effect(rng, groups))[number]
         p = rng.random(len(number))
         false += certify(y, p, groups=number).threshold is not None
-        by_rows += certify(y, p).threshold is not None
+        by_rows += lower_bound(y.sum(), len(y)) > 0.7
     assert false / draws <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / draws)
     assert by_rows >= false + 5
 
@@ -156,7 +156,7 @@ def test_the_best_of_many_prefixes_is_not_the_luckiest() -> None:
         p = expit(1.2 * rng.normal(size=150))
         y, groups = rng.random(150) < p, np.repeat(np.arange(15), 10)
         needed.append(certify(y, p, groups=groups, floor=0.7).labels_needed or np.inf)
-    assert 650 < np.median(needed) < 1500  # by sums of the labels: about 350
+    assert 650 < np.median(needed) < 2500  # by sums of the labels: about 350
 
 
 def test_as_many_groups_as_were_asked_for_do() -> None:
@@ -168,7 +168,7 @@ def test_as_many_groups_as_were_asked_for_do() -> None:
     def sample(groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         number = np.repeat(np.arange(groups), 20)
         right = rng.beta(8.4, 1.6, groups)[number]
-        return rng.random(len(number)) < right, rng.random(len(number)), number
+        return rng.random(len(number)) < right, rng.uniform(0.8, 0.88, len(number)), number
 
     refused = []
     for _ in range(20):
