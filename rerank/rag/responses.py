@@ -72,12 +72,17 @@ class AnswerResponse(AnswerFields, Named):
     """The same, of a request."""
 
 
-class ShownPassage(SearchResult):
-    """A passage with its place, as the page shows it."""
+class Place(BaseModel):
+    """Where a passage stands."""
 
     document: str = Field(description="that the passage is of")
     heading: str = Field(description="in the document; empty if it is not known")
     page: str = Field(description="in the document; empty if it is not known")
+
+
+class ShownPassage(SearchResult, Place):
+    """A passage with its place, as the page shows it."""
+
     row: int | None = Field(None, description="in the index, for /v1/document; null without one")
 
 
@@ -95,15 +100,12 @@ class AskPage(Named):
     recommendations: list[str] = key("recommendations")
 
 
-class PlacedPassage(BaseModel):
+class PlacedPassage(Place):
     """A passage of a document."""
 
     doc_id: str = key("doc_id")
     title: str = key("title")
     text: str = key("text")
-    document: str = Field(description="that the passage is of")
-    heading: str = Field(description="in the document; empty if it is not known")
-    page: str = Field(description="in the document; empty if it is not known")
 
 
 class DocumentPage(BaseModel):

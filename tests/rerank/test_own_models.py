@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_sets import WORDS, two_word_questions
 
 import rerank
 
 CONFIG = rerank.Config(rerank_depth=3, candidates=6, pool=12, folds=2)
-WORDS = [a + b for a in ("red", "blue", "green", "old", "new") for b in ("house", "bird", "song")]
 
 
 class SharedWords:
@@ -47,21 +47,7 @@ def my_encoder(texts: Sequence[str]) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> rerank.LabelledSet:
-    """72 questions of two words about passages of nine; every fourth has no answer."""
-    folder, draw = tmp_path_factory.mktemp("set"), np.random.default_rng(7)
-    (folder / "qrels").mkdir()
-    texts = [" ".join(draw.choice(WORDS, 9)) + f" n{i}" for i in range(72)]
-    passages = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    queries = [
-        {"_id": f"q{i}", "text": " ".join([*text.split()[:2], f"n{i}" if i % 3 else ""]).strip()}
-        for i, text in enumerate(texts)
-    ]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for split, rest in (("train", (0, 1, 2)), ("test", (3,))):
-        right = "".join(f"q{i}\td{i}\t1\n" for i in range(72) if i % 4 in rest)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{right}")
-    return rerank.LabelledSet.read(folder)
+    return rerank.LabelledSet.read(two_word_questions(tmp_path_factory.mktemp("set")))
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 
 from rerank.assessment.pipeline import CHUNK
 from rerank.data.labelled_set import LabelledSet
 
 PASSAGES = 250
 FIT_QUERIES, REPORT_QUERIES = CHUNK, 30  # so that the two halves of a run are two chunks
+WORDS = [a + b for a in ("red", "blue", "green", "old", "new") for b in ("house", "bird", "song")]
 UNANSWERABLE = 0.2  # share of the small set's queries
 
 
@@ -30,6 +35,24 @@ def cut(pydata: LabelledSet) -> LabelledSet:
     others = sorted(set(pydata.corpus) - wanted, key=_mixed)[: PASSAGES - len(wanted)]
     corpus = {d: p for d, p in pydata.corpus.items() if d in wanted.union(others)}
     return LabelledSet(corpus, {i: pydata.queries[i] for i in kept}, qrels, splits, "small")
+
+
+def two_word_questions(folder: Path) -> Path:
+    """A BEIR folder: 72 questions of two words about passages of nine; every fourth is `test`."""
+    (folder / "qrels").mkdir(parents=True)
+    draw = np.random.default_rng(7)
+    texts = [" ".join(draw.choice(WORDS, 9)) + f" n{i}" for i in range(72)]
+    passages = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    queries = [
+        {"_id": f"q{i}", "text": " ".join([*text.split()[:2], f"n{i}" if i % 3 else ""]).strip()}
+        for i, text in enumerate(texts)
+    ]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for split, rest in (("train", (0, 1, 2)), ("test", (3,))):
+        right = "".join(f"q{i}\td{i}\t1\n" for i in range(72) if i % 4 in rest)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{right}")
+    return folder
 
 
 def relabelled(labelled: LabelledSet, rename: Callable[[str], str]) -> LabelledSet:

@@ -19,32 +19,18 @@ import numpy as np
 import pytest
 from remote_server import KEY, Server, running_server, status
 from server import serving
+from small_sets import two_word_questions
 
 import rerank
 from rerank.cli import main
 from rerank.inference.remote.probe import TEXTS, open_remote
 
-WORDS = [a + b for a in ("red", "blue", "green", "old", "new") for b in ("house", "bird", "song")]
 SMALL = {"rerank_depth": 3, "candidates": 6, "pool": 12, "folds": 2}
 
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """72 questions of two words about passages of nine; every fourth is to measure with."""
-    folder, draw = tmp_path_factory.mktemp("set"), np.random.default_rng(7)
-    (folder / "qrels").mkdir(parents=True)
-    texts = [" ".join(draw.choice(WORDS, 9)) + f" n{i}" for i in range(72)]
-    passages = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    queries = [
-        {"_id": f"q{i}", "text": " ".join([*text.split()[:2], f"n{i}" if i % 3 else ""]).strip()}
-        for i, text in enumerate(texts)
-    ]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for split, rest in (("train", (0, 1, 2)), ("test", (3,))):
-        right = "".join(f"q{i}\td{i}\t1\n" for i in range(72) if i % 4 in rest)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{right}")
-    return folder
+    return two_word_questions(tmp_path_factory.mktemp("set"))
 
 
 @dataclass
