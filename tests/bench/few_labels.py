@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 from calibration.metrics import auroc, log_loss, smece, smece_floor
-from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.fitted_maps import FittedMaps, pooled_for
 from rerank.assessment.pipeline import ReadPolicy
-from rerank.assessment.pooled_maps import pooled_for
 from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import hits
