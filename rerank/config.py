@@ -209,6 +209,13 @@ class Config:
     max_length: int = option(
         192, "tokens of query and passage together that the cross-encoder reads", ge=16
     )
+    reranker_windows: int = option(
+        1, "windows of a longer passage that the cross-encoder scores; the best counts", ge=1
+    )
+    instruction: str = option(
+        "",
+        "what counts as an answer, in a sentence, for a reranker that reads one (Qwen3-Reranker)",
+    )
     precision: Precision = option(
         "int8",
         "precision of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs "

@@ -36,7 +36,7 @@ NO_MODELS = (
 )
 
 OF_ENCODERS = ("encoder_max_length", "encoder_windows")  # options of models on this machine
-OF_RERANKERS = ("max_length", "precision")  # likewise
+OF_RERANKERS = ("max_length", "reranker_windows", "instruction", "precision")  # likewise
 
 Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 
@@ -65,7 +65,12 @@ class Models:
         return cls(
             Encoder.from_config(encoder, config),
             open_reranker(
-                reranker, max_length=config.max_length, precision=config.precision, cache=cache
+                reranker,
+                max_length=config.max_length,
+                windows=config.reranker_windows,
+                instruction=config.instruction,
+                precision=config.precision,
+                cache=cache,
             ),
         )
 

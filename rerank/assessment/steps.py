@@ -115,9 +115,8 @@ def steps(
     prior_scores = prior_score(candidates, policy.prior)
     selection = pipeline.source.select(candidates, prior_scores, policy.cutoff)
     pairs = selection.pairs_to_score
-    sizes = [
-        speed.score * tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs
-    ]
+    most = pipeline.config.reranker_windows * pipeline.config.max_length
+    sizes = [speed.score * tokens_of(*pair, max_tokens=most) for pair in pairs]
     results: dict[Any, Any] = {}
     if pairs and (score_waits or pipeline.reranker.listwise):  # in one call, never with others
         score = partial(pipeline.score_pairs, pairs, [len(pairs)])
@@ -170,9 +169,8 @@ def expected_seconds(
         return encoding, scoring_seconds
     if pipeline.source.scores_are_known(query) or not query.passages:
         return encoding, SCORE_OVERHEAD_S
-    sizes = [
-        tokens_of(query.text, p.title, p.text, max_tokens=config.max_length) for p in query.passages
-    ]
+    most = config.reranker_windows * config.max_length
+    sizes = [tokens_of(query.text, p.title, p.text, max_tokens=most) for p in query.passages]
     scored = sum(sizes) * min(config.rerank_depth, len(sizes)) / len(sizes)
     return encoding, SCORE_OVERHEAD_S + speed.score * scored
 

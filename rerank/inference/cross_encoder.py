@@ -27,7 +27,7 @@ from rerank.inference.engine import (
 from rerank.inference.given import Checked, Given, scores_of
 from rerank.inference.model_files import ModelFiles, check_cross_encoder, interacts_late
 from rerank.inference.score_cache import Score, ScoreCache
-from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
+from rerank.inference.tokenizer import MIN_ROOM, READ, Tokenizer, Tokens, open_tokenizer, windows_of
 from rerank.normal_form import normal_form
 from rerank.protocols import Request, Scorer, Scores, Traits
 from rerank.types import Bools, Floats
@@ -42,15 +42,28 @@ class CrossEncoder:
     """The `Scorer` of a cross-encoder's files; the network is loaded at the first call.
 
     A pair's logit depends on the pair alone, not on its neighbours, their number or order, except
-    for the rounding of bf16. Safe to call from many threads; only one of them loads the network.
+    for the rounding of bf16. Of a longer passage the best of `windows` parts counts. Safe to call
+    from many threads; only one of them loads the network.
     """
 
-    def __init__(self, files: ModelFiles, *, max_length: int, precision: Precision) -> None:
-        check_cross_encoder(files, precision)
+    def __init__(
+        self,
+        files: ModelFiles,
+        *,
+        max_length: int,
+        precision: Precision,
+        windows: int = 1,
+        instruction: str = "",
+    ) -> None:
+        check_cross_encoder(files, precision, instruction)
         self.files = files
         self.max_length = max_length
         self.precision = precision
+        self.windows = windows
+        self.instruction = instruction
         identity = f"{files.fingerprint}\0{precision}\0{max_length}\0{EXPORT_FORMAT}"
+        if windows > 1 or instruction:
+            identity += f"\0{windows}\0{instruction}"
         self.traits = Traits(files.name, identity, batch=TOGETHER)
         self._tokenizer: Tokenizer | None = None
         self._pairs: ScorePairs | None = None
@@ -63,7 +76,11 @@ class CrossEncoder:
             InputError: the model cannot be loaded, or has more than one output.
         """
         pairs = [(query, text) for query, texts in requests for text in texts]
-        rows, cut = self._opened()(pairs)
+        parts = self._parts(pairs)
+        read = [
+            (query, part) for (query, _), (of, _) in zip(pairs, parts, strict=True) for part in of
+        ]
+        rows, cut = self._opened()(read)
         if rows.shape[1] != 1:
             raise InputError(
                 f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
@@ -72,15 +89,38 @@ class CrossEncoder:
             raise InputError(
                 f"{self.files.name} gives logits that are not finite; its weights are broken"
             )
-        both = zip(rows[:, 0].tolist(), cut, strict=True)
+        starts = np.cumsum([0, *(len(of) for of, _ in parts)])[:-1]
+        best = np.maximum.reduceat(rows[:, 0], starts) if read else rows[:, 0]
+        cut = [
+            more or (len(of) == 1 and cut[start])
+            for start, (of, more) in zip(starts, parts, strict=True)
+        ]
+        both = zip(best.tolist(), cut, strict=True)
         by_request = ([next(both) for _ in texts] for _, texts in requests)
         return [Scores(*zip(*scores, strict=True)) for scores in by_request]
 
     def truncates(self, pairs: Sequence[Pair]) -> list[bool]:
         """Whether each pair is truncated, without the network where our own tokens are its."""
+        if self.windows > 1:
+            return [more for _, more in self._parts(pairs)]
         if self.precision != "bf16" and not runs_in_library(self.files, self.precision):
             return [t.cut for t in self.tokenizer()(pairs)]
         return self._opened()(pairs)[1]
+
+    def _parts(self, pairs: Sequence[Pair]) -> list[tuple[list[str], bool]]:
+        """The windows of each passage, beside its query, and whether it goes on after the last."""
+        if self.windows == 1:
+            return [([text], False) for _, text in pairs]
+        tokenizer, parts = self.tokenizer(), []
+        most = (self.windows + 2) * self.max_length  # what follows moves no window
+        spans = tokenizer.spans([text for _, text in pairs], most=most)
+        for (query, text), of_tokens in zip(pairs, spans, strict=True):
+            room = tokenizer.room(query, "")
+            if len(of_tokens) <= room or room < MIN_ROOM:
+                parts.append(([text], len(of_tokens) > room))
+            else:
+                parts.append(windows_of(text, of_tokens, room, most=self.windows))
+        return parts
 
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, which is loaded without the network."""
@@ -102,6 +142,8 @@ class CrossEncoder:
         """The fastest engine that gives the numbers of sentence-transformers."""
         try:
             check_reads_pairs(self.files)
+            if self.instruction:
+                raise NoExportError("it reads an instruction")
             if self.precision == "bf16":
                 with optional():
                     from rerank.inference.varlen import open_unpadded  # and torch
@@ -111,10 +153,11 @@ class CrossEncoder:
         except NoExportError as error:
             with optional():
                 from rerank.inference.library import LateInteraction, LibraryScorer
-            of_kind = LateInteraction if interacts_late(self.files) else LibraryScorer
-            scorer = of_kind(self.files, self.max_length, bf16=self.precision == "bf16")
+            bf16 = self.precision == "bf16"
             stand_aside(self.files, error)
-            return scorer
+            if interacts_late(self.files):
+                return LateInteraction(self.files, self.max_length, bf16=bf16)
+            return LibraryScorer(self.files, self.max_length, self.instruction, bf16=bf16)
         tokenizer = self._our_tokenizer()
 
         def score_pairs(pairs: Sequence[Pair]) -> tuple[NDArray[np.float32], list[bool]]:
@@ -220,14 +263,23 @@ def open_reranker(
     model: ModelFiles | Given,
     *,
     max_length: int,
+    windows: int = 1,
+    instruction: str = "",
     precision: Precision = "fp32",
     cache: ScoreCache | None = None,
 ) -> Reranker:
-    """The reranker of a model; length and precision are those of a network on this machine."""
+    """The reranker of a model; all but the cache is of a network on this machine."""
     if isinstance(model, Given):
         assert isinstance(model.model, Scorer)
         return Reranker(model, model.model, cache)
-    return Reranker(model, CrossEncoder(model, max_length=max_length, precision=precision), cache)
+    scorer = CrossEncoder(
+        model,
+        max_length=max_length,
+        precision=precision,
+        windows=windows,
+        instruction=instruction,
+    )
+    return Reranker(model, scorer, cache)
 
 
 def _groups(pairs: Sequence[Pair], lists: Sequence[int]) -> Iterator[list[Pair]]:

@@ -72,12 +72,14 @@ def prompts_of(model: Any) -> dict[str, str]:
 class LibraryScorer:
     """Logits of pairs, without any activation, and whether each was truncated to `max_length`."""
 
-    def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
+    def __init__(
+        self, files: ModelFiles, max_length: int, instruction: str = "", *, bf16: bool = False
+    ) -> None:
         check_length(files, max_length)
         dtype = torch.bfloat16 if bf16 else torch.float32
         self._model = open_model(files, "cross_encoder", dtype=dtype, device=device())
         self._model.max_seq_length = self._max_length = max_length
-        self._prompt = self._model.prompts.get(self._model.default_prompt_name)
+        self._prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
         self._turn = Lock()  # a tokenizer is for one thread
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], list[bool]]:
@@ -85,7 +87,7 @@ class LibraryScorer:
         given = [(_read(query), _read(text)) for query, text in pairs]
         with self._turn:
             few_threads()
-            return logits(self._model, given), [self._cut(pair) for pair in given]
+            return logits(self._model, given, self._prompt), [self._cut(pair) for pair in given]
 
     def _cut(self, pair: tuple[str, str]) -> bool:
         """Whether one more token would be read if there were room for it."""
@@ -148,10 +150,16 @@ class LibraryEncoder:
             return vectors(self._model, [_read(text) for text in texts], role)
 
 
-def logits(model: Any, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+def logits(
+    model: Any, pairs: Sequence[tuple[str, str]], prompt: str | None = None
+) -> NDArray[np.float32]:
     """What `CrossEncoder.predict` gives before its activation, shape (n, 1)."""
     found: NDArray[np.float32] = model.predict(
-        list(pairs), activation_fn=torch.nn.Identity(), batch_size=_batch(model), **SILENT
+        list(pairs),
+        prompt=prompt,
+        activation_fn=torch.nn.Identity(),
+        batch_size=_batch(model),
+        **SILENT,
     )
     return found.reshape(len(pairs), -1)
 

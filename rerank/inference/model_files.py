@@ -94,6 +94,16 @@ def classifies(files: ModelFiles) -> bool:
     return any("SequenceClassification" in name for name in names)
 
 
+def takes_instruction(files: ModelFiles) -> bool:
+    """Whether a reranker was saved with a place for one: a chat template, or prompts."""
+    settings = files.folder / "tokenizer_config.json"
+    return (
+        (files.folder / "chat_template.jinja").is_file()
+        or (settings.is_file() and "chat_template" in json.loads(settings.read_bytes()))
+        or ((files.folder / SAVED).is_file() and _has_prompts(files.folder / SAVED))
+    )
+
+
 def saved_as(files: ModelFiles) -> str:
     """The class that sentence-transformers saved a model as, such as SparseEncoder; "" if none."""
     path = files.folder / SAVED
@@ -106,8 +116,8 @@ def interacts_late(files: ModelFiles) -> bool:
     return saved_as(files) in ("MultiVectorEncoder", "ColBERT")
 
 
-def check_cross_encoder(files: ModelFiles, precision: str) -> None:
-    """Refuse what its configuration shows to be no reranker, or to have no such precision."""
+def check_cross_encoder(files: ModelFiles, precision: str, instruction: str = "") -> None:
+    """Refuse what its files show to be no reranker, or to have no such precision or instruction."""
     if saved_as(files) == "SparseEncoder":
         raise InputError(
             f"{files.name} gives sparse vectors of words (SPLADE); expected a reranker: a "
@@ -118,6 +128,11 @@ def check_cross_encoder(files: ModelFiles, precision: str) -> None:
     outputs = len(config.get("id2label") or ()) or config.get("num_labels", 2)  # 2 is not written
     if classifies(files) and outputs != 1:
         raise InputError(f"{files.name} has {outputs} outputs; expected one, as rerankers have")
+    if instruction and not takes_instruction(files):
+        raise InputError(
+            f"{files.name} reads no instruction: it has no chat template and no saved prompt; "
+            "leave `instruction` (--instruction) out"
+        )
     language_model = any("CausalLM" in name for name in config.get("architectures") or ())
     if precision == "int8" and (language_model or interacts_late(files)):
         kind = "language model" if language_model else "late interaction model"

@@ -149,6 +149,8 @@ class Tokenizer:
                 return lengths[0] > lengths[1]
 
 
+MIN_ROOM = 32  # tokens; with fewer beside the title or query, only the beginning is read
+
 Frame = tuple[list[list[tuple[int, int]]], list[int]]
 
 
@@ -184,6 +186,25 @@ def _normalizer(own: Any) -> Any:
         normalizers.NFKC(),
     ]
     return normalizers.Sequence(steps if own is None else [*steps, own])
+
+
+def windows_of(
+    text: str, spans: NDArray[np.int64], room: int, *, most: int
+) -> tuple[list[str], bool]:
+    """The first `most` parts of a text, about `room` tokens each, and whether more follow.
+
+    `spans` (n, 2), n > room, are the characters of its tokens. A part begins with a word, if one
+    begins near: not every language has spaces. The last one has `room` tokens, up to the end.
+    """
+    after_space = np.flatnonzero(np.r_[True, spans[1:, 0] > spans[:-1, 1]])
+    wanted = np.r_[np.arange(0, len(spans) - room, room), len(spans) - room]
+    nearest = np.minimum(np.searchsorted(after_space, wanted), len(after_space) - 1)
+    later = after_space[nearest] - wanted
+    starts = np.unique(wanted + np.where((later >= 0) & (later <= room // 4), later, 0))
+    begins = spans[starts, 0]
+    ends = spans[np.minimum(starts + room, len(spans)) - 1, 1]
+    parts = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    return parts[:most], len(parts) > most
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:

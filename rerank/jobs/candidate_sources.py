@@ -36,7 +36,15 @@ POOLED_OVER_IT = (
 )
 # fields of `Config` without effect on lists, which come with their scores
 OF_OUR_STAGES = ["encoder", "encoder_max_length", "encoder_windows", "reranker", "max_length"]
-OF_OUR_STAGES += ["precision", "dense", "pool", "candidates", "rerank_depth"]
+OF_OUR_STAGES += [
+    "reranker_windows",
+    "instruction",
+    "precision",
+    "dense",
+    "pool",
+    "candidates",
+    "rerank_depth",
+]
 TRIED = 20  # passages to encode and search for
 NEAREST = 10  # results that should include the passage itself
 

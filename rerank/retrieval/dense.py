@@ -16,16 +16,15 @@ from rerank.errors import optional
 from rerank.inference.engine import NoExportError, open_bi_encoder, stand_aside
 from rerank.inference.given import Given, vectors_of
 from rerank.inference.model_files import Model, ModelFiles, check_bi_encoder
-from rerank.inference.tokenizer import Tokenizer, open_tokenizer
+from rerank.inference.tokenizer import MIN_ROOM, Tokenizer, open_tokenizer, windows_of
 from rerank.progress import in_chunks
 from rerank.protocols import Embedder, Role, Traits
-from rerank.types import Floats, Ints, Passage
+from rerank.types import Floats, Passage
 
 Vectors = NDArray[np.float32]
 Embed = Callable[[Sequence[str], Role], Vectors]
 CHUNK = 256  # texts per update of the progress bar
 BLOCK = 4607  # numbers, of which BLAS multiplies twice as many without threads, as OpenBLAS does
-MIN_ROOM = 32  # tokens; with fewer beside the title, only the beginning is read
 PART = 2**21  # numbers that are worth a thread
 
 
@@ -191,26 +190,9 @@ def windows(
         if len(of_tokens) <= room or room < MIN_ROOM:
             texts.append([passage.full_text])
             continue
-        starts = window_starts(of_tokens, room, room)[:max_windows]
-        begins = of_tokens[starts, 0]
-        ends = of_tokens[np.minimum(starts + room, len(of_tokens)) - 1, 1]
-        parts = [passage.text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        parts, _ = windows_of(passage.text, of_tokens, room, most=max_windows)
         texts.append([replace(passage, text=part).full_text for part in parts])
     return texts
-
-
-def window_starts(spans: Ints, room: int, step: int) -> Ints:
-    """Tokens at which a window of `room` tokens may start: the first, then about every `step`.
-
-    `spans` (n, 2), n > room, are the characters of each token. Each start begins a word, if one
-    begins near it: not every language has spaces. The last one leaves at most `room` tokens, up to
-    the end of the text.
-    """
-    after_space = np.flatnonzero(np.r_[True, spans[1:, 0] > spans[:-1, 1]])
-    wanted = np.r_[np.arange(0, len(spans) - room, step), len(spans) - room]
-    nearest = np.minimum(np.searchsorted(after_space, wanted), len(after_space) - 1)
-    later = after_space[nearest] - wanted
-    return np.unique(wanted + np.where((later >= 0) & (later <= room // 4), later, 0))
 
 
 def cosines(vectors: Vectors, query: Vectors) -> Floats:

@@ -183,6 +183,51 @@ def test_sparse_vectors_are_refused_before_anything_is_read(
         open_as(resolve(str(tmp_path)), max_length=LENGTH)
 
 
+@pytest.mark.parametrize("make", [with_answers, converted])
+def test_an_instruction_takes_the_place_of_the_saved_one(
+    make: Callable[[Path, str], None], tmp_path: Path
+) -> None:
+    """As `predict` with a prompt; scores of another instruction are others."""
+    from sentence_transformers import CrossEncoder
+
+    make(tmp_path, "qwen3")
+    files, asked = resolve(str(tmp_path)), "only texts of statisticians answer"
+    oracle = CrossEncoder(str(tmp_path), device="cpu", max_length=LENGTH)
+    raw = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
+    expected = oracle.predict(PAIRS, prompt=asked, **raw)
+    model = open_reranker(files, max_length=LENGTH, instruction=asked)
+    plain = open_reranker(files, max_length=LENGTH)
+    np.testing.assert_allclose(model.score(PAIRS)[0], expected, rtol=0, atol=1e-5)
+    assert model.scorer.traits.identity != plain.scorer.traits.identity
+    assert np.abs(plain.score(PAIRS)[0] - expected).max() > 0.01
+
+
+def test_a_reranker_without_a_place_for_an_instruction_is_refused_one(tmp_path: Path) -> None:
+    """A plain cross-encoder would read it as a part of the query."""
+    reranker(tmp_path, "bert")
+    with pytest.raises(InputError, match="--instruction"):
+        open_reranker(resolve(str(tmp_path)), max_length=LENGTH, instruction="be strict")
+
+
+@pytest.mark.parametrize("windows", [2, 9])
+def test_the_best_window_of_a_long_passage_counts(windows: int) -> None:
+    """A passage whose answer stands far down scores as its best part; the rest is told."""
+    answer = "The median is the middle value of a sorted sample."
+    filler = "It rained all day in the little harbour town. " * 20
+    pairs = [("what is the median", f"{filler}{answer}"), ("what is the median", answer)]
+    files = resolve("minilm-reranker")
+    one = open_reranker(files, max_length=LENGTH)
+    several = open_reranker(files, max_length=LENGTH, windows=windows)
+    (first, short), _ = one.score(pairs)
+    (best, same), cut = several.score(pairs)
+    assert same == short
+    assert cut.tolist() == several.truncates(pairs).tolist() == [windows == 2, False]
+    parts = several.scorer._parts(pairs[:1])[0][0]  # type: ignore[attr-defined]
+    assert len(parts) <= windows
+    assert best == max(one.score([(pairs[0][0], part) for part in parts])[0])
+    assert (best > 0 > first) == (windows == 9)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_two_outputs_are_refused_before_anything_is_read(precision: Any, tmp_path: Path) -> None:
     """By the configuration alone: the weights are not even there."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rerank.inference.model_files import resolve
-from rerank.inference.tokenizer import Tokenizer, open_tokenizer
-from rerank.retrieval.dense import Encoder, window_starts, windows
+from rerank.inference.tokenizer import Tokenizer, open_tokenizer, windows_of
+from rerank.retrieval.dense import Encoder, windows
 from rerank.retrieval.index import Index, build_index
 from rerank.types import Passage
 
@@ -115,7 +115,12 @@ def test_known_windows_are_not_encoded_again(
 
 def test_text_without_spaces_has_windows_too() -> None:
     """Where no word begins near, a window begins at any token: each character is in one."""
+    text = "".join(chr(0x4E00 + i) for i in range(100))
     spans = np.c_[np.arange(100), np.arange(1, 101)]
-    assert window_starts(spans, 30, 30).tolist() == [0, 30, 60, 70]
-    spaced = spans * 2 - np.r_["1,2,0", np.arange(100) * 0, np.arange(100) * 0 + 1]
-    assert window_starts(spaced, 30, 30).tolist() == [0, 30, 60, 70]
+    parts, more = windows_of(text, spans, 30, most=4)
+    assert parts == [text[:30], text[30:60], text[60:90], text[70:]]
+    assert not more
+    assert windows_of(text, spans, 30, most=3) == (parts[:3], True)
+    words = " ".join(text)
+    apart = np.c_[2 * np.arange(100), 2 * np.arange(100) + 1]
+    assert [part[0] for part in windows_of(words, apart, 30, most=4)[0]] == [p[0] for p in parts]
