@@ -1,21 +1,26 @@
-"""How many cores this process may use, and work in as many threads.
+"""How many cores this process may use, and work in as many threads or processes.
 
-All that computes asks here: networks in ONNX Runtime and torch, and products with the vectors of an
-index.
+All that computes asks here: networks in ONNX Runtime and torch, products with the vectors of an
+index, and fits, in which BLAS gets no threads of its own.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from math import ceil
+from multiprocessing import get_context
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from threading import active_count
+from typing import Any, TypeVar
 
-from rerank.errors import InputError
+from rerank.errors import InputError, optional
 
 CORES = "RERANK_CORES"  # environment variable: for several processes that share a machine
 CGROUPS = Path("/sys/fs/cgroup")  # where Linux shows control groups
@@ -56,6 +61,60 @@ def in_threads(
         return list(map(function, items))
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, items))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within this context, BLAS multiplies in the calling thread alone; a decorator, too.
+
+    Its threads would spin between the small products of a fit, and take the cores from what works.
+    The numbers of a fit depend on their count: so they are the same on any machine of a kind.
+    """
+    with optional():
+        import scipy.linalg  # noqa: F401  # loads its own BLAS, which is not limited otherwise
+        from threadpoolctl import threadpool_limits
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The result for each item, in their order, in as many processes as `cores`.
+
+    The others are forks of this one: they share its memory, and only results are sent. They work
+    without bars. It works alone on other systems than Linux, and if it has other threads, whose
+    locks a fork would keep for ever.
+    """
+    count = min(cores(), len(items))
+    if count < 2 or sys.platform != "linux" or active_count() > 1:
+        return list(map(function, items))
+    context = get_context("fork")
+    results: list[Any] = [None] * len(items)
+
+    def work(share: slice, pipe: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # end without a word
+        sys.stderr = io.StringIO()
+        pipe.send(list(map(function, items[share])))
+
+    started = []
+    try:
+        for number in range(1, count):
+            share, (mine, theirs) = slice(number, None, count), context.Pipe(duplex=False)
+            process = context.Process(target=work, args=(share, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            started.append((process, share, mine))
+        results[::count] = map(function, items[::count])
+        for _, share, mine in started:
+            try:
+                results[share] = mine.recv()
+            except EOFError:  # it failed: here it raises, or needs less memory
+                results[share] = map(function, items[share])
+    finally:
+        for process, _, mine in started:
+            mine.close()
+            process.kill()
+            process.join()
+    return results
 
 
 def quotas(groups: Path = Path("/proc/self/cgroup"), mounts: Path = CGROUPS) -> Iterator[int]:

@@ -25,7 +25,7 @@ IN_PYTHON = (
     "are in `rerank.errors`."
 )
 VARIABLES = {
-    "`RERANK_CORES`": "how many cores the models use (default: all that the process may use, by "
+    "`RERANK_CORES`": "how many cores models and fits use (default: all that the process may use, by "
     "its affinity and the CPU quotas of its control groups)",
     "`RERANK_CACHE`": "folder of unpacked weights and exported networks (default: "
     "`calibrated-rerank` in the user's cache)",

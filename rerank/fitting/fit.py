@@ -34,13 +34,14 @@ from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import fit_hazards
 from rerank.config import Config
+from rerank.cores import in_processes
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, sampled_units
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.context_certificates import Hazards, certify_context
 from rerank.fitting.passage_maps import (
-    choose_cutoffs,
+    choose_cutoff,
     cross_fit_rankings,
     fit_score,
     read_labelled,
@@ -48,6 +49,7 @@ from rerank.fitting.passage_maps import (
 from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in
+from rerank.progress import progress_shown
 from rerank.types import Bools, Floats, Mode, Ranking, Scored, main_mode
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
@@ -300,18 +302,29 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
     queries outside of it, in the main mode. Lists with scores have no cutoff.
     """
     main = scored[main_mode(scored)]
+
+    def fit_fold(held: Bools) -> dict[Mode, Fitted]:
+        cutoff = main.policy.cutoff
+        with progress_shown(on=False):
+            if not main.kind.stages:
+                cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
+            return {
+                mode: fit(
+                    replace(plan.where(~held), policy=replace(plan.policy, cutoff=cutoff)), config
+                )
+                for mode, plan in scored.items()
+            }
+
     fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
-    folds: dict[Mode, list[FittedFold]] = {mode: [] for mode in scored}
     all_held = list(held_out(fold_of))
-    cutoffs = [main.policy.cutoff] * len(all_held)
-    if not main.kind.stages:
-        cutoffs = choose_cutoffs(main.to_fit, [~held for held in all_held], config, main.pooled)
-    for held, cutoff in zip(all_held, cutoffs, strict=True):
-        for mode, scored_plan in scored.items():
-            policy = replace(scored_plan.policy, cutoff=cutoff)
-            fitted = fit(replace(scored_plan.where(~held), policy=policy), config)
-            folds[mode].append(FittedFold(scored_plan.to_fit.where(held), fitted))
-    return folds
+    fitted = in_processes(fit_fold, all_held)
+    return {
+        mode: [
+            FittedFold(plan.to_fit.where(held), by_mode[mode])
+            for held, by_mode in zip(all_held, fitted, strict=True)
+        ]
+        for mode, plan in scored.items()
+    }
 
 
 def check_both_outcomes(right: Labels, name: str) -> None:

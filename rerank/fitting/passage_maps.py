@@ -32,7 +32,7 @@ from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.errors import InputError, optional
 from rerank.evaluation.measure import order_quality
 from rerank.progress import progress
-from rerank.types import Bools, Candidates, Floats, Ranking, Scored
+from rerank.types import Candidates, Floats, Ranking, Scored
 
 CUTOFFS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)  # shares of the best prior score
 CUTOFF_LOSS = 0.005  # share of nDCG@10 that scoring fewer passages may cost
@@ -103,44 +103,30 @@ def _cross_fit_scores(
 def choose_cutoff(
     scored: Labelled[Scored], config: Config, pooled: FittedMaps | None = None
 ) -> float:
-    """The share of the best prior score that a passage needs to be scored: see `choose_cutoffs`."""
-    every_query = np.ones(len(scored), dtype=np.bool_)
-    return choose_cutoffs(scored, [every_query], config, pooled)[0]
-
-
-def choose_cutoffs(
-    scored: Labelled[Scored],
-    parts: Sequence[Bools],
-    config: Config,
-    pooled: FittedMaps | None = None,
-) -> list[float]:
     """The share of the best prior score that a passage needs to be scored; 0 for no cutoff.
 
-    One for each of the `parts`, by its queries alone, those at which it (n,) is True. It is the
-    highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5% of nDCG@10, with
-    one standard error to spare. `scored` had no cutoff; the orders are cross-fitted at each cutoff.
-    With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
+    It is the highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5% of
+    nDCG@10, with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted
+    at each cutoff. With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
     """
-    answered = np.array([bool(grades) for grades in scored.grades], dtype=np.bool_)
-    groups = [scored.groups[part & answered] for part in parts]
-    undecided = [i for i, of_part in enumerate(groups) if len(set(of_part)) >= MIN_GROUPS]
-    chosen = [pooled.policy.cutoff if pooled else 0.0] * len(parts)
+    groups = scored.groups[[bool(grades) for grades in scored.grades]]
+    chosen = pooled.policy.cutoff if pooled else 0.0
+    if len(set(groups)) < MIN_GROUPS:
+        return chosen
     reference = pooled.score if pooled else None
-    without_cutoff: dict[int, Floats] = {}
-    with progress(len(CUTOFFS) + 1, "choosing what to score", unit="cutoff") as bar:
-        for cutoff in (0.0, *CUTOFFS):
-            if not undecided:
-                break
-            unordered = read_labelled(scored, cutoff)
-            for i in list(undecided):
-                quality = _order_quality(unordered.where(parts[i]), config, reference)
-                lost = without_cutoff.setdefault(i, quality) - quality
-                error = grouped_standard_error(lost, group_codes(groups[i], len(lost)))
-                if lost.mean() + error > CUTOFF_LOSS * without_cutoff[i].mean():
-                    undecided.remove(i)
-                else:
-                    chosen[i] = cutoff
+
+    def quality(cutoff: float) -> Floats:
+        return _order_quality(read_labelled(scored, cutoff), config, reference)
+
+    with progress(len(CUTOFFS), "choosing what to score", unit="cutoff") as bar:
+        without_cutoff, chosen = quality(0.0), 0.0
+        for cutoff in CUTOFFS:
+            lost = without_cutoff - quality(cutoff)
             bar.update()
+            error = grouped_standard_error(lost, group_codes(groups, len(lost)))
+            if lost.mean() + error > CUTOFF_LOSS * without_cutoff.mean():
+                break
+            chosen = cutoff
     return chosen
 
 

@@ -22,6 +22,7 @@ from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, wr
 from rerank.assessment.ranking import reorder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
+from rerank.cores import in_processes, one_blas_thread
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import drawn_at_random, hits
@@ -77,6 +78,7 @@ class CalibrationRun:
     notes: tuple[str, ...] = ()  # what was not done, and what to do
 
 
+@one_blas_thread()
 def calibrate(
     labelled: LabelledSet,
     out: str | Path,
@@ -223,9 +225,10 @@ def _fit_and_measure(
     """The maps of each mode, what was measured of them, and the report with its pictures."""
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-        fits = {
-            mode: _fit_mode(planned, scored[mode], config, main=mode == main) for mode in scored
-        }
+        fitted = in_processes(
+            lambda mode: _fit_mode(planned, scored[mode], config, main=mode == main), list(scored)
+        )
+        fits = dict(zip(scored, fitted, strict=True))
         check_both_outcomes(fits[main].right[~fits[main].copies], made_from["dataset"]["name"])
         bar.update()
         folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}

@@ -10,6 +10,7 @@ import numpy as np
 from rerank.assessment.fitted_maps import pooled_over
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import ReadPolicy
+from rerank.cores import one_blas_thread
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import drawn_at_random, drawn_by, weights_of
@@ -29,6 +30,7 @@ def grouped_as(labelled: LabelledSet, model: CalibratedReranker) -> LabelledSet:
     return labelled.grouped_by(model.group_by)
 
 
+@one_blas_thread()
 def evaluate(
     model: CalibratedReranker,
     labelled: LabelledSet,

@@ -19,6 +19,7 @@ from calibration.arrays import plain
 from rerank.assessment.fitted_maps import PooledMaps, scored_by
 from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
+from rerank.cores import one_blas_thread
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.pairs import read_training_set
@@ -39,6 +40,7 @@ MAX_QUERIES = 300  # per set, to fit on and to report on
 UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few of them
 
 
+@one_blas_thread()
 def pool_sets(
     folders: Sequence[str | Path],
     out: str | Path,

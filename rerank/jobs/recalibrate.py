@@ -20,6 +20,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import have_passages
+from rerank.cores import one_blas_thread
 from rerank.data.checks import query_hash
 from rerank.data.feedback import (
     LATER,
@@ -81,6 +82,7 @@ class RecalibrationRun:
     worse: tuple[Mode, ...] = ()
 
 
+@one_blas_thread()
 def recalibrate(
     model: CalibratedReranker,
     feedback: Sequence[Feedback] | LabelledSet | str | Path,

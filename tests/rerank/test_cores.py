@@ -53,6 +53,36 @@ def test_with_one_core_no_other_thread_runs(monkeypatch: pytest.MonkeyPatch) -> 
     assert (os.cpu_count() or 1) == 1 or run_python(THREADS).strip() == "[]"
 
 
+PROCESSES = """
+import os
+from threadpoolctl import threadpool_info
+from rerank.cores import in_processes, one_blas_thread
+
+def one(item):
+    if item == "killed" and os.getpid() != here:
+        os.abort()
+    return item, os.getpid()
+
+here = os.getpid()
+with one_blas_thread():
+    counts = {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+found = in_processes(one, range(5)), in_processes(one, ["here", "killed"])
+print(counts == {1}, *([(item, pid == here) for item, pid in part] for part in found))
+in_processes(lambda item: 1 / item, [1, 0])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_processes_give_results_in_order_and_lose_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed one had to do is done here; what fails, fails here; BLAS has one thread."""
+    monkeypatch.setenv(CORES, "2")
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        run_python(PROCESSES)
+    shared = [(0, True), (1, False), (2, True), (3, False), (4, True)]
+    expected = f"True {shared} {[('here', True), ('killed', True)]}"
+    assert run_python(PROCESSES.rpartition("in_processes")[0]).strip() == expected
+
+
 @pytest.mark.parametrize("count", ["1", "2", "5"])
 @pytest.mark.parametrize(
     "shape",
