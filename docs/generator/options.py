@@ -25,8 +25,8 @@ IN_PYTHON = (
     "are in `rerank.errors`."
 )
 VARIABLES = {
-    "`RERANK_CORES`": "how many cores models and fits use (default: all that the process may use, by "
-    "its affinity and the CPU quotas of its control groups)",
+    "`RERANK_CORES`": "how many cores models and fits use (default: all that the process may use, "
+    "by its affinity and the CPU quotas of its control groups)",
     "`RERANK_CACHE`": "folder of unpacked weights and exported networks (default: "
     "`calibrated-rerank` in the user's cache)",
     "`RERANK_API_KEYS`": "[keys of the server](serving.md#keys), separated by commas",

@@ -160,12 +160,7 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
 def _kept(
     files: ModelFiles, kind: Kind, precision: Graphs, use: Callable[[Network, Entries], Result]
 ) -> Result:
-    """What `use` gives of the network in the cache and its files' hashes; exported if not there.
-
-    Raises:
-        NoExportError: it does not export, which the cache remembers.
-        OSError: it cannot be kept.
-    """
+    """What `use` gives of the network in the cache and its files' hashes; exported if not there."""
     check_reads_pairs(files)
     home = _home(files, kind, precision)
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
@@ -222,11 +217,7 @@ def _versions() -> str:
 
 
 def _export_once(files: ModelFiles, kind: Kind, folder: Path) -> None:
-    """Write the network of a model into a folder.
-
-    Raises:
-        NoExportError: it does not export, or the library gives other numbers for its texts.
-    """
+    """Write the network of a model into a folder."""
     with progress(2, f"exporting {files.name}, once", unit="step") as bar:
         with optional():
             from rerank.inference import library, onnx_export
@@ -369,9 +360,6 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers.
 
     The numbers are compared on `samples` of different lengths.
-
-    Raises:
-        Exception: no form works; whatever the last one raised.
     """
     from rerank.inference import onnx_export
 

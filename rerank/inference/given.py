@@ -171,11 +171,7 @@ def scores_of(
 
 
 def _checked(name: str, request: Request, answer: Any) -> Checked:
-    """The scores of one request, and whether each text was truncated.
-
-    Raises:
-        InputError: something else than one finite number for each text.
-    """
+    """The scores of one request, and whether each text was truncated."""
     count = len(request.texts)
     values, cut = answer if isinstance(answer, Scores) else (answer, [False] * count)
     numbers = _numbers(values, (count,), f"{name} should give one number for each text")

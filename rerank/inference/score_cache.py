@@ -134,13 +134,7 @@ class ScoreCache:
         return None
 
     def _connect(self) -> sqlite3.Connection:
-        """The open file, with its table.
-
-        Raises:
-            OSError: it is not this user's own regular file.
-            OtherTablesError: it belongs to something else.
-            sqlite3.DatabaseError: it is not a database, or is locked.
-        """
+        """The open file, with its table."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

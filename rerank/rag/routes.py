@@ -164,10 +164,6 @@ async def _answered(request: Request, done: AssessedRequest, seconds: float) -> 
 
     In a thread, as the cross-encoder reads a sentence where words cannot decide. A thread that
     nobody waits for any more ends by itself.
-
-    Raises:
-        Refusal: 504 if the time limit of the request, of `seconds`, is over; 408 if the client
-            disconnects.
     """
     model = done.served.model
     work = asyncio.to_thread(

@@ -197,11 +197,7 @@ class RequestGuard:
             raise Refusal(415, "expected a body that is not compressed", reason="type")
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, *, queued: bool) -> bytes:
-        """The body.
-
-        Raises:
-            Refusal: 413 too large, 429 too much at once, 408 too slow, or the client disconnects.
-        """
+        """The body."""
         max_body, parts, size = self.settings.max_body, [], 0
         refused = Refusal(413, f"the body has more than {max_body} bytes", reason="size")
         if int(headers.get(b"content-length", b"0")) > max_body:

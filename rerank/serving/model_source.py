@@ -193,11 +193,7 @@ def _open(
 
 
 def _try(model: CalibratedReranker) -> None:
-    """Let the model answer in each mode, which also loads what is loaded at first use.
-
-    Raises:
-        InputError: an answer is not a probability.
-    """
+    """Let the model answer in each mode, which also loads what is loaded at first use."""
     for found in model.assess(model.probes()):
         numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
         if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):

@@ -153,11 +153,7 @@ class Client:
     def _try(
         self, wire: Wire, body: Any, count: int, left: float
     ) -> tuple[list[Any] | None, str, float | None]:
-        """The values; or why there are none, and how many seconds the server asks to wait.
-
-        Raises:
-            RefusedError: another try would bring nothing else.
-        """
+        """The values; or why there are none, and how many seconds the server asks to wait."""
         import httpx  # `_http` has told if it is missing
 
         timeout = max(0.01, min(TIMEOUT, left))

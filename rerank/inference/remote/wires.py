@@ -222,11 +222,7 @@ def _named(model: str) -> dict[str, str]:
 
 
 def _rows(answer: Any, *names: str) -> list[dict[str, Any]]:
-    """The list of results in an answer, or the answer itself.
-
-    Raises:
-        BadAnswerError: there is none, or it holds other things than objects.
-    """
+    """The list of results in an answer, or the answer itself."""
     listed = answer
     if isinstance(answer, dict):
         listed = next((answer[name] for name in names if name in answer), None)
@@ -236,11 +232,7 @@ def _rows(answer: Any, *names: str) -> list[dict[str, Any]]:
 
 
 def _by_index(rows: Sequence[Mapping[str, Any]], count: int, name: str) -> list[Any]:
-    """The values of `name` in the order of `index`.
-
-    Raises:
-        BadAnswerError: not every text has one row.
-    """
+    """The values of `name` in the order of `index`."""
     if len(rows) != count:
         raise BadAnswerError(f"{len(rows)} results for {count} texts")
     places = [row.get("index") for row in rows]

@@ -235,9 +235,6 @@ def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
 
     The second draft is made if the first one has less coverage. If it fails, the first one counts,
     unless no sentence of the first one has support.
-
-    Raises:
-        EndpointError: a draft failed, and there is no other one to use.
     """
     first = one_draft(strict=False)
     if first.checked is None or first.covered >= coverage or not first.calls:
