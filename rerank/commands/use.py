@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import Strategy
 from rerank.commands.command import REJECTED, Only, Typed, command
 from rerank.commands.options import (
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 
 SHOWN = 3  # passages that are printed
+OF_ANSWERS = (  # that a server gives
+    *("min_score", "min_chunks", "llm", "llm_model", "llm_timeout", "llm_retries"),
+    *("llm_max_tokens", "llm_prompt", "no_answer"),
+)
 STOPPED = {  # by the reason of a result
     "threshold": "they are enough",
     "max_k": "the most that are allowed (--max-k)",
@@ -241,7 +246,13 @@ def rescore(
 
 @command("work/model --port 8000")
 def serve(
-    chosen: ModelChoice, settings: Settings, typed: Typed, *, mcp: bool = False, work: Work = WORK
+    chosen: ModelChoice,
+    settings: Settings,
+    answers: Annotated[AnswerConfig, Only(OF_ANSWERS)],
+    typed: Typed,
+    *,
+    mcp: bool = False,
+    work: Work = WORK,
 ) -> None:
     """Answer queries over HTTP, and take over new models as they come; or over MCP.
 
@@ -252,6 +263,7 @@ def serve(
     if mcp:
         typed.refuse("not with --mcp, which starts no HTTP server", "work")
         typed.refuse("not with --mcp, which starts no HTTP server", kind=Settings)
+        typed.refuse("not with --mcp, whose client writes the answers", *OF_ANSWERS)
         offered("MCP")(chosen.load()).run()
         return
     typed.refuse("only with --mcp", "download")
@@ -259,4 +271,4 @@ def serve(
     from rerank.serving.server import serve as serve_http
 
     place = place_of_model(str(chosen.model), work)
-    serve_http(place, settings, manifest_sha256=chosen.manifest_sha256)
+    serve_http(place, settings, {"rag": answers}, manifest_sha256=chosen.manifest_sha256)

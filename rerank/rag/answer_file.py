@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import (
     PREDICTIONS,
@@ -24,7 +25,6 @@ from rerank.progress import progress
 from rerank.protocols import Record, unrecorded
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer
-from rerank.rag.settings import AnswerConfig
 from rerank.storage.files import package_version
 from rerank.types import Query
 
@@ -77,7 +77,9 @@ def answer_file(
         "model": model.files.sha256(),
         "input": _digest([query_row(q) for q in queries]),
         # only its digest: the URL may have a password
-        "configuration": _digest([asdict(config), thresholds and asdict(thresholds)]),
+        "configuration": _digest(
+            [asdict(config), config.language_model.prompt, thresholds and asdict(thresholds)]
+        ),
         "version": package_version(),
     }
     with open_checkpoint(out, None, header, restart=restart, kind="answer") as checkpoint:

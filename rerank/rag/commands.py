@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.commands.command import REJECTED, Instead, Only, Typed, command, named_by_flags
 from rerank.commands.options import (
     Filter,
@@ -20,7 +21,6 @@ from rerank.commands.options import (
 from rerank.commands.printing import note, print_json, printable
 from rerank.config import Thresholds, two_digits
 from rerank.errors import EndpointError, InputError
-from rerank.rag.settings import AnswerConfig
 from rerank.serving.settings import Settings
 
 

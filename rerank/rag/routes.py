@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+import json
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from rerank.advice import explanation
 from rerank.advice.adaptive import guaranteed, take
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import Strategy
 from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.rag.answer.bounded import BoundedAnswer
+from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.model_answers import answer_assessed, extractive
 from rerank.rag.document_route import document_route, shown_passage
 from rerank.rag.responses import (
@@ -23,13 +31,13 @@ from rerank.rag.responses import (
     ExplainResponse,
     RetrieveResponse,
 )
-from rerank.rag.settings import AnswerConfig
 from rerank.serving.middleware import while_connected
 from rerank.serving.parts import Host, Part
-from rerank.serving.refusals import not_ready
+from rerank.serving.refusals import Refusal, not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
 from rerank.serving.requests import IndexRequest, StrictRoute
 from rerank.serving.responses import assessment_fields
+from rerank.serving.telemetry import event
 from rerank.types import RankedPassage
 
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ PAGES = {  # of this room
     "/static/document.js": "rerank.rag/document.js",
 }
 SHOWN = 10  # passages that a page lists
+THREADS = 16  # answers written at once
 EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
 
 
@@ -48,6 +57,12 @@ class PlainRequest(IndexRequest):
     """A query for the index, and nothing else."""
 
     model_config: ClassVar[Any] = {"extra": "ignore", "json_schema_extra": EXAMPLE}
+
+
+class AskRequest(PlainRequest):
+    """A query of the Ask page."""
+
+    stream: bool = Field(False, strict=True, description="lines of JSON, the answer in the last")
 
 
 def _of_strategy(name: str) -> Any:
@@ -88,15 +103,59 @@ class RetrieveRequest(PlainRequest):
 
 def part(host: Host) -> Part:
     """The routes of this room, and the page that asks."""
-    feedback, seconds = bool(host.settings.journal), host.settings.timeout
-    routes = rag_routes(host.assessor, seconds=seconds, feedback=feedback)
-    return Part([routes, document_route(host.holder)], PAGES)
+    writer = Writer(host.given or AnswerConfig(), host.settings.timeout)
+    routes = rag_routes(host.assessor, writer, feedback=bool(host.settings.journal))
+    return Part([routes, document_route(host.holder)], PAGES, finish=writer.close)
 
 
-def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = False) -> APIRouter:
-    """The routes; `assessor` makes the assessments.
+class Writer:
+    """Writes the answers of a server, in the words of the sources or by a language model.
 
-    seconds: the time limit of a request, for the message.
+    In threads, as the cross-encoder reads a sentence where words cannot decide, and as a language
+    model is waited for. A thread that nobody waits for any more ends by itself.
+
+    Raises:
+        InputError: the prompt cannot be read.
+        MissingExtraError: the client of the language model is not installed.
+    """
+
+    def __init__(self, config: AnswerConfig, seconds: float) -> None:
+        self._config, self._seconds = config, seconds  # the time limit of a request
+        chosen = config.language_model
+        self._language_model = LanguageModel(chosen) if chosen.llm else None
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="answers")
+        self.close = partial(self._threads.shutdown, wait=False, cancel_futures=True)
+
+    async def __call__(self, done: AssessedRequest) -> BoundedAnswer:
+        """The answer, as the command line gives it.
+
+        Raises:
+            Refusal: 504 if the time limit of the request is over.
+        """
+        model = done.served.model
+        going = asyncio.get_running_loop().run_in_executor(
+            self._threads,
+            answer_assessed,
+            model,
+            done.assessment,
+            self._config,
+            self._language_model or extractive(model),
+            done.served.kept.get("rag"),
+        )
+        try:
+            async with asyncio.timeout_at(done.deadline):
+                made = await going
+        except TimeoutError:
+            raise not_ready(self._seconds) from None
+        if made.error:  # it names the endpoint, which clients need not know
+            event("the language model failed", severity=logging.ERROR, why=made.error)
+            made = replace(made, error="the language model gave no answer; try again later")
+        return made
+
+
+def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = False) -> APIRouter:
+    """The routes; `assessor` makes the assessments, and `writer` the answers.
+
     feedback: whether the server accepts feedback on its answers.
     """
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
@@ -118,25 +177,27 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
 
     @router.post("/v1/answer", response_model=AnswerResponse, response_model_exclude_unset=True)
     async def answer(request: Request, body: PlainRequest) -> dict[str, Any]:
-        """Answer in the words of the sources, or refuse."""
+        """Answer from the sources alone, or refuse."""
         done = await assessor(request, body)
-        done.answer = made = await _answered(request, done, seconds)
+        made = await while_connected(request.receive, writer(done))
+        done.answer = None if made.error else made
         return {**_named(done), **made.to_dict(), "query_id": done.request_id}
 
     @router.post("/v1/ask", response_model=AskPage, response_model_exclude_unset=True)
-    async def ask(request: Request, body: PlainRequest) -> dict[str, Any]:
+    async def ask(request: Request, body: AskRequest) -> dict[str, Any] | Response:
         """Return all that the page shows: the answer, its confidence and why, and its sources.
 
+        As a `stream` it is lines of JSON: all but the answer first, then {"answer"} when its
+        sentences are checked, or {"message"} if there is none in time.
         Of equal passages only the first is listed. The page asks whether the first passage is
         right, so the journal keeps a search, as feedback on an answer is about its text.
         """
         done = await assessor(request, body)
         assessment, model = done.assessment, done.served.model
-        taken, made = take(assessment), await _answered(request, done, seconds)
-        why, listed = explanation.explain(model, assessment).to_dict(), assessment.first(SHOWN)
-        return {
+        taken, listed = take(assessment), assessment.first(SHOWN)
+        why = explanation.explain(model, assessment).to_dict()
+        page = {
             **_named(done),
-            "answer": {**made.to_dict(), "query_id": done.request_id},
             "assessment": assessment_fields(assessment),
             "feedback": feedback,
             "k": taken.k,
@@ -146,6 +207,22 @@ def rag_routes(assessor: RequestAssessor, *, seconds: float, feedback: bool = Fa
             "signals": why["signals"],
             "recommendations": why["recommendations"],
         }
+
+        async def written() -> dict[str, Any]:
+            made = await writer(done)
+            return {"answer": {**made.to_dict(), "query_id": done.request_id}}
+
+        if not body.stream:
+            return {**page, **await while_connected(request.receive, written())}
+
+        async def lines() -> AsyncIterator[str]:
+            yield json.dumps(page) + "\n"
+            try:
+                yield json.dumps(await written()) + "\n"
+            except Refusal as refusal:
+                yield json.dumps({"message": refusal.sentence}) + "\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     return router
 
@@ -157,28 +234,6 @@ def passage_fields(passage: RankedPassage, model: CalibratedReranker) -> dict[st
     """
     row = passage.row if model.source.folder else None
     return {**passage.to_dict(), **shown_passage(passage), "row": row}
-
-
-async def _answered(request: Request, done: AssessedRequest, seconds: float) -> BoundedAnswer:
-    """The answer in the words of the sources, as the command line gives it.
-
-    In a thread, as the cross-encoder reads a sentence where words cannot decide. A thread that
-    nobody waits for any more ends by itself.
-    """
-    model = done.served.model
-    work = asyncio.to_thread(
-        answer_assessed,
-        model,
-        done.assessment,
-        AnswerConfig(),
-        extractive(model),
-        done.served.kept.get("rag"),
-    )
-    try:
-        async with asyncio.timeout_at(done.deadline):
-            return await while_connected(request.receive, work)
-    except TimeoutError:
-        raise not_ready(seconds) from None
 
 
 def _named(done: AssessedRequest) -> dict[str, str]:

@@ -183,7 +183,7 @@ class ReliabilityPage(BaseModel):
 
 def assessment_fields(assessment: Assessment) -> dict[str, Any]:
     """An assessment and what to do with it, without its passages: see `AssessmentFields`."""
-    return {
+    fields = {
         **assessment.to_dict(top=0),
         "flagged": not assessment.accepted,
         "action": ACTIONS[assessment.level],
@@ -192,6 +192,7 @@ def assessment_fields(assessment: Assessment) -> dict[str, Any]:
         "sufficiency_k": assessment.sufficiency_k,
         "thresholds": asdict(assessment.thresholds),
     }
+    return {name: fields[name] for name in AssessmentFields.model_fields}
 
 
 def search_response(

@@ -31,11 +31,11 @@ from calibration.arrays import group_codes
 from calibration.metrics import MIN_GROUPS
 from rerank import CalibratedReranker, LabelledSet
 from rerank.advice.adaptive import take
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import DEEPEST, Strategy
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
 from rerank.rag.answer.bounded import usable_context
-from rerank.rag.settings import AnswerConfig
 from rerank.types import Bools, Floats, Ints
 from rerank.workspace import Workspace
 

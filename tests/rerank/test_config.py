@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.config import Config, Thresholds
 from rerank.errors import InputError
-from rerank.rag.settings import AnswerConfig
 from rerank.training.settings import FinetuneConfig
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,14 +44,19 @@ def forget_routes() -> None:
 
 @contextmanager
 def serving(
-    folder: Path, *, labels: LabelSessions | None = None, work: Path = Path("work"), **settings: Any
+    folder: Path,
+    *,
+    labels: LabelSessions | None = None,
+    work: Path = Path("work"),
+    given: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Iterator[Serving]:
     """A server of the model folder in a thread of its own, with settings, stopped at the end."""
     chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})
     with listen(chosen) as listening:
         place = place_of_model(str(folder), work)
         holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
-        server = make_server(holder, chosen, {"labelling": labels})
+        server = make_server(holder, chosen, {"labelling": labels, **(given or {})})
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         started = Serving(url, holder, server, thread)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.advice.adaptive import near, take
+from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig
 from rerank.assessment.decisions import LABEL_FIRST
 from rerank.data.duplicates import distinct
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
-from rerank.rag.answer.answerers import NO_ANSWER, Answerer
+from rerank.rag.answer.answerers import Answerer
 from rerank.rag.answer.attribution import (
     Checked,
     Judge,
@@ -29,7 +30,6 @@ from rerank.rag.answer.attribution import (
 from rerank.rag.answer.sentences import Sentence, without_controls
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.context import UNASSESSED, ContextVerdict, gate_handed_on
-from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment, RankedPassage
 
 RECORD = (
@@ -119,7 +119,7 @@ def bounded_answer(
     usable, verdict = usable_context(assessment, config)
     refusal = BoundedAnswer(
         query_id=query.query_id,
-        answer=NO_ANSWER,
+        answer=config.language_model.no_answer,
         refused=True,
         confidence=assessment.confidence,
         level=assessment.level,
@@ -130,13 +130,13 @@ def bounded_answer(
     )
     if verdict.verdict == "INSUFFICIENT":
         return refusal
-    sources = sources_of(usable)
+    sources, own = sources_of(usable), config.language_model.no_answer
     check = SupportCheck(lexicon, judge, config.support, query.text)
 
     def one_draft(*, strict: bool) -> _Draft:
         made = answerer.generate(query.text, sources, note=verdict.note(), strict=strict)
         checked = check(without_controls(made.text), sources)
-        return _Draft(_without_refusal(checked), made.calls, made.cut_off)
+        return _Draft(_without_refusal(checked, own), made.calls, made.cut_off)
 
     try:
         draft = _better_draft(one_draft, config.coverage)
@@ -251,14 +251,15 @@ def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
     return better._replace(calls=first.calls + second.calls)
 
 
-def _without_refusal(checked: list[Checked]) -> list[Checked] | None:
+def _without_refusal(checked: list[Checked], no_answer: str) -> list[Checked] | None:
     """The sentences without one that refuses; None if no other sentence has support."""
-    others = [one for one in checked if one.supported or not _is_refusal(one.sentence)]
+    others = [one for one in checked if one.supported or not _is_refusal(one.sentence, no_answer)]
     refused = len(others) < len(checked) and not any(one.supported for one in others)
     return None if refused else others
 
 
-def _is_refusal(sentence: Sentence) -> bool:
-    """Whether a sentence is the one with which the prompt lets an answerer refuse."""
+def _is_refusal(sentence: Sentence, no_answer: str) -> bool:
+    """Whether a sentence is the one with which the prompt lets an answerer refuse, or ours."""
     claim = re.sub(r"^\W+", "", sentence.claim).casefold()
-    return claim.startswith(NO_ANSWER.rstrip(".").casefold())
+    refusals = (re.sub(r"^\W+|\W+$", "", own).casefold() for own in (no_answer, NO_ANSWER))
+    return claim.startswith(tuple(refusals))

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from rerank.advice.answer_settings import LanguageModelConfig
 from rerank.errors import EndpointError, optional
 from rerank.rag.answer.answerers import Generated, Message, messages
 from rerank.rag.answer.sources import Source
-from rerank.rag.settings import LanguageModelConfig
 from rerank.tracking.records import without_secrets
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
@@ -48,6 +48,7 @@ class LanguageModel:
 
         self.config = config
         self.sleep = sleep
+        self._prompt = config.prompt
         self.client = openai.OpenAI(
             base_url=config.llm,
             api_key=os.environ.get(KEY) or NO_KEY,  # local endpoints need some text
@@ -61,7 +62,14 @@ class LanguageModel:
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
         """The model's answer."""
-        asked = messages(question, sources, note=note, strict=strict)
+        asked = messages(
+            question,
+            sources,
+            note=note,
+            strict=strict,
+            prompt=self._prompt,
+            no_answer=self.config.no_answer,
+        )
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):
             try:

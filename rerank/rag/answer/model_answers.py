@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.config import Thresholds
@@ -20,7 +21,6 @@ from rerank.rag.answer.attribution import Judge
 from rerank.rag.answer.bounded import BoundedAnswer, bounded_answer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.quality import AnswerConfidence, fit_answer_confidence
-from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.rooms import offered
 from rerank.storage.files import write_json
 from rerank.storage.folder import output_folder

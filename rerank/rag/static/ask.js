@@ -37,9 +37,11 @@ async function ask(text) {
   found.replaceChildren(make("p", { class: "quiet" }, "Searching…"));
   found.setAttribute("aria-busy", "true");
   try {
-    const data = await call("/v1/ask", { query: text });
-    if (mine !== latest) return;
-    show(data);
+    let data = {};
+    for await (const part of lines(await send("/v1/ask", { query: text, stream: true }))) {
+      if (mine !== latest) return;
+      show(data = { ...data, ...part });
+    }
     asked.splice(0, asked.length, text, ...asked.filter((one) => one !== text).slice(0, 9));
     sessionStorage.setItem("asked", JSON.stringify(asked));
     showHistory();
@@ -50,27 +52,44 @@ async function ask(text) {
   found.removeAttribute("aria-busy");
 }
 
+/** The objects of an answer that comes line by line. */
+async function* lines(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const whole = (rest + part.value).split("\n");
+    rest = whole.pop();
+    yield* whole.map((line) => JSON.parse(line));
+  }
+}
+
 function showHistory() {
   document.getElementById("history").replaceChildren(...asked.map((text) =>
     make("li", {}, make("button", { type: "button", onclick: () => ask(text), title: text }, text))));
 }
 
 function show(data) {
-  const { answer, assessment, signals } = data;
+  const { assessment, signals } = data;
+  const failed = data.message || (data.answer && data.answer.error);
+  const answer = data.answer && !failed ? data.answer : { sources: [], refused: false };
   const sources = data.passages.map((passage, i) => source(passage, i, answer.sources, assessment.calibrated));
   const first = answer.refused ? 0 : Math.max(data.k, 3);
   found.replaceChildren(...[
     make("h2", {}, answer.refused ? "No answer" : "Answer"),
     answer.refused ? make("span", { class: "badge low", id: "badge" }, "REFUSED") : badge(assessment),
     answer.refused ? refusal(data) : banner(assessment),
-    make("div", { class: "answer", id: "answer" }, answer.answer),
+    failed
+      ? make("p", { class: "banner", role: "alert" }, `No answer: ${failed}`)
+      : data.answer
+        ? make("div", { class: "answer", id: "answer" }, answer.answer)
+        : make("p", { class: "quiet" }, "Writing an answer…"),
     answer.refused ? null : make("p", { class: "quiet" },
       `Passages taken: ${data.k} of ${data.passages.length}; ${STOPPED[data.stop_reason]}.` +
       (assessment.calibrated
         ? ` The probability that one of the first ${data.sufficiency_k} is right is ` +
           `${percentReached(assessment.sufficiency)}.`
         : " Without labels the bars show the order of the passages only.")),
-    data.feedback ? feedback(data.id) : null,
+    data.feedback && data.answer ? feedback(data.id) : null,
     first ? make("h2", {}, "Sources") : null,
     ...sources.slice(0, first),
     sources.length > first

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.explanation import explain
 from rerank.advice.places import in_document
 from rerank.assessment.model import CalibratedReranker
@@ -18,7 +19,6 @@ from rerank.data.words import READ
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.rag.answer.model_answers import answer_assessed, extractive
-from rerank.rag.settings import AnswerConfig
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import windows
 from rerank.types import Assessment, Passage, Query

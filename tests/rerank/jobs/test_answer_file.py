@@ -11,13 +11,13 @@ import pytest
 from command_line import call
 from llm_endpoint import endpoint, says, status
 
+from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.answer_file import AnswerFileSummary, answer_file
-from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment, Passage, Query
 
 

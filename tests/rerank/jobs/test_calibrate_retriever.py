@@ -24,6 +24,7 @@ from pieces import SPEED, driven
 from server import serving
 
 import rerank
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.explanation import explain, signals_for
 from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
@@ -45,7 +46,6 @@ from rerank.labelling.session import pool
 from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.rag.answer.sources import Source
-from rerank.rag.settings import AnswerConfig
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings

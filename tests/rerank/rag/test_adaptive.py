@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.advice.adaptive import depth, guaranteed, search, take
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.commands.use import STOPPED
 from rerank.config import Thresholds
 from rerank.errors import InputError
 from rerank.rag.answer.bounded import usable_context
-from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment
 
 TEXTS = [f"text {i}" for i in range(10)]

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from assessments import make_assessment
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from http_checks import assert_refused
+from llm_endpoint import endpoint as answering
+from llm_endpoint import says, status
+from server import serving
 
 from rerank.advice.adaptive import search
+from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig, LanguageModelConfig
 from rerank.advice.explanation import explain
 from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
+from rerank.errors import InputError
 from rerank.rag import routes as rag_routes
 from rerank.rag.answer import model_answers
 from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
+from rerank.serving.middleware import while_connected
 from rerank.serving.refusals import Refusal
 from rerank.serving.request_assessor import AssessedRequest
 from rerank.types import Assessment, Query
@@ -87,17 +96,74 @@ def test_the_judge_is_asked_where_words_cannot_decide(
     monkeypatch.setattr(model_answers, "cross_encoder_judge", lambda _: judge)
     monkeypatch.setattr(rag_routes, "extractive", lambda _: written)
     app = FastAPI()
-    app.include_router(rag_routes.rag_routes(assessed, seconds=60))
+    app.include_router(rag_routes.rag_routes(assessed, rag_routes.Writer(AnswerConfig(), 60)))
     told = TestClient(app).post("/v1/answer", json={"query": "median"}).json()
     assert (told["answer"], judged) == ("Median [S1].", ["Median."])
 
 
+def test_a_language_model_writes_the_answers(
+    run: Any, model: CalibratedReranker, queries: list[str], tmp_path: Path
+) -> None:
+    """By the prompt of a file and our rules, checked as always; the stream begins without it.
+
+    Where the gate refuses, it is not asked; where it fails, its address is told to nobody.
+    """
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Answer like a pirate.\n{context}\nBe brief.")
+    question = next(q for q in queries if model.search(q).verdict == "SUFFICIENT")
+    top = model.search(question).top
+    assert top
+    quoted = f"{top.text.splitlines()[0].rstrip('.')} [S1]. Penguins cannot fly [S1]."
+    own = "Ask a colleague."
+    with answering(*[says(quoted)] * 4, status(400)) as endpoint:
+        named = LanguageModelConfig(
+            endpoint.url, "m", llm_prompt=str(prompt), no_answer=own, llm_retries=0
+        )
+        config = AnswerConfig(language_model=named)
+        given = {"rag": config}
+        with serving(run.folder, given=given) as started:
+            post = partial(httpx.post, f"{started.url}/v1/ask", timeout=600)
+            lines = post(json={"query": question, "stream": True}).text.splitlines()
+            first, last = map(json.loads, lines)
+            assert "answer" not in first
+            assert first["passages"][0]["doc_id"] == top.doc_id
+            said = last["answer"]
+            assert said["model_calls"] == 2  # the second, because a sentence had no support
+            assert "Penguins" not in said["answer"]
+            (system, user) = endpoint.requests[0]["messages"]
+            assert system["content"].startswith("Answer like a pirate.")
+            assert top.doc_id in system["content"] or top.text[:40] in system["content"]
+            assert own in system["content"]
+            assert user["content"] == question
+            whole = post(json={"query": question}).json()
+            assert whole["assessment"] == first["assessment"]
+            answered = httpx.post(
+                f"{started.url}/v1/answer", json={"query": question}, timeout=600
+            ).json()
+            assert answered["error"] == "the language model gave no answer; try again later"
+            nothing = post(json={"query": "zzzz qqqq"}).json()["answer"]
+            assert (nothing["refused"], nothing["answer"]) == (True, own)
+    assert NO_ANSWER not in json.dumps(endpoint.requests)
+
+
 @pytest.mark.parametrize(
-    ("gone", "status", "words"),
+    ("text", "words"), [("no place for the sources", "expected {context}"), (None, "No such file")]
+)
+def test_a_prompt_that_cannot_be_used(tmp_path: Path, text: str | None, words: str) -> None:
+    """It is refused before anything starts."""
+    file = tmp_path / "prompt.txt"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=words):
+        LanguageModelConfig("http://localhost/v1", "m", llm_prompt=str(file))
+
+
+@pytest.mark.parametrize(
+    ("gone", "code", "words"),
     [(False, 504, "the answer was not ready within 30 seconds"), (True, 408, "went away")],
 )
 def test_nobody_waits_for_an_answer_for_ever(
-    monkeypatch: pytest.MonkeyPatch, gone: bool, status: int, words: str
+    monkeypatch: pytest.MonkeyPatch, gone: bool, code: int, words: str
 ) -> None:
     """It ends at the time limit of the whole request, and where the client leaves."""
     over = threading.Event()
@@ -113,13 +179,14 @@ def test_nobody_waits_for_an_answer_for_ever(
         left = 60 if gone else 0.05
         done = assessed_of(make_assessment(texts=["a"]), None, left=left)
         try:
-            await rag_routes._answered(Request({"type": "http"}, receive), done, 30)
+            writer = rag_routes.Writer(AnswerConfig(), 30)
+            await while_connected(receive, writer(done))
         finally:
             over.set()
 
     with pytest.raises(Refusal, match=words) as refused:
         asyncio.run(ask())
-    assert refused.value.status == status
+    assert refused.value.status == code
 
 
 @pytest.mark.parametrize(

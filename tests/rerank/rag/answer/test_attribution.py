@@ -8,6 +8,7 @@ import pytest
 from assessments import make_assessment
 from llm_endpoint import endpoint, says
 
+from rerank.advice.answer_settings import LanguageModelConfig
 from rerank.data.words import Lexicon
 from rerank.rag.answer.answerers import ExtractiveAnswerer
 from rerank.rag.answer.attribution import (
@@ -19,7 +20,6 @@ from rerank.rag.answer.attribution import (
 from rerank.rag.answer.bounded import bounded_answer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.sources import Source
-from rerank.rag.settings import LanguageModelConfig
 
 
 @pytest.mark.parametrize(

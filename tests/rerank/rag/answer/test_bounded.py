@@ -9,6 +9,7 @@ import pytest
 from assessments import make_assessment
 from hand_made import EnglishWords
 
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
@@ -16,7 +17,6 @@ from rerank.rag.answer.answerers import NO_ANSWER, ExtractiveAnswerer, Generated
 from rerank.rag.answer.attribution import REMOVED
 from rerank.rag.answer.bounded import LOW, bounded_answer, usable_context
 from rerank.rag.answer.sources import Source, sources_of
-from rerank.rag.settings import AnswerConfig
 from rerank.types import Assessment, Passage
 
 GOOD = "The median is the middle value of a sorted sample [S1]."

@@ -8,15 +8,14 @@ from urllib.parse import quote
 import pytest
 from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
 
+from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig, LanguageModelConfig
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError, InputError
-from rerank.rag.answer.answerers import NO_ANSWER
 from rerank.rag.answer.attribution import REMOVED
 from rerank.rag.answer.bounded import bounded_answer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.sources import Source
-from rerank.rag.settings import AnswerConfig, LanguageModelConfig
 from rerank.types import Assessment
 
 pytest.importorskip("openai", reason="the extra [llm] is not installed")

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rerank.advice.strategies import DEEPEST, FLOOR, Strategy
 from rerank.config import check_options, option, share
 from rerank.data.checks import is_url
-from rerank.errors import InputError
+from rerank.errors import InputError, one_line
+
+NO_ANSWER = "No supporting documentation found in indexed sources."
+CONTEXT = "{context}"  # in a file with a prompt: where the sources go
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,13 @@ class LanguageModelConfig:
     llm_retries: int = option(2, "times a request that failed is sent again", ge=0, le=10)
     llm_stream: bool = option(False, "take the answer as it is written")
     llm_max_tokens: int = option(512, "tokens of an answer at most", ge=1)
+    llm_prompt: str = option(
+        "", "file with your own instructions, and {context} where the sources go"
+    )
+    no_answer: str = option(NO_ANSWER, "sentence with which an answer is refused")
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, `llm` or `llm_model` alone, and a wrong URL."""
+        """Refuse values out of range, `llm` or `llm_model` alone, a wrong URL, a wrong prompt."""
         check_options(self)
         if bool(self.llm) != bool(self.llm_model):
             raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
@@ -34,6 +42,23 @@ class LanguageModelConfig:
             raise InputError(
                 f"`llm` should be a URL, such as http://host:8000/v1, got {self.place!r:.200}"
             )
+
+        if not self.no_answer.strip():
+            raise InputError("`no_answer` is empty; expected a sentence")
+        if self.llm_prompt and CONTEXT not in self.prompt:
+            raise InputError(f"{self.llm_prompt}: expected {CONTEXT} where the sources go")
+
+    @property
+    def prompt(self) -> str:
+        """The text of `llm_prompt`; "" without one.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        try:
+            return Path(self.llm_prompt).read_text(encoding="utf-8") if self.llm_prompt else ""
+        except (OSError, ValueError) as error:
+            raise InputError(f"`llm_prompt`: {self.llm_prompt}: {one_line(error)}") from None
 
     @property
     def place(self) -> str:
