@@ -24,6 +24,7 @@ from rerank.errors import InputError
 from rerank.types import Assessment, Candidates, Floats, Passage
 
 FEEDBACK = 5  # passages whose words expand a query
+MOST_WORDS = 10  # that are added
 FREQUENT = math.log(9)  # the idf of a word that occurs in a tenth of all passages
 
 
@@ -100,16 +101,11 @@ def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
 
 
 def expansion_words(
-    query: str,
-    passages: Sequence[Passage],
-    relevance: Floats,
-    lexicon: Lexicon,
-    *,
-    max_words: int = 10,
+    query: str, passages: Sequence[Passage], relevance: Floats, lexicon: Lexicon
 ) -> list[str]:
     """The likeliest words of the relevance model that the query lacks, best first.
 
-    `relevance` (n,) weighs the passages. There are at most `max_words`, and no more than the query
+    `relevance` (n,) weighs the passages. There are at most `MOST_WORDS`, and no more than the query
     has words, so that it keeps at least half of the weight. Words in more than a tenth of the
     passages are left out.
     """
@@ -125,4 +121,4 @@ def expansion_words(
     for stem in list(weights):
         if stem in asked or lexicon.idf(stem) < FREQUENT:
             del weights[stem]
-    return [spelled[stem] for stem, _ in weights.most_common(min(max_words, len(asked)))]
+    return [spelled[stem] for stem, _ in weights.most_common(min(MOST_WORDS, len(asked)))]

@@ -215,16 +215,14 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
     return [f for f, of_label in rows if known.isdisjoint(of_label)]
 
 
-def subsample(
-    feedback: Sequence[Feedback], max_labels: int | None, *, seed: int = 0
-) -> Sequence[Feedback]:
+def subsample(feedback: Sequence[Feedback], max_labels: int | None) -> Sequence[Feedback]:
     """At most `max_labels` of the labels, drawn at random, in their old order.
 
     The first labels of a file are often about one subject, and represent only that.
     """
     if max_labels is None or max_labels >= len(feedback):
         return feedback
-    rows = random.Random(seed).sample(range(len(feedback)), max_labels)
+    rows = random.Random(0).sample(range(len(feedback)), max_labels)
     return [feedback[i] for i in sorted(rows)]
 
 

@@ -16,11 +16,11 @@ from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
 from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError, command_line
-from rerank.labelling.state import LabelConfig
+from rerank.labelling.state import LabelConfig, OnTask
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.labelling.session import OnTask, Session
+    from rerank.labelling.session import Session
     from rerank.types import Query
 
 JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip  u undo  q quit"

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from rerank.advice.places import place_of
-from rerank.labelling.state import LabelConfig
+from rerank.labelling.state import LabelConfig, OnTask
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields, StrictRoute
@@ -38,7 +38,6 @@ AGREEMENTS = 3  # with other people that a person is shown: those on the most pa
 UNKNOWN = "these labels have no such {what}; `GET /v1/label` says what is asked now"
 ELSEWHERE = "this was judged in another window; here is what is asked now"
 
-OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
 Action = Literal[OnTask, "undo"]
 
 
@@ -72,7 +71,11 @@ class LabelSessions:
             if given.do == "undo":
                 session.undo()
             else:
-                _apply(session, _current(session, given), given.do, given.text)
+                task = _current(session, given)
+                if given.do != "skip" and (given.do == "accept") is not task.question.proposed:
+                    what = f"{given.do!r} does not fit what is asked now"
+                    raise Refusal(422, what, reason="labels")
+                session.act(task, given.do, given.text)
             session.write()
             return _task_response(session)
 
@@ -153,20 +156,6 @@ def _name(task: LabelTask) -> tuple[str, str]:
     """The ids of a task's question and passage; the second is "" for a proposed question."""
     doc_id = "" if task.question.proposed else task.left[0].doc_ids[0]
     return task.question.query_id, doc_id
-
-
-def _apply(session: Session, task: LabelTask, do: OnTask, text: str | None) -> None:
-    """Pass an action on a task to the session; `text` is the new text of a question."""
-    if do == "skip":
-        session.skip(task)
-    elif (do == "accept") is not task.question.proposed:
-        raise Refusal(422, f"{do!r} does not fit what is asked now", reason="labels")
-    elif do == "accept":
-        session.accept(task, text)
-    elif do == "nothing":
-        session.nothing(task)
-    else:
-        session.judge(task, do)
 
 
 def _task_response(session: Session) -> dict[str, Any]:

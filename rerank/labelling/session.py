@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -36,6 +36,7 @@ from rerank.labelling.state import (
     Grade,
     JudgementFile,
     LabelConfig,
+    OnTask,
     Question,
     drawn_evenly,
     gone,
@@ -49,7 +50,6 @@ from rerank.storage.files import file_state
 from rerank.types import Passage, Query
 
 JUDGEMENTS = "judgements.jsonl"
-OnTask = Literal["right", "partly", "wrong", "nothing", "accept", "skip"]
 
 
 @dataclass(frozen=True, slots=True)

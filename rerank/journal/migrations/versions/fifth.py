@@ -16,9 +16,3 @@ def upgrade() -> None:
     op.add_column(TABLE, sa.Column("first_right", sa.Boolean))
     op.add_column(TABLE, sa.Column("first_judged", sa.Double))
     op.execute(f'UPDATE {TABLE} SET first_right = "right", first_judged = judged')
-
-
-def downgrade() -> None:
-    """Drop the columns."""
-    op.drop_column(TABLE, "first_right")
-    op.drop_column(TABLE, "first_judged")

@@ -42,8 +42,3 @@ def upgrade() -> None:
     )
     for column in ("answer_id", "time", "judged"):
         op.create_index(f"{TABLE}_{column}", TABLE, [column])
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table(TABLE)

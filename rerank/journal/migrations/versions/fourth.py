@@ -14,8 +14,3 @@ TABLE = "rerank_journal"
 def upgrade() -> None:
     """Add the column, empty for the entries that are there."""
     op.add_column(TABLE, sa.Column("threshold", sa.Double))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column(TABLE, "threshold")

@@ -13,8 +13,3 @@ INDEX, TABLE = "rerank_journal_question_hash", "rerank_journal"
 def upgrade() -> None:
     """Create the index."""
     op.create_index(INDEX, TABLE, ["question_hash"])
-
-
-def downgrade() -> None:
-    """Drop the index."""
-    op.drop_index(INDEX, TABLE)
