@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from rerank.errors import InputError, RetrieverError
+from rerank.serving.decisions import decisions
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, Poller
 from rerank.serving.parts import Part, parts_of
@@ -151,6 +152,7 @@ def create_app(
     pages = {**PAGES, **{path: name for part in parts for path, name in part.pages.items()}}
     routers = (
         _answers(assessor),
+        decisions(assessor),
         *(router for part in parts for router in part.routers),
         page_routes(pages, [path for part in parts if not part.linked for path in part.pages]),
         _about(holder, worker),

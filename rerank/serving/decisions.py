@@ -1,0 +1,175 @@
+"""`POST /v1/systemone`: the wire of decision models, answered with calibrated probabilities.
+
+The state is the query, and each question is about passages. Instructions of a `noul` are one
+passage, whose relevance is the answer. The criteria of a `choice` are passages by name, and the
+answer is the one that is right; a name without a text, such as none, is that no passage is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from rerank.errors import InputError
+from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
+from rerank.serving.requests import HOSTED, DocumentsRequest, KnownFields, StrictRoute
+from rerank.serving.responses import Named, key
+from rerank.types import Assessment
+
+PASSAGE = "Passage:"  # what follows it in instructions is the passage; else all of them are
+TEXTS = ("passage", "document", "text")  # names of a passage in structured instructions
+
+
+class Question(BaseModel):
+    """One question about the state."""
+
+    type: Literal["noul", "choice"]
+    instructions: str | dict[str, Any] = ""
+    criteria: dict[str, str | None] | None = None
+
+
+class DecisionRequest(KnownFields):
+    """A state, which is the query or holds it as `query`, and questions by name."""
+
+    ignored: ClassVar[Mapping[str, str]] = HOSTED
+    model_config = ConfigDict(extra="ignore")
+
+    state: str | dict[str, Any]
+    questions: dict[str, Question] = Field(min_length=1)
+
+    def asked(self, texts: list[str]) -> DocumentsRequest:
+        """The query with these passages.
+
+        Raises:
+            InputError: the state holds no query.
+        """
+        query = self.state if isinstance(self.state, str) else self.state.get("query")
+        if not isinstance(query, str):
+            raise InputError("state: expected the query as a text, or as a field `query`")
+        return DocumentsRequest.model_validate({"query": query, "documents": texts})
+
+
+class Decided(BaseModel):
+    """The answer to one question."""
+
+    type: Literal["noul", "choice"] = Field(description="of the question")
+    noul: float | None = Field(default=None, description="P(this passage is right)")
+    choice: str | None = Field(default=None, description="the most probable name")
+    probabilities: dict[str, float] | None = Field(
+        default=None, description="of each name; their sum is 1"
+    )
+    confidence: float | None = key("confidence", None)
+    probability_of_none: float | None = Field(
+        default=None, description="P(no passage of it is right)"
+    )
+
+
+class DecisionResponse(Named):
+    """The answers by the names of the questions, and how far to trust them."""
+
+    answers: dict[str, Decided] = Field(description="by the names of the questions")
+    calibrated: bool = key("calibrated")
+    certified: bool = key("certified")
+    probability_of_none: float = Field(description="P(no passage is right)")
+    usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
+
+
+def decisions(assessor: RequestAssessor) -> APIRouter:
+    """The route; `assessor` makes the assessments: one for all nouls, and one for each choice."""
+    router = APIRouter(tags=["answers"], route_class=StrictRoute)
+
+    @router.post("/v1/systemone", response_model=DecisionResponse, response_model_exclude_none=True)
+    async def systemone(request: Request, body: DecisionRequest) -> DecisionResponse:
+        """Answer typed questions about passages, as decision models do."""
+        nouls = {n: passage_of(n, q) for n, q in body.questions.items() if q.type == "noul"}
+        choices = {n: options_of(n, q) for n, q in body.questions.items() if q.type == "choice"}
+        answers, made = dict[str, Decided](), list[AssessedRequest]()
+        if nouls:
+            made.append(await assessor(request, body.asked(list(nouls.values()))))
+            by_place = relevances(made[0].assessment)
+            answers = {
+                n: Decided(type="noul", noul=p) for n, p in zip(nouls, by_place, strict=True)
+            }
+        for name, options in choices.items():
+            texts = [text for text in options.values() if text]
+            made.append(await assessor(request, body.asked(texts)))
+            answers[name] = chosen(options, made[-1].assessment)
+        return DecisionResponse(
+            answers={name: answers[name] for name in body.questions},
+            calibrated=all(done.assessment.calibrated for done in made),
+            certified=all(done.assessment.certified for done in made),
+            probability_of_none=none_right(made[0].assessment),
+            usage={"input_tokens": 0, "output_tokens": 0},
+            id=made[0].request_id,
+            model=made[0].served.version,
+        )
+
+    return router
+
+
+def passage_of(name: str, question: Question) -> str:
+    """The passage that a noul is about.
+
+    Raises:
+        InputError: it holds none.
+    """
+    given = question.instructions
+    if isinstance(given, dict):
+        given = next((given[key] for key in TEXTS if isinstance(given.get(key), str)), "")
+    _, mark, passage = given.partition(PASSAGE)
+    found = (passage if mark else given).strip()
+    if not found:
+        raise InputError(f"questions.{name}: expected a passage in its instructions, got none")
+    return found
+
+
+def options_of(name: str, question: Question) -> dict[str, str | None]:
+    """The names of a choice and their passages; None for the one that says that none is right.
+
+    Raises:
+        InputError: there is no passage, or more than one name without one.
+    """
+    options = {option: text or None for option, text in (question.criteria or {}).items()}
+    without = [option for option, text in options.items() if text is None]
+    if len(without) > 1 or len(options) == len(without):
+        raise InputError(
+            f"questions.{name}: expected criteria with a passage for each name, and none for one "
+            f"name at most, which stands for no passage; got {len(without)} of {len(options)} "
+            "without one"
+        )
+    return options
+
+
+def relevances(assessment: Assessment) -> list[float]:
+    """P(this passage is right) of each passage, in the order of the request."""
+    by_place = {p.row: p.relevance for p in assessment.passages}
+    return [by_place[place] for place in range(len(by_place))]
+
+
+def none_right(assessment: Assessment) -> float:
+    """P(no passage is right); beyond the tenth, passages add next to nothing to the sufficiency."""
+    at = assessment.sufficiency_at
+    return 1 - at[min(len(assessment.ranking), len(at)) - 1]
+
+
+def chosen(options: Mapping[str, str | None], assessment: Assessment) -> Decided:
+    """The probability of each name that it is the answer.
+
+    Passages share the probability that one is right as their relevances do. Without a name for
+    none, they share all of it.
+    """
+    none, by_place = none_right(assessment), relevances(assessment)
+    left = 1 - none if None in options.values() else 1.0
+    share = left / sum(by_place)
+    passages = iter(by_place)
+    each = {o: none if text is None else share * next(passages) for o, text in options.items()}
+    return Decided(
+        type="choice",
+        choice=max(each, key=lambda option: each[option]),
+        probabilities=each,
+        confidence=assessment.confidence,
+        probability_of_none=none,
+    )
