@@ -54,14 +54,7 @@ class Server:
     def answer(self, path: str, body: Any) -> Any:
         """The JSON of an answer; None if the form does not know the request."""
         if "questions" in body:
-            asked = body["questions"].items()
-            texts = {i: q["instructions"].partition("Passage: ")[2] for i, q in asked}
-            query = body["state"]["query"]
-            given = {
-                i: {"type": "noul", "noul": min(1.0, self.score(query, text) / 20)}
-                for i, text in texts.items()
-            }
-            return {"model": self.model, "answers": given, "usage": {}}
+            return {"model": self.model, "answers": self.decisions(body), "usage": {}}
         if "inputs" in body:
             return [vector_of(text) for text in body["inputs"]]
         if "input" in body:
@@ -81,6 +74,27 @@ class Server:
             "tei": rows,
         }
         return forms[self.form]
+
+    def decisions(self, body: Any) -> Any:
+        """The answers of a decision model: predicates in a list, one choice, or nouls by name."""
+        asked = body["questions"]
+        if self.form == "decisions":
+            texts = [q["instructions"].partition("Passage: ")[2] for q in asked]
+            chances = [self.score(body["input"], text) / 20 for text in texts]
+            return [
+                {"type": "predicate", "name": q["name"], "probability": p}
+                for q, p in zip(asked, chances, strict=True)
+            ][::-1]
+        query = body["state"]["query"]
+        if "best" in asked:
+            scores = {i: self.score(query, text) for i, text in asked["best"]["criteria"].items()}
+            shares = {i: score / sum(scores.values()) for i, score in scores.items()}
+            return {"best": {"type": "choice", "choice": "p0", "probabilities": shares}}
+        texts = {i: q["instructions"].partition("Passage: ")[2] for i, q in asked.items()}
+        return {
+            i: {"type": "noul", "noul": min(1.0, self.score(query, text) / 20)}
+            for i, text in texts.items()
+        }
 
 
 class Handler(BaseHTTPRequestHandler):

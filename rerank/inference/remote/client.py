@@ -232,5 +232,5 @@ class RemoteEmbedder:
 
 
 def _traits(client: Client, *, batch: int) -> Traits:
-    name = client.address.name
-    return Traits(name, identity=name, batch=batch, threads=THREADS, waits=True)
+    name, listwise = client.address.name, any(wire.listwise for wire in client.address.wires)
+    return Traits(name, identity=name, listwise=listwise, batch=batch, threads=THREADS, waits=True)

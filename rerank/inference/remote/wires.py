@@ -16,7 +16,12 @@ from rerank.errors import InputError, check_one_of
 
 PLAIN_KEY = "RERANK_API_KEY"  # environment: the key of an address
 PLAIN_HOSTS = "RERANK_API_HOSTS"  # environment: where it may be sent for a model folder
-FORM = re.compile(r"(?:(?P<wire>\w+)\+)?(?P<url>https?://.*)|(?P<host>[a-z]+):(?P<model>(?!//).+)")
+FORM = re.compile(
+    r"(?:(?P<wire>[\w-]+)\+)?(?P<url>https?://.*)|(?P<host>[a-z-]+):(?P<model>(?!//).+)"
+)
+ASK = "Does this passage answer the query of the state?\n\nPassage: {}"
+ASK_ALL = "Which passage answers the query of the state?"
+NONE = "none"  # the name of the option that no passage answers
 RELEVANT = "The passage answers the query."
 NOT_RELEVANT = "The passage does not answer the query, or only mentions its subject."
 
@@ -39,6 +44,7 @@ class Wire:
     most: int = 32
     host: str = ""  # of the vendor, whose name the wire has
     key: str = PLAIN_KEY  # environment variable with the vendor's key
+    listwise: bool = False  # a score depends on the other texts of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +71,34 @@ def of_texts(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
 def of_questions(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
     """The body of System One: for each passage one yes-no question about the query."""
     criteria = {"true": RELEVANT, "false": NOT_RELEVANT}
-    ask = "Does this passage answer the query of the state?\n\nPassage: {}"
     return {
         **_named(model),
         "state": {"query": query},
         "questions": {
-            f"p{i}": {"type": "noul", "instructions": ask.format(text), "criteria": criteria}
+            f"p{i}": {"type": "noul", "instructions": ASK.format(text), "criteria": criteria}
             for i, text in enumerate(texts)
         },
+    }
+
+
+def of_choice(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of System One: one choice over all passages, or none of them."""
+    passages = {f"p{i}": text for i, text in enumerate(texts)}
+    criteria = {**passages, NONE: "No passage answers the query."}
+    question = {"type": "choice", "instructions": ASK_ALL, "criteria": criteria}
+    return {**_named(model), "state": {"query": query}, "questions": {"best": question}}
+
+
+def of_predicates(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The body of OpenAI's Decisions: for each passage one predicate about the query."""
+    ask = f"{RELEVANT}\n\nPassage: {{}}"
+    return {
+        **_named(model),
+        "input": query,
+        "questions": [
+            {"type": "predicate", "name": f"p{i}", "instructions": ask.format(text)}
+            for i, text in enumerate(texts)
+        ],
     }
 
 
@@ -110,10 +136,38 @@ def read_questions(answer: Any, count: int) -> list[float]:
         BadAnswerError: an answer is missing, or is no probability.
     """
     answers = answer.get("answers") if isinstance(answer, dict) else None
+    return _probabilities(answers, count, "noul")
+
+
+def read_choice(answer: Any, count: int) -> list[float]:
+    """The probabilities of the passages in System One's answer to one choice.
+
+    Raises:
+        BadAnswerError: one is missing, or is no probability.
+    """
+    answers = answer.get("answers") if isinstance(answer, dict) else None
+    best = answers.get("best") if isinstance(answers, dict) else None
+    given = best.get("probabilities") if isinstance(best, dict) else None
+    of_passages = {i: {"": p} for i, p in given.items() if i != NONE} if given else None
+    return _probabilities(of_passages, count, "")
+
+
+def read_predicates(answer: Any, count: int) -> list[float]:
+    """The probabilities of OpenAI's answers, by the names of the questions.
+
+    Raises:
+        BadAnswerError: an answer is missing, refused, or no probability.
+    """
+    rows = {row.get("name"): row for row in _rows(answer, "answers")}
+    return _probabilities(rows, count, "probability")
+
+
+def _probabilities(answers: Any, count: int, name: str) -> list[float]:
+    """The value of `name` in the answers to the questions p0, p1, ..., each a probability."""
     if not isinstance(answers, dict) or set(answers) != {f"p{i}" for i in range(count)}:
         raise BadAnswerError(f"answers to other questions than the {count} asked")
     given = [answers[f"p{i}"] for i in range(count)]
-    scores = [one.get("noul") if isinstance(one, dict) else None for one in given]
+    scores = [one.get(name) if isinstance(one, dict) else None for one in given]
     for score in scores:
         if not 0 <= number(score) <= 1:
             raise BadAnswerError(f"the probability {score!r:.40}")
@@ -154,9 +208,14 @@ RERANKERS: Mapping[str, Wire] = {  # by the name of the form
     ),
     "tei": Wire(of_texts, read_ranks, "/rerank"),
     "systemone": Wire(of_questions, read_questions, "/v1/systemone"),
+    "systemone-choice": Wire(of_choice, read_choice, "/v1/systemone", listwise=True),
     "typesafe": Wire(
         *(of_questions, read_questions, "/v1/systemone", 32),
         *("https://api.typesafe.ai", "TYPESAFE_API_KEY"),
+    ),
+    "openai-decisions": Wire(
+        *(of_predicates, read_predicates, "/v1/decisions", 32),
+        *("https://api.openai.com", "OPENAI_API_KEY"),
     ),
 }
 ENCODERS: Mapping[str, Wire] = {

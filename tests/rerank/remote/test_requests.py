@@ -13,7 +13,7 @@ from rerank.errors import InputError, RetrieverError
 from rerank.inference.given import scores_of, vectors_of
 from rerank.inference.remote import client
 from rerank.inference.remote.client import METER, Client, RemoteEmbedder, RemoteScorer
-from rerank.inference.remote.wires import address_of, is_remote
+from rerank.inference.remote.wires import BadAnswerError, address_of, is_remote
 from rerank.protocols import Request
 
 TEXTS = ["a red house", "the bird sings", "red birds in the old house", "no"]
@@ -63,6 +63,39 @@ def test_a_question_for_each_passage(server: Server) -> None:
     assert path == "/v1/systemone"
     assert {q["type"] for q in body["questions"].values()} == {"noul"}
     assert body["state"] == {"query": QUERY}
+
+
+def test_a_predicate_for_each_passage(server: Server) -> None:
+    """OpenAI's Decisions answer in a list, with the names of the questions."""
+    server.form = "decisions"
+    assert scores(scorer_at(f"openai-decisions+{server.url}#luna")) == [s / 20 for s in RIGHT]
+    assert server.requests[0][0] == "/v1/decisions"
+    assert address_of("openai-decisions:luna", "reranker").key == "OPENAI_API_KEY"
+
+
+def test_one_choice_over_all_passages_or_none(server: Server) -> None:
+    """What none of them takes is missing from their sum; a score depends on the list."""
+    scorer = scorer_at(f"systemone-choice+{server.url}")
+    found = scores(scorer)
+    assert scorer.traits.listwise
+    assert len(server.requests) == 1
+    np.testing.assert_allclose(np.array(found) / sum(found), np.array(RIGHT) / sum(RIGHT))
+    assert 0 < sum(found) < 1
+
+
+@pytest.mark.parametrize(
+    ("form", "answer", "said"),
+    [
+        ("openai-decisions", [{"type": "refusal", "name": "p0"}], "other questions"),
+        ("systemone-choice", {"best": {"choice": "none"}}, "other questions"),
+        ("systemone-choice", {"best": {"probabilities": {"p0": 2}}}, "other questions"),
+    ],
+)
+def test_a_decision_that_lacks_a_passage_is_not_used(form: str, answer: Any, said: str) -> None:
+    """Nor one that was refused."""
+    wire = address_of(f"{form}+http://h", "reranker").wires[0]
+    with pytest.raises(BadAnswerError, match=said):
+        wire.read({"model": "m", "answers": answer}, 2)
 
 
 @pytest.mark.parametrize(("stated", "sent"), [("", 1), ("openai+", 1), ("tei+", 1)])
