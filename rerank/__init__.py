@@ -30,8 +30,7 @@ if TYPE_CHECKING:
         TrackingError,
     )
     from rerank.jobs.calibrate import calibrate
-    from rerank.jobs.drift import detect_drift
-    from rerank.jobs.evaluate import evaluate
+    from rerank.jobs.evaluate import detect_drift, evaluate
     from rerank.jobs.recalibrate import recalibrate
     from rerank.protocols import Scores, Traits
     from rerank.types import Assessment, Passage, Query, RankedPassage
@@ -48,8 +47,7 @@ _MODULES = {
         *("RerankError", "RetrieverError", "TrackingError"),
     ),
     "rerank.jobs.calibrate": ("calibrate",),
-    "rerank.jobs.drift": ("detect_drift",),
-    "rerank.jobs.evaluate": ("evaluate",),
+    "rerank.jobs.evaluate": ("detect_drift", "evaluate"),
     "rerank.jobs.recalibrate": ("recalibrate",),
     "rerank.protocols": ("Scores", "Traits"),
     "rerank.types": ("Assessment", "Passage", "Query", "RankedPassage"),

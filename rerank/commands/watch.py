@@ -45,7 +45,7 @@ def drift(
     from rerank.assessment.ranking_features import meaning
     from rerank.data.beir import UNLABELLED, read_queries
     from rerank.data.grouping import grouped
-    from rerank.jobs.drift import detect_drift
+    from rerank.jobs.evaluate import detect_drift
     from rerank.jobs.pipelines import pipeline_over
     from rerank.workspace import Workspace
 

@@ -12,14 +12,14 @@ from rerank.errors import FilterError, InputError, RetrieverError, optional
 from rerank.filters import Condition, Where, kind_of
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.documents import (
+from rerank.systems.settings import (
+    RetrieverSettings,
     check_dimension,
     check_filtered,
     check_known_fields,
     hits_of,
     passage_of,
 )
-from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage
 
 with optional():

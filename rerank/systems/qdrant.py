@@ -22,8 +22,13 @@ from rerank.errors import FilterError, InputError, RetrieverError, optional
 from rerank.filters import Condition, Value, Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.documents import check_dimension, check_known_fields, hits_of, passage_of
-from rerank.systems.settings import RetrieverSettings
+from rerank.systems.settings import (
+    RetrieverSettings,
+    check_dimension,
+    check_known_fields,
+    hits_of,
+    passage_of,
+)
 from rerank.types import Passage
 
 with optional():

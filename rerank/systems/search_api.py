@@ -16,8 +16,14 @@ from rerank.errors import FilterError, InputError, RetrieverError, one_line, opt
 from rerank.filters import Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.documents import check_dimension, check_filtered, check_known_fields, hits_of
-from rerank.systems.settings import KEY, RetrieverSettings
+from rerank.systems.settings import (
+    KEY,
+    RetrieverSettings,
+    check_dimension,
+    check_filtered,
+    check_known_fields,
+    hits_of,
+)
 from rerank.types import Passage
 
 OWN_ID = "_id"

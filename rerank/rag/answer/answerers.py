@@ -9,9 +9,8 @@ from typing import Protocol
 
 from rerank.advice.answer_settings import CONTEXT, NO_ANSWER
 from rerank.data.words import Lexicon, words
-from rerank.rag.answer.prompt_injection import gives_order, without_orders
 from rerank.rag.answer.sentences import CITATION, ROW, split_passage
-from rerank.rag.answer.sources import Source, context
+from rerank.rag.answer.sources import Source, context, gives_order, without_orders
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from difflib import SequenceMatcher
 from itertools import pairwise, product
 
 from rerank.data.words import WORD_BYTES, Lexicon, cached_by_bytes, content_words, words
-from rerank.rag.answer.prompt_injection import leads_away
 from rerank.rag.answer.sentences import (
     BULLET,
     CITATION,
@@ -25,7 +24,7 @@ from rerank.rag.answer.sentences import (
     sentences,
     split_passage,
 )
-from rerank.rag.answer.sources import Source
+from rerank.rag.answer.sources import Source, leads_away
 
 LABELS = r"S\d+(?:(?:\s*[,;&]\s*|\s+and\s+)S\d+)*"
 BRACKETED = re.compile(rf"[ \t]*[\[(【]\s*(?:(?i:sources?):?\s*)?{LABELS}\s*(?:†[^】]*)?[\])】]")

@@ -1,15 +1,90 @@
-"""The sources of an answer, S1, S2, ..., and the text that shows them to a language model."""
+"""The sources of an answer, S1, S2, ..., and the text that shows them to a language model.
+
+Retrieved text is data. A prompt injection, a sentence of it that gives orders to a model or its
+reader, is neither shown to a model nor taken as evidence. Patterns find only the usual forms: the
+attribution check is the second line of defence.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rerank.advice.places import Place, place_of
-from rerank.rag.answer.prompt_injection import without_orders
-from rerank.rag.answer.sentences import without_controls
+from rerank.rag.answer.sentences import END, without_controls
 from rerank.types import RankedPassage
+
+LEFT_OUT = "[an instruction to the reader was left out here]"
+ORDER = re.compile(
+    r"\b(ignore|disregard|forget|override|bypass)\b.{0,60}\b(instructions?|prompts?|rules|context|"
+    r"guidelines|above|previous|sources)\b"
+    r"|\b(system|developer) (prompt|message|instructions?)\b"
+    r"|\b(you are|act as|pretend to be|behave as) (now |an? )?(an? )?(unrestricted|different|"
+    r"jailbroken|DAN|AI|assistant|language model|chatbot)\b"
+    r"|(^|[.!?:;]\s*|\b(please|must|now|then|always|and|only) )"
+    r"(answer|respond|reply|say|output|write)( only| exactly| simply)? (with )?(only |exactly )?"
+    r"(the (word|following)\b|[\"'“][^\"'”]*[\"'”]|(?-i:[A-Z]{4,}))"
+    r"|\bnew instructions?\b"
+    r"|\b(AI|assistants?|language models?|chatbots?|LLMs?)\b (reading this )?(must|should|shall)\b"
+    r"|^\s*(system|assistant)\s*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+ADDRESS = (  # outside of the documents: a URL, a host, an e-mail address or a phone number
+    r"(?:\w+://\S+|\bwww\.\S+|\S+@\S+\.\w+|\+?\d[\d ()-]{6,}\d"
+    r"|\b[\w-]+(?:\.[\w-]+)*\.(?:com|net|org|info|io|co|ru|cn|xyz|top|site|online|shop|app|link|"
+    r"click|live|example|test|de|fr|uk|eu)\b)"
+)
+SECRET = (
+    r"\b(?:pass(?:word|code|phrase)s?|pins?|credentials?|log-?ins?|cvv|seed phrases?"
+    r"|(?:card|account|social security) (?:number|details?)s?|recovery (?:codes?|phrases?)"
+    r"|(?:api|private|secret) keys?|access tokens?|(?:one-time|verification|security) codes?)\b"
+)
+GO = (
+    r"\b(?:visit|go to|open|click|follow|download|run|install|call|dial|text|e-?mail|write to"
+    r"|contact|message|transfer|pay|send|forward|upload|log ?in|sign ?in|register)\b"
+)
+TELL = (
+    r"\b(?:enter|type|send|give|provide|submit|confirm|verify|share|paste|tell|reply|fill in"
+    r"|mail)\b"
+)
+TO_READER = re.compile(
+    f"{GO}.{{0,80}}?{ADDRESS}|{TELL}.{{0,60}}?{SECRET}", re.IGNORECASE | re.DOTALL
+)
+ASKED_FOR = re.compile(
+    rf"{ADDRESS}|{SECRET}|\b(?:where|url|links?|web ?sites?|sites?|pages?|address(?:es)?|e-?mails?|"
+    r"phone|telephone|contact|call|download|install|log ?in|sign ?(?:in|up)|register|pay)\b",
+    re.IGNORECASE,
+)
+
+
+def leads_away(sentence: str, question: str) -> bool:
+    """Whether a sentence sends its reader to an address, or asks for a secret, unasked.
+
+    An order that stands in a passage would otherwise be its own evidence. `question` asks for it if
+    it names such an address or secret, or says where, link, download, contact and the like.
+    """
+    return TO_READER.search(sentence) is not None and ASKED_FOR.search(question) is None
+
+
+def gives_order(sentence: str) -> bool:
+    """Whether a sentence reads as an order to a language model, in one line or wrapped."""
+    return any(ORDER.search(text) for text in (sentence, " ".join(sentence.split())))
+
+
+def without_orders(text: str, *, mark: str = LEFT_OUT) -> str:
+    """The text with each sentence that gives an order replaced by `mark`."""
+    kept, start = [], 0
+    for end in [*END.finditer(text), None]:
+        sentence = text[start : end.start() if end else len(text)]
+        kept.append(mark if gives_order(sentence) else sentence)
+        if end:
+            kept.append(end[0])
+            start = end.end()
+    return "".join(kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
 from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.jobs.drift import detect_drift
-from rerank.jobs.evaluate import evaluate
+from rerank.jobs.evaluate import detect_drift, evaluate
 from rerank.jobs.promote import (
     Check,
     best_checks,

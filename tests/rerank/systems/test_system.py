@@ -1,4 +1,4 @@
-"""`rerank.systems.documents`: what several searches bring, as one list."""
+"""`rerank.systems.settings`: what several searches bring, as one list."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit, query_with_results
-from rerank.systems.documents import hits_of, passage_of
-from rerank.systems.settings import RetrieverSettings
+from rerank.systems.settings import RetrieverSettings, hits_of, passage_of
 from rerank.types import Passage, Query
 
 SETTINGS = RetrieverSettings("lancedb", "u", "c", title="t", keyword=("text",), vector="v")

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from rerank.advice.places import place_of
 from rerank.rag.answer.answerers import NO_ANSWER, STRICT, messages
-from rerank.rag.answer.prompt_injection import LEFT_OUT
-from rerank.rag.answer.sources import Source, context
+from rerank.rag.answer.sources import LEFT_OUT, Source, context
 
 
 def test_a_source_is_listed_with_its_place(sources: list[Source]) -> None:
