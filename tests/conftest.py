@@ -10,12 +10,17 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from mlflow_databases import migrate_once
 from session_run import Run, interrupted_run
 from small_sets import cut
 
+# read when torch and NumPy are imported: of a test's small matrices threads only wait for each
+# other, and where workers or other programs have the cores they wait in a loop
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test needs a hub
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # Haystack sends usage data, unless told not to
 os.environ.pop("MLFLOW_TRACKING_URI", None)
@@ -50,14 +55,25 @@ CONFIG = Config(
 )
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run of the tests, the same for workers that run side by side."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(autouse=True)
+def _quick_databases(shared: Path) -> None:
+    """MLflow's dozens of migrations run once, and not for each new database."""
+    migrate_once(shared / "mlflow.db")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(shared: Path) -> Iterator[None]:
     """Unpacked weights and exported graphs of this run stay out of the user's cache.
 
     Workers that run side by side share one folder: each graph is exported once.
     """
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RERANK_CACHE", str(shared / "cache"))
         yield
@@ -144,11 +160,13 @@ def index(small: LabelledSet, work: Path) -> Index:
 
 
 @pytest.fixture(scope="session")
-def run(small: LabelledSet, index: Index, work: Path) -> Iterator[Run]:
+def run(small: LabelledSet, index: Index, work: Path, shared: Path) -> Iterator[Run]:
     """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again.
 
     One model of it stays open: those that tests open share its networks, and open faster.
     """
+    import_module("mlflow.store.db.utils")  # which the run would import: its database is kept
+    migrate_once(shared / "mlflow.db")
     assert index.folder.is_relative_to(work)
     made = interrupted_run(small, CONFIG, work)
     opened = CalibratedReranker.load(made.folder)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from finetuning import CHEAP, TEN, Trained
+from finetuning import CHEAP, LAST, TEN, Trained, write_body
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.training.finetune import finetune
+from rerank.training.settings import FinetuneConfig
 from rerank.training.training_sets import TrainingSet
 
 
@@ -46,9 +47,31 @@ def one_list_chooses() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def trained(run: Any, ten: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def body(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a small body to start from."""
+    folder = tmp_path_factory.mktemp("body")
+    write_body(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def cheap(body: str) -> FinetuneConfig:
+    """Two steps from the small body, each validated."""
+    return replace(CHEAP, base=body)
+
+
+@pytest.fixture(scope="session")
+def last(body: str) -> FinetuneConfig:
+    """Two steps from the small body, and one checkpoint at their end."""
+    return replace(LAST, base=body)
+
+
+@pytest.fixture(scope="session")
+def trained(
+    cheap: FinetuneConfig, ten: LabelledSet, tmp_path_factory: pytest.TempPathFactory
+) -> Trained:
     """Two training steps, the better of which is kept."""
     work = tmp_path_factory.mktemp("finetuned")
     with _least_lists(1):
-        made = finetune([TrainingSet(ten)], work / "models" / "ten", CHEAP, work=work)
+        made = finetune([TrainingSet(ten)], work / "models" / "ten", cheap, work=work)
     return Trained(made.folder, made.report, work)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from finetuning import CHEAP, LAST, TEN, Trained, weights
+from finetuning import CHEAP, TEN, Trained, weights
 
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("one_list_chooses")
 
 
 def test_the_report_says_what_was_trained_on_and_how_it_went(
-    trained: Trained, ten: LabelledSet
+    trained: Trained, ten: LabelledSet, cheap: FinetuneConfig
 ) -> None:
     """`finetune.json` holds the sets with digest and counts, the configuration, the curves."""
     kept = json.loads((trained.folder / "finetune.json").read_text())
@@ -41,12 +41,12 @@ def test_the_report_says_what_was_trained_on_and_how_it_went(
     (about,) = kept["sets"]
     assert (about["name"], about["digest"], about["split"]) == ("ten", ten.digest(), "train")
     assert TEN - 2 <= about["examples"] == kept["examples"] < TEN
-    assert FinetuneConfig(**kept["config"]) == CHEAP
+    assert FinetuneConfig(**kept["config"]) == cheap
     assert set(kept["loss"]) <= {"1", "2"}
     assert set(kept["ndcg10"]) == {"1", "2"}
     best = max(kept["ndcg10"].values())
     assert kept["ndcg10"][str(kept["best_step"])] == best
-    assert kept["base_fingerprint"] == resolve("minilm").fingerprint
+    assert kept["base_fingerprint"] == resolve(cheap.base).fingerprint
     assert kept["base_training"] is None
 
 
@@ -87,9 +87,11 @@ def test_queries_trained_on_are_left_out_of_calibration(
     assert not used & seen
 
 
-def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) -> None:
+def test_a_finished_run_is_not_made_again(
+    trained: Trained, ten: LabelledSet, cheap: FinetuneConfig
+) -> None:
     """The same call trains nothing, and finds the run."""
-    again = finetune([TrainingSet(ten)], trained.folder, CHEAP, work=trained.work)
+    again = finetune([TrainingSet(ten)], trained.folder, cheap, work=trained.work)
     assert not again.made
     assert again.run is not None
     assert again.run.found
@@ -97,12 +99,12 @@ def test_a_finished_run_is_not_made_again(trained: Trained, ten: LabelledSet) ->
 
 
 def test_a_finished_run_that_was_not_tracked_is_tracked(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
+    trained: Trained, ten: LabelledSet, tmp_path: Path, cheap: FinetuneConfig
 ) -> None:
     """As after an interruption before MLflow's answer: no training, the run from the folder."""
     (tmp_path / "mlflow.db").write_bytes((trained.work / "mlflow.db").read_bytes())
     before = (trained.folder / "manifest.json").stat().st_mtime_ns
-    again = finetune([TrainingSet(ten)], trained.folder, CHEAP, work=tmp_path)
+    again = finetune([TrainingSet(ten)], trained.folder, cheap, work=tmp_path)
     assert again.run is not None
     noted = Workspace(tmp_path).tracked(sha256_file(trained.folder / MANIFEST))
     assert noted is not None
@@ -111,18 +113,22 @@ def test_a_finished_run_that_was_not_tracked_is_tracked(
 
 
 def test_a_taken_folder_is_refused_before_any_work(
-    trained: Trained, ten: LabelledSet, tmp_path: Path
+    trained: Trained, ten: LabelledSet, tmp_path: Path, cheap: FinetuneConfig
 ) -> None:
     """Another run does not replace a model unasked, and says so before it builds an index."""
     with pytest.raises(FolderError, match="exists"):
-        finetune([TrainingSet(ten)], trained.folder, replace(CHEAP, seed=1), work=tmp_path)
+        finetune([TrainingSet(ten)], trained.folder, replace(cheap, seed=1), work=tmp_path)
     with pytest.raises(FolderError, match="exists"):
-        finetune([TrainingSet(ten, limit=3)], trained.folder, CHEAP, work=tmp_path)
+        finetune([TrainingSet(ten, limit=3)], trained.folder, cheap, work=tmp_path)
     assert not any(tmp_path.iterdir())
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(
-    trained: Trained, ten: LabelledSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Trained,
+    ten: LabelledSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cheap: FinetuneConfig,
 ) -> None:
     """Stopped after its first checkpoint, the second call ends where an unbroken one ends."""
     from rerank.training import trainer
@@ -139,12 +145,12 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     monkeypatch.setattr(trainer.Progress, "on_step_end", stopping)
     out = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt):
-        finetune([TrainingSet(ten)], out, CHEAP, work=trained.work)
+        finetune([TrainingSet(ten)], out, cheap, work=trained.work)
     assert not out.exists()
     torn = next((trained.work / "checkpoints").glob("*/checkpoint-1")).with_name("checkpoint-2")
     torn.mkdir()  # as a kill leaves it that comes while the second is written
     (torn / "model.safetensors").write_bytes(b"")
-    made = finetune([TrainingSet(ten)], out, CHEAP, work=trained.work)
+    made = finetune([TrainingSet(ten)], out, cheap, work=trained.work)
     assert steps == [1, 2, 2]
     assert made.report["ndcg10"] == pytest.approx(trained.report["ndcg10"])
     assert set(made.report["loss"]) == {1, 2}
@@ -156,12 +162,12 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
 def test_a_finished_training_is_not_trained_further(
     trained: Trained,
     ten: LabelledSet,
-    other_reranker: Callable[..., Path],
+    last: FinetuneConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Stopped before its folder was written, it takes no other step: its weights are the same."""
-    config = replace(LAST, base=str(other_reranker()), steps=3, check_every=1, average=2)
+    config = replace(last, steps=3, check_every=1, average=2)
     whole = finetune([TrainingSet(ten)], tmp_path / "whole", config, work=trained.work)
 
     def stopping(*_: Any, **__: Any) -> None:
@@ -179,10 +185,12 @@ def test_a_finished_training_is_not_trained_further(
         np.testing.assert_allclose(weights(out)[name], tensor, atol=1e-6)
 
 
-def test_sets_are_mixed_by_temperature(trained: Trained, ten: LabelledSet, tmp_path: Path) -> None:
+def test_sets_are_mixed_by_temperature(
+    trained: Trained, ten: LabelledSet, tmp_path: Path, last: FinetuneConfig
+) -> None:
     """At a high one two sets give as many examples each, whatever they hold; all steps are fed."""
     few = replace(ten, splits={"train": ten.splits["train"][:2]}, name="few")
-    config = replace(LAST, steps=4, check_every=4, temperature=1e6)
+    config = replace(last, steps=4, check_every=4, temperature=1e6)
     made = finetune(
         [TrainingSet(ten), TrainingSet(few)], tmp_path / "model", config, work=trained.work
     )
@@ -206,7 +214,7 @@ def test_a_teacher_judges_every_passage_of_every_list(
 
 
 def test_more_frozen_layers_than_there_are_is_refused(
-    run: Any, ten: LabelledSet, tmp_path: Path
+    ten: LabelledSet, tmp_path: Path
 ) -> None:
     """The error says how many layers the model has."""
     with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):

@@ -33,9 +33,15 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(run: Any, ten: LabelledSet, kept: Path) -> TrainingRun:
+def cheap(body: str) -> EncoderConfig:
+    """Two steps from the small body."""
+    return replace(CHEAP, base=body)
+
+
+@pytest.fixture(scope="module")
+def made(cheap: EncoderConfig, ten: LabelledSet, kept: Path) -> TrainingRun:
     """Two training steps, half of which is kept."""
-    return finetune_encoder([TrainingSet(ten)], kept / "half", CHEAP, work=kept)
+    return finetune_encoder([TrainingSet(ten)], kept / "half", cheap, work=kept)
 
 
 def test_the_folder_is_a_bi_encoder_with_its_record(made: TrainingRun, ten: LabelledSet) -> None:
@@ -55,11 +61,13 @@ def test_the_folder_is_a_bi_encoder_with_its_record(made: TrainingRun, ten: Labe
     assert made.run is not None
 
 
-def test_half_of_the_base_is_kept(made: TrainingRun, ten: LabelledSet, kept: Path) -> None:
+def test_half_of_the_base_is_kept(
+    made: TrainingRun, ten: LabelledSet, kept: Path, cheap: EncoderConfig
+) -> None:
     """The weights lie halfway between the base's and those of a run that keeps nothing."""
-    whole = finetune_encoder([TrainingSet(ten)], kept / "all", replace(CHEAP, keep=0.0), work=kept)
+    whole = finetune_encoder([TrainingSet(ten)], kept / "all", replace(cheap, keep=0.0), work=kept)
     base, half, trained = (
-        weights(folder) for folder in (resolve("minilm").folder, made.folder, whole.folder)
+        weights(folder) for folder in (Path(cheap.base), made.folder, whole.folder)
     )
     moved = [n for n in half if not np.array_equal(half[n], base[n])]
     assert len(moved) > len(half) / 2
@@ -69,9 +77,11 @@ def test_half_of_the_base_is_kept(made: TrainingRun, ten: LabelledSet, kept: Pat
 
 
 def test_packed_it_is_close_to_the_trained_one(
-    made: TrainingRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ten: LabelledSet, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its vectors turn by less than 3 degrees."""
+    once = replace(CHEAP, steps=1)  # from the bundled body, which packed weights refer to
+    made = finetune_encoder([TrainingSet(ten)], kept / "bundled", once, work=kept)
     monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
     pack_finetuned(made.folder, tmp_path / "tiny-encoder", base=resolve("minilm").folder)
     texts = ["median along an axis", "draw a line", "what does a kernel density estimate do"]
@@ -82,15 +92,21 @@ def test_packed_it_is_close_to_the_trained_one(
     assert (one * other).sum(axis=1).min() > np.cos(np.radians(3))
 
 
-def test_the_same_call_finds_the_model(made: TrainingRun, ten: LabelledSet, kept: Path) -> None:
+def test_the_same_call_finds_the_model(
+    made: TrainingRun, ten: LabelledSet, kept: Path, cheap: EncoderConfig
+) -> None:
     """Nothing is trained again."""
-    again = finetune_encoder([TrainingSet(ten)], made.folder, CHEAP, work=kept)
+    again = finetune_encoder([TrainingSet(ten)], made.folder, cheap, work=kept)
     assert not again.made
     assert again.report == json.loads(json.dumps(made.report))
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(
-    made: TrainingRun, ten: LabelledSet, kept: Path, monkeypatch: pytest.MonkeyPatch
+    made: TrainingRun,
+    ten: LabelledSet,
+    kept: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cheap: EncoderConfig,
 ) -> None:
     """Stopped after its first checkpoint, the second call ends where an unbroken one ends."""
     from rerank.training import loop
@@ -105,8 +121,8 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     with monkeypatch.context() as patch:
         patch.setattr(loop.Progress, "on_step_end", stopping)
         with pytest.raises(KeyboardInterrupt):
-            finetune_encoder([TrainingSet(ten)], kept / "stopped", CHEAP, work=kept)
-    resumed = finetune_encoder([TrainingSet(ten)], kept / "stopped", CHEAP, work=kept)
+            finetune_encoder([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
+    resumed = finetune_encoder([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
     for name, tensor in weights(made.folder).items():
         np.testing.assert_allclose(weights(resumed.folder)[name], tensor, atol=1e-6)
 

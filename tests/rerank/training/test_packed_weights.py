@@ -8,15 +8,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from finetuning import Trained
+from finetuning import LAST, Trained
 
 from rerank.cli import main
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training
+from rerank.training.finetune import finetune
 from rerank.training.packing import pack_finetuned
+from rerank.training.training_sets import TrainingSet
 
-pytestmark = pytest.mark.usefixtures("one_list_chooses")
+
+@pytest.fixture(scope="module")
+def trained(ten: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Two training steps from the bundled body, whose word embeddings packed weights refer to."""
+    work = tmp_path_factory.mktemp("packed")
+    made = finetune([TrainingSet(ten)], work / "models" / "ten", LAST, work=work)
+    return Trained(made.folder, made.report, work)
 
 
 def test_the_trained_model_and_its_packed_form_score_alike(
