@@ -5,6 +5,7 @@ The small set is cut out of `pydata`. Everything that costs seconds is made once
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import warnings
@@ -86,6 +87,13 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield
     os.chdir(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """What lives by now is not looked at again: else each stopped server collects for a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

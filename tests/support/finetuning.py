@@ -30,7 +30,7 @@ def write_body(folder: Path) -> None:
     """A body of six narrow layers with drawn weights: a training step of it takes no time."""
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     shape = AutoConfig.for_model(
@@ -46,7 +46,8 @@ def write_body(folder: Path) -> None:
         torch.manual_seed(0)
         AutoModel.from_config(shape).save_pretrained(folder)
     AutoTokenizer.from_pretrained(resolve("minilm").folder).save_pretrained(folder)
-    SentenceTransformer(modules=[Transformer(str(folder)), Pooling(32)]).save(str(folder))
+    parts = [Transformer(str(folder)), Pooling(32), Normalize()]
+    SentenceTransformer(modules=parts).save(str(folder))
 
 
 def weights(folder: Path) -> dict[str, np.ndarray]:

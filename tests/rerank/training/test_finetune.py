@@ -213,9 +213,7 @@ def test_a_teacher_judges_every_passage_of_every_list(
     assert [replace(e, teacher=()) for e in found] == examples
 
 
-def test_more_frozen_layers_than_there_are_is_refused(
-    ten: LabelledSet, tmp_path: Path
-) -> None:
+def test_more_frozen_layers_than_there_are_is_refused(ten: LabelledSet, tmp_path: Path) -> None:
     """The error says how many layers the model has."""
     with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
         finetune([TrainingSet(ten)], tmp_path / "m", replace(CHEAP, frozen_layers=7), work=tmp_path)
