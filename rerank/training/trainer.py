@@ -341,9 +341,7 @@ def train_encoder(
             batch_sampler=BatchSamplers.NO_DUPLICATES,
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
         ),
-        train_pairs_dataset={
-            n: _pairs_dataset(examples) for n, examples in sets.items() if examples
-        },
+        train_dataset={n: _pairs_dataset(examples) for n, examples in sets.items() if examples},
         loss=MultipleNegativesRankingLoss(
             model, scale=SCALE, directions=("query_to_doc", "doc_to_query")
         ),
