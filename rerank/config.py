@@ -19,6 +19,7 @@ from rerank.protocols import EmbedderChoice, ScorerChoice, is_model, name_of_mod
 
 LARGEST = 2**31 - 1  # of any whole number
 Precision = Literal["fp32", "bf16", "int8"]  # of a model's computation
+Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 ACTIONS = {  # what to do at each level of confidence, surest first
     "HIGH": "use directly and cite",
     "MEDIUM": "use with caution, verify",
@@ -199,6 +200,11 @@ class Config:
         1,
         "windows of a longer passage that the bi-encoder reads; the one nearest to a query counts",
         ge=1,
+    )
+    encoder_precision: Graphs = option(
+        "fp32",
+        "precision of the bi-encoder; int8 indexes twice as fast; each has an index of its own",
+        choices=("fp32", "int8"),
     )
     reranker: ScorerChoice = option(
         "minilm-reranker",

@@ -81,7 +81,13 @@ def check(
 def index(
     dataset: Path,
     config: Annotated[
-        Config, Only(("encoder", "encoder_max_length", "encoder_windows", "dense", "language"))
+        Config,
+        Only(
+            (
+                *("encoder", "encoder_max_length", "encoder_windows", "encoder_precision"),
+                *("dense", "language"),
+            )
+        ),
     ],
     *,
     out: Out,

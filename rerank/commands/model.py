@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ModelFolder = Annotated[Path, Option("model folder")]
 MODELS = (  # options of a model before the first label
-    *("encoder", "encoder_max_length", "encoder_windows", "dense", "language"),
+    *("encoder", "encoder_max_length", "encoder_windows", "encoder_precision", "dense", "language"),
     *("reranker", "max_length", "precision"),
 )
 

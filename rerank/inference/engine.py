@@ -18,12 +18,13 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.config import Graphs
 from rerank.cores import cores, in_threads
 from rerank.errors import FolderError, InputError, MissingExtraError, one_line, optional
 from rerank.inference.model_cache import cache_folder, made_once
@@ -56,7 +57,6 @@ Row = NDArray[np.float32]
 Run = Callable[[Tokens], Row]
 Entries = Mapping[str, Any]  # of a manifest: the hash of each file
 Network = Mapping[str, bytes]  # the files of an export: GRAPH, and DATA and PROMPTS if it has them
-Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 Result = TypeVar("Result")
 
 _running: WeakValueDictionary[str, Run] = WeakValueDictionary()  # by the SHA-256 of its files
@@ -94,14 +94,14 @@ def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
     return _open(files, "cross_encoder", precision)
 
 
-def open_bi_encoder(files: ModelFiles) -> Engine:
+def open_bi_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
     """An engine that gives a text's unit vector.
 
     Raises:
-        InputError: the model cannot be loaded.
+        InputError: the model cannot be loaded, or does not export and int8 is requested.
         NoExportError: it does not export.
     """
-    return _open(files, "bi_encoder", "fp32")
+    return _open(files, "bi_encoder", precision)
 
 
 def exported_network(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> Network:
@@ -150,9 +150,11 @@ def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
         return _kept(files, kind, precision, _engine)
     except NoExportError as error:
         if precision == "int8":
+            others = "--precision to fp32 or bf16"
+            if kind == "bi_encoder":
+                others = "--encoder-precision to fp32"
             raise InputError(
-                f"{files.name} does not export, so it has no int8 form; set `precision` "
-                f"(--precision) to fp32 or bf16 ({error})"
+                f"{files.name} does not export, so it has no int8 form; set {others} ({error})"
             ) from error
         raise
 

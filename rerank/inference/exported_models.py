@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rerank.config import Precision
+from rerank.config import Config, Graphs, Precision
 from rerank.errors import InputError
 from rerank.inference.engine import (
     DATA,
     EXPORT_FORMAT,
     GRAPH,
     PROMPTS,
-    Graphs,
     exported_network,
 )
 from rerank.inference.int8_weights import TRAINED_ON
@@ -37,10 +36,8 @@ def manifest_entry(precision: Precision) -> dict[str, Any]:
     return {"exporter": EXPORT_FORMAT, "precision": precision}
 
 
-def exported_files(files: Model, role: str, precision: Precision) -> dict[str, bytes]:
+def exported_files(files: Model, role: str, config: Config) -> dict[str, bytes]:
     """The files of a model's network, by name; it is exported if it was not yet.
-
-    The cross-encoder has the given `precision`, the encoder fp32.
 
     Raises:
         InputError: the precision is bf16, or the model does not export, or was given as an object.
@@ -51,11 +48,11 @@ def exported_files(files: Model, role: str, precision: Precision) -> dict[str, b
             f"the {role} {files.name!r} {files.place}, so no folder can hold it: it cannot be "
             "self-contained"
         )
-    if precision == "bf16":
+    if config.precision == "bf16":
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
-    of_role: Graphs = precision if role == "reranker" else "fp32"
+    precision: Graphs = config.precision if role == "reranker" else config.encoder_precision
     contents = {
-        **exported_network(files, ROLES[role], of_role),
+        **exported_network(files, ROLES[role], precision),
         TOKENIZER_JSON: tokenizer_json(files),
     }
     if (files.folder / TRAINED_ON).is_file():
@@ -63,7 +60,7 @@ def exported_files(files: Model, role: str, precision: Precision) -> dict[str, b
     return contents
 
 
-def write_exported(folder: Path, models: Sequence[Model], precision: Precision) -> dict[str, Any]:
+def write_exported(folder: Path, models: Sequence[Model], config: Config) -> dict[str, Any]:
     """Write the networks of an encoder and a reranker into a folder; return its manifest's entry.
 
     Raises:
@@ -73,12 +70,12 @@ def write_exported(folder: Path, models: Sequence[Model], precision: Precision) 
     for role, files in zip(ROLES, models, strict=True):
         home = folder / NETWORKS / role
         home.mkdir(parents=True)
-        for name, content in exported_files(files, role, precision).items():
+        for name, content in exported_files(files, role, config).items():
             (home / name).write_bytes(content)
-    return {NETWORKS: manifest_entry(precision)}
+    return {NETWORKS: manifest_entry(config.precision)}
 
 
-def check_exportable(models: Sequence[Model], precision: Precision) -> None:
+def check_exportable(models: Sequence[Model], config: Config) -> None:
     """Refuse an encoder and a reranker that `write_exported` could not export.
 
     Raises:
@@ -86,7 +83,7 @@ def check_exportable(models: Sequence[Model], precision: Precision) -> None:
         MissingExtraError: a model must still be exported, and torch is not installed.
     """
     for role, files in zip(ROLES, models, strict=True):
-        exported_files(files, role, precision)
+        exported_files(files, role, config)
 
 
 def is_exported_file(name: str) -> bool:

@@ -144,9 +144,9 @@ def calibrate(
     networks: Mapping[str, Any] = {}
     write_networks = None
     if self_contained and models:
-        check_exportable(models, config.precision)  # fail now, not after the fit
+        check_exportable(models, config)  # fail now, not after the fit
         networks = {NETWORKS: manifest_entry(config.precision)}
-        write_networks = partial(write_exported, models=models, precision=config.precision)
+        write_networks = partial(write_exported, models=models, config=config)
     labelled = source.labelled
     check_corpus(labelled)
     made_from: dict[str, Any] = {

@@ -36,6 +36,7 @@ POOLED_OVER_IT = (
 )
 # fields of `Config` without effect on lists, which come with their scores
 OF_OUR_STAGES = ["encoder", "encoder_max_length", "encoder_windows", "reranker", "max_length"]
+OF_OUR_STAGES += ["encoder_precision"]
 OF_OUR_STAGES += [
     "reranker_windows",
     "instruction",

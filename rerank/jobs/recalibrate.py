@@ -137,9 +137,8 @@ def recalibrate(
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_networks = None
         if NETWORKS in model.manifest:
-            precision = pipeline.config.precision
             write_networks = partial(
-                write_exported, models=pipeline.model_files, precision=precision
+                write_exported, models=pipeline.model_files, config=pipeline.config
             )
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)

@@ -34,7 +34,7 @@ from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
-from rerank.retrieval.index import INDEX_KIND, build_index
+from rerank.retrieval.index import BEFORE, INDEX_KIND, build_index
 from rerank.storage.files import write_json
 from rerank.storage.folder import output_folder, read_manifest, reserved, verify_folder
 from rerank.types import Passage
@@ -88,9 +88,9 @@ def update(target: str | Path, corpus: str | Path, *, on_bad_lines: str = "") ->
 def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
     manifest = verify_folder(folder)
     updated = _difference(Corpus(folder), passages)
-    made_by = manifest["encoder"]
-    windows = made_by.get("windows", 1)
-    encoder = Encoder(resolve(made_by["name"]), max_length=made_by["max_length"], windows=windows)
+    made_by = BEFORE | manifest["encoder"]
+    options = {name: made_by[name] for name in ("max_length", "windows", "precision")}
+    encoder = Encoder(resolve(made_by["name"]), **options)
     if encoder.model.fingerprint != made_by["fingerprint"]:
         raise InputError(
             f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
@@ -184,11 +184,11 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
         FolderError: `out` exists and `overwrite` is False, or it is not a model folder.
     """
     out, old = Path(out), model.manifest
-    models, precision = model.pipeline.model_files, model.pipeline.config.precision
+    models, config = model.pipeline.model_files, model.pipeline.config
     made_from = old.get("exported_from") or model.files.sha256()
 
     def change(folder: Path) -> Mapping[str, Any]:
-        return {**old, **write_exported(folder, models, precision), "exported_from": made_from}
+        return {**old, **write_exported(folder, models, config), "exported_from": made_from}
 
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)

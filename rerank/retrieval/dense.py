@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import Config
+from rerank.config import Config, Graphs
 from rerank.cores import cores, in_threads
 from rerank.errors import optional
 from rerank.inference.engine import NoExportError, open_bi_encoder, stand_aside
@@ -23,7 +23,7 @@ from rerank.types import Floats, Passage
 
 Vectors = NDArray[np.float32]
 Embed = Callable[[Sequence[str], Role], Vectors]
-CHUNK = 256  # texts per update of the progress bar
+CHUNK = 128  # texts per update of the progress bar
 BLOCK = 4607  # numbers, of which BLAS multiplies twice as many without threads, as OpenBLAS does
 PART = 2**21  # numbers that are worth a thread
 
@@ -53,11 +53,13 @@ class BiEncoder:
         InputError: the files are of a cross-encoder.
     """
 
-    def __init__(self, files: ModelFiles, max_length: int) -> None:
+    def __init__(self, files: ModelFiles, max_length: int, precision: Graphs) -> None:
         check_bi_encoder(files)
         self.files = files
         self.max_length = max_length
-        self.traits = Traits(files.name, f"{files.fingerprint}\0{max_length}", batch=CHUNK)
+        self.precision = precision
+        identity = f"{files.fingerprint}\0{max_length}\0{precision}"
+        self.traits = Traits(files.name, identity, batch=CHUNK)
         self._embed: Embed | None = None
         self._prompts: Mapping[str, str] = {}
         self._loading = Lock()
@@ -81,7 +83,7 @@ class BiEncoder:
     def _open(self) -> Embed:
         """The fastest engine that gives the vectors of sentence-transformers."""
         try:
-            engine = open_bi_encoder(self.files)
+            engine = open_bi_encoder(self.files, self.precision)
         except NoExportError as error:
             with optional():
                 from rerank.inference.library import LibraryEncoder
@@ -106,16 +108,24 @@ class Encoder:
         InputError: the files are of a cross-encoder.
     """
 
-    def __init__(self, model: Model, *, max_length: int, windows: int = 1) -> None:
+    def __init__(
+        self, model: Model, *, max_length: int, windows: int = 1, precision: Graphs = "fp32"
+    ) -> None:
         self.model = model
         self.max_length = max_length
+        self.precision = precision
         self.windows = windows  # of a longer passage, at most
-        self._own = None if isinstance(model, Given) else BiEncoder(model, max_length)
+        self._own = None if isinstance(model, Given) else BiEncoder(model, max_length, precision)
 
     @classmethod
     def from_config(cls, model: Model, config: Config) -> Encoder:
         """An encoder of this model that reads what the configuration says."""
-        return cls(model, max_length=config.encoder_max_length, windows=config.encoder_windows)
+        return cls(
+            model,
+            max_length=config.encoder_max_length,
+            windows=config.encoder_windows,
+            precision=config.encoder_precision,
+        )
 
     def encode(self, texts: Sequence[str], *, label: str | None = None) -> Vectors:
         """Unit vectors, shape (n, d), n >= 1, float32; `label` shows a progress bar of that name.
@@ -150,6 +160,7 @@ class Encoder:
             "fingerprint": self.model.fingerprint,
             "max_length": self.max_length,
             "windows": self.windows,
+            "precision": self.precision,
         }
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:

@@ -29,6 +29,7 @@ from rerank.storage.folder import read_manifest, verify_folder, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
 INDEX_KIND = "an index"
+BEFORE = {"windows": 1, "precision": "fp32"}  # of encoders, where a manifest does not say
 PART = 2**22  # numbers checked at a time: about as long as hashing them takes
 LARGEST = 1e6  # limit for cosines, idf and BM25 weights, which are all below a hundred
 USUAL_IDF = 4.0  # of a word where no corpus says how rare it is
@@ -137,12 +138,13 @@ class Index:
 
         Such as `"--language german instead of english"`.
         """
-        made_by = {"windows": 1, **self.manifest["encoder"]}
+        made_by = BEFORE | self.manifest["encoder"]
         dense = "approximate" if self.manifest["approximate"] else "exact"
         options = {
             "the encoder": (made_by["fingerprint"], encoder.model.fingerprint),
             "--encoder-max-length": (made_by["max_length"], encoder.max_length),
             "--encoder-windows": (made_by["windows"], encoder.windows),
+            "--encoder-precision": (made_by["precision"], encoder.precision),
             "--language": (self.language, config.language),
             "--dense": (dense, config.dense),
         }
@@ -305,7 +307,7 @@ def _has_vectors_of(folder: Path, encoder: Encoder) -> bool:
     """Whether there is an intact index whose vectors this encoder made."""
     try:
         manifest = read_manifest(folder)
-        made_by = {"windows": 1, **manifest["encoder"]}
+        made_by = BEFORE | manifest["encoder"]
         current = manifest.get("layout") == layout_of(manifest.get("language"))
         if not current or not encoder.settings.items() <= made_by.items():
             return False
@@ -318,16 +320,24 @@ def _has_vectors_of(folder: Path, encoder: Encoder) -> bool:
 def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
     """Encode every passage, in chunks, into arrays in `folder`, with a progress bar.
 
+    Equal passages are encoded once: the vectors of those that come again are kept in memory.
     They are written, not memory-mapped: so a full disk raises an error, where a map would end the
     process.
     """
     passages, counts, shape = iter(corpus), [0], (0, 0)
+    _, group, times = np.unique(_text_hashes(corpus), return_inverse=True, return_counts=True)
+    again = iter((times > 1)[group].tolist())
+    kept: dict[tuple[str, str], Vectors] = {}
     with (
         (folder / VECTORS).open("wb") as out,
         progress(len(corpus), "indexing passages", unit="text") as bar,
     ):
         while chunk := list(islice(passages, CHUNK)):
-            vectors = encoder.encode_passages(chunk)
+            texts = [(p.title, p.text) for p in chunk]
+            new = {text: p for text, p in zip(texts, chunk, strict=True) if text not in kept}
+            found = dict(zip(new, encoder.encode_passages([*new.values()]), strict=True))
+            vectors = [found[text] if text in found else kept[text] for text in texts]
+            kept |= {t: v for t, v in zip(texts, vectors, strict=True) if next(again)}
             if not shape[1]:
                 shape = (0, vectors[0].shape[1])
                 _write_header(out, shape)

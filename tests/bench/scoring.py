@@ -30,10 +30,10 @@ from ratios import in_turns, ratios, table, versions
 from sentence_transformers import CrossEncoder as Reference
 from transformers import AutoConfig
 
-from rerank.config import Config
+from rerank.config import Config, Graphs
 from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.engine import Engine, Graphs, _torch_runner, open_cross_encoder
+from rerank.inference.engine import Engine, _torch_runner, open_cross_encoder
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.onnx_export import load
 from rerank.inference.tokenizer import Tokenizer, Tokens

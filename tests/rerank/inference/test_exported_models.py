@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rerank.config import Precision
+from rerank.config import Config, Precision
 from rerank.errors import InputError
 from rerank.inference import engine
 from rerank.inference.cross_encoder import open_reranker
@@ -57,7 +57,7 @@ def test_networks_give_the_numbers_of_the_weights(
     files: ModelFiles, precision: Precision, tmp_path: Path
 ) -> None:
     """Logits, cuts and vectors, to the bit; and their fingerprints are those of the weights."""
-    write_exported(tmp_path, (files, files), precision)
+    write_exported(tmp_path, (files, files), Config(precision=precision))
     assert all(map(is_exported_file, files_below(tmp_path)))
     encoder, reranker = opened(tmp_path, files)
     assert (encoder.fingerprint, reranker.tokenizer) == (files.fingerprint, files.tokenizer)
@@ -94,7 +94,7 @@ def test_numbers_of_a_large_graph_are_in_a_file_of_their_own(
     )
     assert {path.name for path in home.iterdir()} == {GRAPH, DATA, "manifest.json"}
     folder = tmp_path / "folder"
-    write_exported(folder, (files, files), precision)
+    write_exported(folder, (files, files), Config(precision=precision))
     _, reranker = opened(folder, files)
     found = open_reranker(reranker, max_length=32, precision=precision).score(PAIRS)[0]
     np.testing.assert_array_equal(found, expected)
@@ -110,7 +110,7 @@ def test_a_large_graph_whose_numbers_are_too_few_is_refused(
     """Nothing is read beyond the end of what was checked."""
     monkeypatch.setattr(engine, "LARGEST", 1000)
     monkeypatch.setenv("RERANK_CACHE", str(tmp_path / "cache"))
-    write_exported(tmp_path / "folder", (files, files), "fp32")
+    write_exported(tmp_path / "folder", (files, files), Config(precision="fp32"))
     data = tmp_path / "folder" / NETWORKS / "reranker" / DATA
     data.write_bytes(data.read_bytes()[:1000])
     with pytest.raises(InputError, match="does not run here"):
@@ -144,7 +144,7 @@ def test_a_folder_holds_the_prompts(files: ModelFiles, tmp_path: Path) -> None:
     model.prompts = {"query": "query: ", "passage": "passage: "}
     model.save_pretrained(str(tmp_path / "prompted"))
     made, with_prompts = (resolve(str(tmp_path / name)) for name in ("plain", "prompted"))
-    write_exported(tmp_path / "folder", (with_prompts, files), "fp32")
+    write_exported(tmp_path / "folder", (with_prompts, files), Config(precision="fp32"))
     encoder, _ = opened(tmp_path / "folder", with_prompts)
     texts = ["a text", PassageText("a text")]
     found, expected, without = (
@@ -159,14 +159,14 @@ def test_a_folder_holds_the_prompts(files: ModelFiles, tmp_path: Path) -> None:
 def test_bf16_is_not_exported(files: ModelFiles, tmp_path: Path) -> None:
     """The sentence says which precisions are."""
     with pytest.raises(InputError, match="expected fp32 or int8"):
-        write_exported(tmp_path, (files, files), "bf16")
+        write_exported(tmp_path, (files, files), Config(precision="bf16"))
 
 
 def test_a_graph_that_does_not_run_is_told(files: ModelFiles, tmp_path: Path) -> None:
     """A graph of ONNX that ONNX Runtime has no means to run: an operator that it does not know."""
     from onnx import helper
 
-    write_exported(tmp_path, (files, files), "fp32")
+    write_exported(tmp_path, (files, files), Config(precision="fp32"))
     node = helper.make_node("EPContext", [], ["row"], domain="com.microsoft", embed_mode=0)
     made = helper.make_model(helper.make_graph([node], "graph", [], []))
     (tmp_path / NETWORKS / "reranker" / GRAPH).write_bytes(made.SerializeToString())

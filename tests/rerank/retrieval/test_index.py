@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def test_texts_of_another_index_are_not_encoded_again(
 
     counting, known = Counting(encoder.model, max_length=64), (damaged, other, tmp_path / "none")
     build_index(moved, tmp_path / "alone", counting, known=known)
-    assert len(encoded) == len(moved)
+    assert len(encoded) == len({p.full_text for p in moved})
     encoded.clear()
     again = build_index(moved, tmp_path / "again", counting, known=(*known, made.folder))
     assert encoded == [PassageText("A text of its own.")]
@@ -188,6 +189,7 @@ def test_the_manifest_names_the_encoder(made: Index, encoder: Encoder) -> None:
         "fingerprint": encoder.model.fingerprint,
         "max_length": 64,
         "windows": 1,
+        "precision": "fp32",
     }
     assert kept["passages"] == FEW + 1
 
@@ -198,6 +200,24 @@ def test_an_index_made_with_another_cut_is_refused(made: Index) -> None:
         _open(made, Config(encoder_max_length=128))
     with pytest.raises(InputError, match=r"--encoder-windows 1 instead of 2; build it again"):
         _open(made, Config(encoder_max_length=64, encoder_windows=2))
+    with pytest.raises(InputError, match=r"--encoder-precision fp32 instead of int8; build"):
+        _open(made, Config(encoder_max_length=64, encoder_precision="int8"))
+
+
+def test_vectors_in_int8_are_close_and_not_taken_for_others(
+    made: Index, few: list[Passage], tmp_path: Path
+) -> None:
+    """An index in int8 takes none of an index in fp32, and equal passages are encoded once."""
+    encoder, encoded = Encoder(resolve("minilm"), max_length=64, precision="int8"), list[str]()
+    encode = encoder.encode_passages
+    encoder.encode_passages = lambda some: encoded.extend(p.doc_id for p in some) or encode(some)
+    again = [replace(p, doc_id=f"{p.doc_id} again") for p in few]
+    other = build_index([*few, *again], tmp_path / "int8", encoder, known=[made.folder])
+    assert len(encoded) == len(few)
+    first, second = np.split(other.vectors.array, 2)
+    assert first.tobytes() == second.tobytes()
+    cosine = (first * made.vectors.array).sum(axis=1)
+    assert 0.95 < cosine.min() < 0.9999
 
 
 def _open(index: Index, config: Config) -> Pipeline:
