@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker, load
     from rerank.batch.job import rescore
+    from rerank.batch.table import assess_lists
     from rerank.client import AsyncClient, Client
     from rerank.config import Config, Thresholds
     from rerank.data.feedback import Feedback
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "rerank.assessment.model": ("CalibratedReranker", "load"),
     "rerank.batch.job": ("rescore",),
+    "rerank.batch.table": ("assess_lists",),
     "rerank.client": ("AsyncClient", "Client"),
     "rerank.config": ("Config", "Thresholds"),
     "rerank.data.feedback": ("Feedback",),
@@ -76,6 +78,7 @@ __all__ = [
     "Thresholds",
     "TrackingError",
     "Traits",
+    "assess_lists",
     "calibrate",
     "detect_drift",
     "evaluate",

@@ -23,6 +23,7 @@ from rerank.data.records import passage_row
 from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.filters import Where
 from rerank.types import (
+    AnyPassage,
     Assessment,
     Candidates,
     FirstStage,
@@ -62,7 +63,7 @@ def _search(text: str, metadata: Given, where: Given, top_n: int) -> _Call[Asses
     )
 
 
-def _rerank(text: str, passages: Sequence[Passage | str], metadata: Given) -> _Call[Assessment]:
+def _rerank(text: str, passages: Sequence[AnyPassage], metadata: Given) -> _Call[Assessment]:
     query = Query(text, metadata=metadata or {}, passages=as_passages(passages))
     documents = [passage_row(passage) for passage in query.passages or ()]
     body = {**_body(query), "documents": documents}
@@ -118,7 +119,7 @@ class Client:
         return self._send(_search(text, metadata, where, top_n))
 
     def rerank(
-        self, text: str, passages: Sequence[Passage | str], *, metadata: Given = None
+        self, text: str, passages: Sequence[AnyPassage], *, metadata: Given = None
     ) -> Assessment:
         """As `CalibratedReranker.rerank`, likewise; its passages have no logits."""
         return self._send(_rerank(text, passages, metadata))
@@ -165,7 +166,7 @@ class AsyncClient:
         return await self._send(_search(text, metadata, where, top_n))
 
     async def rerank(
-        self, text: str, passages: Sequence[Passage | str], *, metadata: Given = None
+        self, text: str, passages: Sequence[AnyPassage], *, metadata: Given = None
     ) -> Assessment:
         """As `Client.rerank`."""
         return await self._send(_rerank(text, passages, metadata))

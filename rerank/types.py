@@ -7,7 +7,7 @@ Each stage has its own type, which holds only what is known by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, cast
@@ -146,17 +146,51 @@ class Query:
         return {stage: None if np.isnan(value) else value for stage, value in scores.items()}
 
 
-def as_passages(given: Sequence[Passage | str]) -> tuple[Passage, ...]:
-    """The passages that a caller brings; a plain string is one whose id is its position.
+IDS, TEXTS = ("_id", "id", "doc_id"), ("text", "content", "page_content")
+TITLES = ("title", "document_title")
+"""Keys that hold a title: that of most loaders, and of LlamaIndex's TitleExtractor."""
+AnyPassage = Passage | str | Mapping[str, Any]
+
+
+def as_passage(given: AnyPassage, position: int) -> Passage:
+    """A text, or a dictionary with a text (`TEXTS`), a title and an id, as a passage.
+
+    Without an id it is the position. The metadata is its `metadata`, else all other keys.
 
     Raises:
-        InputError: what came is not a list.
+        InputError: an id, a title or a text that is not text.
+    """
+    if isinstance(given, Passage):
+        return given
+    if not isinstance(given, Mapping):
+        return Passage(str(position), "", given)
+    id_key, title_key, text_key = (
+        next((key for key in keys if given.get(key) is not None), "")
+        for keys in (IDS, TITLES, TEXTS)
+    )
+    named = {id_key, title_key, text_key}
+    others = {key: value for key, value in given.items() if key not in named}
+    metadata = given.get("metadata")
+    return Passage(
+        str(given[id_key]) if id_key else str(position),
+        given[title_key] if title_key else "",
+        given[text_key] if text_key else "",
+        metadata if isinstance(metadata, Mapping) else others,
+    )
+
+
+def as_passages(given: Sequence[AnyPassage]) -> tuple[Passage, ...]:
+    """The passages that a caller brings, each as `as_passage`.
+
+    Raises:
+        InputError: what came is not a list, or an item cannot be a passage.
     """
     if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
         raise InputError(
-            f"expected a list of passages, each a text or a Passage, got {given!r:.100}"
+            "expected a list of passages, each a text, a dictionary or a Passage, got "
+            f"{given!r:.100}"
         )
-    return tuple(Passage(str(i), "", p) if isinstance(p, str) else p for i, p in enumerate(given))
+    return tuple(as_passage(p, i) for i, p in enumerate(given))
 
 
 def _numbers(what: str, values: Any, n: int) -> Floats:
@@ -275,6 +309,10 @@ class Ranking(Stage):
     def __len__(self) -> int:
         """Count of passages."""
         return len(self.candidates)
+
+    def __iter__(self) -> Iterator[Passage]:
+        """The passages, best first; `Assessment.passages` have their probabilities."""
+        return iter(self.passages)
 
     @property
     def query(self) -> Query:

@@ -1,4 +1,4 @@
-"""A ranker for Haystack: a pipeline component with the same inputs as Haystack's own rankers."""
+"""Haystack: a ranker with the inputs of Haystack's own rankers, and a retriever of a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.adapters.metadata import check_settings, rank_documents
+from rerank.adapters.metadata import check_settings, rank_documents, search_documents
 from rerank.assessment.model import load
 from rerank.errors import optional
 
@@ -85,3 +85,33 @@ class CalibratedRanker:
             for place, added in ranked
         ]
         return {"documents": best}
+
+
+@component  # type: ignore[misc, untyped-decorator]
+class CalibratedRetriever(CalibratedRanker):
+    """Searches with a model; the documents' `meta` holds the confidence.
+
+    The settings are those of `CalibratedRanker`. `filters` are conditions of `rerank.filters`, not
+    Haystack's own.
+    """
+
+    @component.output_types(documents=list[Document])  # type: ignore[misc, untyped-decorator]
+    def run(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The best documents, best first."""
+        self.warm_up()
+        found = search_documents(
+            self._loaded,
+            query,
+            count=self.top_k if top_k is None else top_k,
+            min_relevance=self.min_relevance,
+            segment=self.segment,
+            where=filters,
+        )
+        return {
+            "documents": [
+                Document(id=p.doc_id, content=p.text, meta=added, score=p.relevance)
+                for p, added in found
+            ]
+        }

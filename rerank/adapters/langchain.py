@@ -1,16 +1,17 @@
-"""A document compressor for LangChain: pass it to `ContextualCompressionRetriever`."""
+"""LangChain: a compressor for `ContextualCompressionRetriever`, and a retriever of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rerank.adapters.metadata import rank_documents
+from rerank.adapters.metadata import rank_documents, search_documents
 from rerank.errors import optional
 
 with optional():
     from langchain_core.callbacks import Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.retrievers import BaseRetriever
     from pydantic import Field
 
 
@@ -48,3 +49,29 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
             documents[place].model_copy(update={"metadata": {**documents[place].metadata, **added}})
             for place, added in ranked
         ]
+
+
+class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
+    """Searches with a model of `rerank.load`; the documents have the confidence in their metadata.
+
+    `where` is a filter: see `rerank.filters`. The other fields are those of `CalibratedCompressor`.
+    """
+
+    model_config: ClassVar[Any] = {"extra": "forbid", "arbitrary_types_allowed": True}
+
+    model: Any
+    top_n: int = Field(5, ge=1)
+    min_relevance: float = Field(0.0, ge=0, le=1)
+    segment: str = ""
+    where: Mapping[str, Any] | None = None
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        found = search_documents(
+            self.model,
+            query,
+            count=self.top_n,
+            min_relevance=self.min_relevance,
+            segment=self.segment,
+            where=self.where,
+        )
+        return [Document(page_content=p.text, metadata=added, id=p.doc_id) for p, added in found]

@@ -1,15 +1,17 @@
-"""A node postprocessor for LlamaIndex: pass it in a query engine's `node_postprocessors`."""
+"""LlamaIndex: a node postprocessor for a query engine, and a retriever of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from rerank.adapters.metadata import rank_documents
+from rerank.adapters.metadata import rank_documents, search_documents
 from rerank.errors import InputError, optional
 
 with optional():
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
     from pydantic import Field
 
 
@@ -62,3 +64,44 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
                 setattr(node, hidden, [*getattr(node, hidden), *added])
             best.append(NodeWithScore(node=node, score=added["relevance_score"]))
         return best
+
+
+class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
+    """Searches with a model of `rerank.load`; the nodes' metadata hold the confidence.
+
+    `where` is a filter: see `rerank.filters`. The rest is as in `CalibratedPostprocessor`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        top_n: int = 5,
+        min_relevance: float = 0.0,
+        segment: str = "",
+        where: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self._model, self._count = model, top_n
+        self._how: dict[str, Any] = {
+            "min_relevance": min_relevance,
+            "segment": segment,
+            "where": where,
+        }
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        asked = query_bundle.query_str
+        found = search_documents(self._model, asked, count=self._count, **self._how)
+        return [
+            NodeWithScore(
+                node=TextNode(
+                    id_=p.doc_id,
+                    text=p.text,
+                    metadata=added,
+                    excluded_llm_metadata_keys=list(added),
+                    excluded_embed_metadata_keys=list(added),
+                ),
+                score=p.relevance,
+            )
+            for p, added in found
+        ]

@@ -7,10 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from rerank.errors import InputError
-from rerank.types import Assessment, Passage, RankedPassage
-
-TITLES = ("title", "document_title")
-"""Keys of metadata that hold a title: that of most loaders, and of LlamaIndex's TitleExtractor."""
+from rerank.filters import Where
+from rerank.types import TITLES, Assessment, Passage, Query, RankedPassage
 
 
 def rank_documents(
@@ -25,7 +23,8 @@ def rank_documents(
     """The places in `documents` of the `count` best, best first, each with the metadata to add.
 
     A document is its text and its metadata, which the model may have features of, and which may
-    hold its title (`TITLES`): the model reads that before the text. Documents without a text, such
+    hold its title (`TITLES`): the model reads that before the text. A model of lists takes its
+    scores from there, under the names of its stages. Documents without a text, such
     as images, cannot be judged and are left out. `segment` is that of the query, if the model has
     segments.
 
@@ -33,17 +32,67 @@ def rank_documents(
         InputError: not a loaded model, settings as in `check_settings`, a query without words, or a
             segment of a model that has none.
     """
-    if not hasattr(model, "rerank"):
-        raise InputError(f"`model` should be a model of `rerank.load`, got {model!r:.100}")
+    check_model(model)
     check_settings(count, min_relevance)
     places = [i for i, (text, _) in enumerate(documents) if text.strip()]
     passages = [Passage(str(i), title_of(documents[i][1]), *documents[i]) for i in places]
-    assessment = model.rerank(query, passages, metadata=model.of_segment(segment))
+    stages, segments = model.source.kind.stages, model.of_segment(segment)
+    if stages:  # of lists: the frameworks' own scores, under the names of the stages
+        scores: Any = {s: [documents[i][1].get(s) for i in places] for s in stages}
+        asked = Query(query, "", segments, tuple(passages), scores=scores if places else None)
+        (assessment,) = model.assess([asked])
+    else:
+        assessment = model.rerank(query, passages, metadata=segments)
     return [
         (places[passage.row], document_metadata(assessment, passage))
         for passage in assessment.first(count)
         if passage.relevance >= min_relevance
     ]
+
+
+def search_documents(
+    model: Any,
+    query: str,
+    *,
+    count: int,
+    min_relevance: float,
+    segment: str = "",
+    where: Mapping[str, Any] | None = None,
+) -> list[tuple[RankedPassage, dict[str, Any]]]:
+    """The `count` best passages that the model finds, best first, each with the metadata to add.
+
+    Its own metadata, its id and its title are among these.
+
+    Raises:
+        InputError: as `rank_documents`; the model has nothing to search, or no such metadata.
+    """
+    check_model(model)
+    check_settings(count, min_relevance)
+    asked = Query(query, metadata=model.of_segment(segment), where=Where.read(where))
+    (assessment,) = model.assess([asked])
+    return [
+        (
+            passage,
+            {
+                **passage.metadata,
+                "doc_id": passage.doc_id,
+                "title": passage.title,
+                **document_metadata(assessment, passage),
+            },
+        )
+        for passage in assessment.first(count)
+        if passage.relevance >= min_relevance
+    ]
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no model.
+
+    Raises:
+        InputError: saying what came.
+    """
+    if not hasattr(model, "rerank"):
+        raise InputError(f"`model` should be a model of `rerank.load`, got {model!r:.100}")
 
 
 def check_settings(count: object, min_relevance: object) -> None:
@@ -72,7 +121,7 @@ def document_metadata(assessment: Assessment, passage: RankedPassage) -> dict[st
     return {
         "relevance_score": passage.relevance,
         "confidence": assessment.confidence,
-        "level": assessment.level,
+        "level": assessment.level if assessment.calibrated else f"{assessment.level}, uncalibrated",
         "accepted": assessment.accepted,
         "calibrated": assessment.calibrated,
     }

@@ -48,7 +48,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.protocols import Embedder, EmbedFunction, ScoreFunction, Scorer
 from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import Assessment, Mode, Passage, Query, Scored, as_passages
+from rerank.types import AnyPassage, Assessment, Mode, Query, Scored, as_passages
 
 DEFAULT = "default"  # the model that needs no folder
 
@@ -329,13 +329,14 @@ class CalibratedReranker:
     def rerank(
         self,
         text: str,
-        passages: Sequence[Passage | str],
+        passages: Sequence[AnyPassage],
         *,
         metadata: Mapping[str, Any] | None = None,
     ) -> Assessment:
         """Rank the passages that the caller brings, and give the confidence in the top passage.
 
-        A plain string is a passage whose id is its position. Ids may repeat: the ranking has the
+        A plain string is a passage whose id is its position; a dictionary has `text`, and may have
+        `id` and `title`: its other keys are the metadata. Ids may repeat: the ranking has the
         positions, too. A passage without any text is ranked last, with relevance 0. No passages,
         or only such ones, give confidence 0.
 
@@ -360,7 +361,7 @@ class CalibratedReranker:
     async def arerank(
         self,
         text: str,
-        passages: Sequence[Passage | str],
+        passages: Sequence[AnyPassage],
         *,
         metadata: Mapping[str, Any] | None = None,
     ) -> Assessment:

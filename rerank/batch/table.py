@@ -7,13 +7,13 @@ writes it, with its first passages only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from rerank.assessment.pipeline import CHUNK
 from rerank.data.lines import Problems
 from rerank.data.records import QUERY, read_query
 from rerank.errors import InputError, optional
-from rerank.types import Query
+from rerank.types import Assessment, Query, as_passages
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +79,74 @@ def assess_table(
     return frame({name: [row[name] for row in rows] for name in OUTPUT_EXAMPLE}).astype(
         {name: type(OUTPUT_EXAMPLE[name][0]) for name in SCALARS}
     )
+
+
+ScoreKeys = Sequence[str] | Mapping[str, str] | None
+
+
+@overload
+def assess_lists(
+    model: CalibratedReranker,
+    query: str | None,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    score_keys: ScoreKeys = None,
+) -> Assessment: ...
+
+
+@overload
+def assess_lists(
+    model: CalibratedReranker,
+    query: str | None,
+    rows: pd.DataFrame,
+    *,
+    score_keys: ScoreKeys = None,
+) -> pd.DataFrame: ...
+
+
+def assess_lists(
+    model: CalibratedReranker, query: str | None, rows: Any, *, score_keys: ScoreKeys = None
+) -> Any:
+    """Assess dictionaries that your own stages have found and scored, or a data frame of them.
+
+    A dictionary is a passage as `rerank.types.as_passage` reads it. `score_keys` are the keys of
+    its scores, named as the stages of the model, or by stage; by default the stages themselves.
+    A model that scores passages itself needs none. A score that is missing or NaN: that stage did
+    not find the passage.
+
+    Returns:
+        The assessment, whose passages have `scores`, your numbers, beside the relevance. Of a
+        frame: its rows, best first, with the columns `relevance`, `confidence`, `level`, `accepted`
+        and `calibrated`; without a `query`, for each value of its column `query`.
+
+    Raises:
+        InputError: no row has one of the keys, or as `CalibratedReranker.assess`.
+    """
+    frame = rows if hasattr(rows, "iloc") else None
+    if frame is not None and query is None:
+        with optional():
+            import pandas as pd
+
+        named = {"score_keys": score_keys}
+        by_query = frame.groupby("query", sort=False)
+        return pd.concat([assess_lists(model, text, some, **named) for text, some in by_query])
+    dictionaries = rows if frame is None else frame.to_dict("records")
+    given = model.source.kind.stages if score_keys is None else score_keys
+    keys = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
+    for key in keys.values():
+        if dictionaries and not any(key in row for row in dictionaries):
+            raise InputError(
+                f"no passage has the score {key!r:.80}; it has {list(dictionaries[0])}"
+            )
+    scores: Any = {stage: [row.get(key) for row in dictionaries] for stage, key in keys.items()}
+    asked = Query(str(query), passages=as_passages(dictionaries), scores=scores or None)
+    found = model.assess([asked])[0]
+    if frame is None:
+        return found
+    passages = found.passages
+    told = {"relevance": [p.relevance for p in passages]}
+    whole = {n: getattr(found, n) for n in ("confidence", "level", "accepted", "calibrated")}
+    return frame.iloc[[p.row for p in passages]].assign(**told, **whole)
 
 
 def input_example(segment_by: str) -> dict[str, list[Any]]:

@@ -18,6 +18,7 @@ from rerank.assessment.ranking_features import diversity, stage_correlation
 from rerank.types import OWN_STAGES, Floats, ListKind, Ranking
 
 RESULTS = 10
+OWN_SCORE = "your own score"  # of lists
 SIMILAR = 0.40  # a result counts from this similarity upwards
 HOT = 70.0  # `temperature` metadata above which a result earns a bonus
 
@@ -97,21 +98,29 @@ def mteb_diff1(r: Ranking) -> float:
     return _unit(float(best[0] - best[1])) if len(best) > 1 else 0.0
 
 
+def own_score(r: Ranking) -> float:
+    """The score of your last stage for its best passage, as it came, cut to [0, 1]."""
+    return _unit(best_logit(r))
+
+
 HEURISTICS: dict[str, Heuristic] = {
     "sufficiency score": sufficiency_score,
     "seven-metric score": seven_metric_score,
     "coverage score": coverage_score,
     "sigmoid of top logit": top_logit_sigmoid,
+    OWN_SCORE: own_score,
     "MTEB max": mteb_max,
     "MTEB std": mteb_std,
     "MTEB diff1": mteb_diff1,
 }
-NEED_SCORES = ("sigmoid of top logit",)  # and nothing else, such as a cosine
+NEED_SCORES = ("sigmoid of top logit", OWN_SCORE)  # and nothing else, such as a cosine
 
 
 def baselines_of(kind: ListKind) -> dict[str, Heuristic]:
     """The baselines of lists with the scores of other stages, or those of our own stages."""
-    return {n: h for n, h in HEURISTICS.items() if n in NEED_SCORES or kind == OWN_STAGES}
+    if kind != OWN_STAGES:
+        return {name: HEURISTICS[name] for name in NEED_SCORES}
+    return {name: rule for name, rule in HEURISTICS.items() if name != OWN_SCORE}
 
 
 def sources() -> dict[str, str]:

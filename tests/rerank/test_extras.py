@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = "calibrated-rerank"
 SYSTEMS = {"elasticsearch", "lancedb", "opensearch", "qdrant"}
-FRAMEWORKS = {"adapters", *SYSTEMS}  # extras for those who have one already; not in `all`
+# extras for those who have one already; not in `all`
+FRAMEWORKS = {"haystack", "langchain", "llama-index", *SYSTEMS}
 DEVELOPING = {"bench", "dev", "docs", "torture"}  # extras of those who work on this project
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from assessments import make_assessment
 
 from rerank.adapters.metadata import rank_documents
 from rerank.errors import InputError
-from rerank.types import Assessment, Passage
+from rerank.types import OWN_STAGES, Assessment, Passage
 
-MISSING = "is not installed; the extra [adapters] brings it"
+MISSING = "is not installed; the extra of its name brings it"
 
 
 QUERY = "What is the median?"
@@ -31,6 +31,7 @@ class Model:
     folder = Path("work/model")
     given: Sequence[Passage] = ()
     metadata: Mapping[str, str] = MappingProxyType({})
+    source = SimpleNamespace(kind=OWN_STAGES)
 
     def of_segment(self, segment: str) -> dict[str, str]:
         """The segments are kinds."""
@@ -212,3 +213,24 @@ def test_a_path_is_no_model() -> None:
     """The message says what to pass instead."""
     with pytest.raises(InputError, match=r"model of `rerank\.load`, got 'work/model'"):
         ranked([("a mean", {})], "work/model")
+
+
+def test_retrievers(run: Any) -> None:
+    """Each framework's retriever gives the documents, order and numbers of a search."""
+    from rerank.adapters import haystack, langchain, llama_index
+    from rerank.assessment.model import CalibratedReranker
+
+    model = CalibratedReranker.load(run.folder)
+    found = model.search(QUERY)
+    expected = [(p.doc_id, p.text, p.relevance) for p in found.first(3)]
+    documents = langchain.CalibratedRetriever(model=model, top_n=3).invoke(QUERY)
+    assert [(d.id, d.page_content, d.metadata["relevance_score"]) for d in documents] == expected
+    assert documents[0].metadata["confidence"] == found.confidence
+    nodes = llama_index.CalibratedRetriever(model, top_n=3).retrieve(QUERY)
+    assert [(n.node.node_id, n.node.text, n.score) for n in nodes] == expected
+    retriever = haystack.CalibratedRetriever(str(run.folder), top_k=3)
+    again = haystack.CalibratedRetriever.from_dict(retriever.to_dict())
+    (found_there,) = again.run(QUERY).values()
+    assert [(d.id, d.content, d.score) for d in found_there] == expected
+    with pytest.raises(InputError, match="no passage has the metadata"):
+        langchain.CalibratedRetriever(model=model, where={"none": 1}).invoke(QUERY)

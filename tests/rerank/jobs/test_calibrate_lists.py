@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from coherence import check_coherent
@@ -25,6 +26,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.sources.lists import ScoredLists
+from rerank.batch.table import assess_lists
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.labelled_set import LabelledSet
@@ -97,6 +99,38 @@ def test_the_confidence_is_true_of_other_lists(
     assert right[confidence >= 0.7].mean() > 0.7
     for answer in found:
         check_coherent(answer)
+
+
+def test_plain_dictionaries_and_frames_are_lists(
+    model: CalibratedReranker, queries: list[Query]
+) -> None:
+    """Whatever their scores are called: the numbers of the same lists, with the caller's own."""
+    some = queries[:3]
+    expected = model.assess(some)
+    hits = [
+        {"query": q.text, "id": p.doc_id, **dict(zip(("lexical", "best"), numbers, strict=True))}
+        for q in some
+        for p, *numbers in zip(q.passages or (), *(q.scores or {}).values(), strict=True)
+    ]
+    keys = {"bm25": "lexical", "reranker": "best"}
+    own = [hit for hit in hits if hit["query"] == some[0].text]
+    found = assess_lists(model, some[0].text, own, score_keys=keys)
+    assert found.relevance.tolist() == expected[0].relevance.tolist()
+    assert [p.scores for p in found.passages] == [p.scores for p in expected[0].passages]
+    shuffled = pd.DataFrame(hits).sample(frac=1, random_state=0)
+    frame = assess_lists(model, None, shuffled, score_keys=keys)
+    for query, answer in zip(some, expected, strict=True):
+        of_query = frame[frame["query"] == query.text]
+        assert of_query["id"].tolist() == list(answer.ranking.doc_ids)
+        assert of_query["relevance"].tolist() == answer.relevance.tolist()
+        assert set(of_query["confidence"]) == {answer.confidence}
+    with pytest.raises(InputError, match="no passage has the score 'worst'"):
+        assess_lists(model, "a question", own, score_keys={**keys, "reranker": "worst"})
+
+
+def test_the_report_has_your_own_score_beside_the_confidence(outcome: CalibrationRun) -> None:
+    """As it came, measured as the confidence is."""
+    assert "your own score" in outcome.report
 
 
 def test_a_report_on_lists_that_were_drawn_by_confidence_is_told(
