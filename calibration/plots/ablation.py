@@ -16,21 +16,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, logit, sigmoid
-from calibration.plots.style import (
-    AMBER,
-    BLUE,
-    DASHED,
-    INK,
-    LEFT,
-    SMALL,
-    SOFT,
-    WIDE,
-    caption,
-    legend_below,
-    literal,
-    panel,
-    sheet,
-)
+from calibration.plots import style
 
 STRONGEST = 10  # features with a bar of their own
 NAMES = 0.43  # share of a picture's width that the names of its rows take
@@ -77,7 +63,7 @@ def feature_effects(
     bent = f" A second stage turns the score into the confidence, {confidence:.2f}."
     if exact:
         _chances(axes, low, high)
-    caption(
+    style.caption(
         figure,
         "How to read it: start at the top, with a query whose features are all usual. Each bar is "
         "what one feature adds (blue, to the right) or takes away (amber, to the left), from where "
@@ -95,12 +81,12 @@ def _named_rows(
     """
     lines = max(label.count("\n") + 1 for label in labels)
     height = max(0.42, 0.1 + 0.16 * lines) * len(labels) + top + foot
-    figure = sheet(7.2, height, title, below)
-    axes = panel(figure, (left, foot / height, 0.96 - left, 1 - (foot + top) / height))
+    figure = style.sheet(7.2, height, title, below)
+    axes = style.panel(figure, (left, foot / height, 0.96 - left, 1 - (foot + top) / height))
     axes.grid(visible=False, axis="y")
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
+    axes.tick_params(axis="y", labelcolor=style.INK, labelsize=style.SMALL)
     return figure, axes
 
 
@@ -110,19 +96,21 @@ def _draw_steps(axes: Axes, steps: Sequence[float], ends: Floats, *, gap: float)
     ends: (d + 1,), from the start on. gap: between a bar and its number.
     """
     for i, step in enumerate(steps, start=1):
-        colour, side, away = (BLUE, "left", gap) if step >= 0 else (AMBER, "right", -gap)
+        colour, side, away = (
+            (style.BLUE, "left", gap) if step >= 0 else (style.AMBER, "right", -gap)
+        )
         axes.barh(i, step, left=ends[i - 1], height=0.62, color=colour, zorder=3)
         number = axes.text(ends[i] + away, i, f"{step:+.2f}", ha=side, va="center", zorder=5)
-        number.set(fontsize=SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
+        number.set(fontsize=style.SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
     for i, end in enumerate(ends):  # from each row to the next
-        axes.plot([end, end], [i, i + 1], color=SOFT, lw=0.8, zorder=2)
-    axes.plot([ends[0], ends[-1]], [0, len(ends)], "o", color=INK, ms=7, zorder=4)
+        axes.plot([end, end], [i, i + 1], color=style.SOFT, lw=0.8, zorder=2)
+    axes.plot([ends[0], ends[-1]], [0, len(ends)], "o", color=style.INK, ms=7, zorder=4)
 
 
 def _wrapped(label: str) -> str:
     """A label broken into lines short enough to stand beside the rows."""
     lines = (part for line in label.split("\n") for part in textwrap.wrap(line, LONGEST))
-    return literal("\n".join(lines))
+    return style.literal("\n".join(lines))
 
 
 def _chances(axes: Axes, low: float, high: float) -> None:
@@ -136,8 +124,8 @@ def _chances(axes: Axes, low: float, high: float) -> None:
     upper = axes.secondary_xaxis("top")
     upper.set_xticks([place for place, _ in shown], [f"{chance:g}" for _, chance in shown])
     upper.spines["top"].set_visible(False)
-    upper.tick_params(colors=SOFT, labelsize=9, length=0, pad=2)
-    upper.set_xlabel("confidence", color=INK, fontsize=9.5)
+    upper.tick_params(colors=style.SOFT, labelsize=9, length=0, pad=2)
+    upper.set_xlabel("confidence", color=style.INK, fontsize=9.5)
 
 
 def feature_groups(
@@ -159,14 +147,14 @@ def feature_groups(
             f"{len(intervals)}"
         )
     beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
-    rows, title = [literal(label) for label in beside], "What each group of features adds"
+    rows, title = [style.literal(label) for label in beside], "What each group of features adds"
     figure, axes = _named_rows(rows, 0.34, title, below, top=0.85, foot=1.4)
-    axes.barh(range(len(names)), nats, height=0.62, color=BLUE, alpha=0.75, zorder=2)
+    axes.barh(range(len(names)), nats, height=0.62, color=style.BLUE, alpha=0.75, zorder=2)
     for i, (low, high) in enumerate(intervals):
-        axes.plot([low, high], [i, i], color=INK, lw=1.4, zorder=3)
-    axes.axvline(0, color=SOFT, lw=1.0, zorder=4)
+        axes.plot([low, high], [i, i], color=style.INK, lw=1.4, zorder=3)
+    axes.axvline(0, color=style.SOFT, lw=1.0, zorder=4)
     axes.set_xlabel("log loss saved against the base rate, nats a query")
-    caption(
+    style.caption(
         figure,
         "How to read it: from top to bottom the confidence is refitted with one group of features "
         "more, and measured on the same queries. A longer bar knows more; 0 knows only how many "
@@ -200,10 +188,10 @@ def label_budget(
             named.append(n)
     top, foot, each, gap = 0.9, 1.55, 1.5, 0.25
     height = top + foot + len(panels) * each + (len(panels) - 1) * gap
-    figure = sheet(6.4, height, "What fewer labels would have given", below)
+    figure = style.sheet(6.4, height, "What fewer labels would have given", below)
     for i, shown in enumerate(panels):
         bottom = height - top - (i + 1) * each - i * gap
-        axes = panel(figure, (LEFT, bottom / height, WIDE, each / height))
+        axes = style.panel(figure, (style.LEFT, bottom / height, style.WIDE, each / height))
         axes.set_xscale("log")
         axes.set_xlim(0.86 * labels[0], 1.16 * labels[-1])
         axes.xaxis.set_minor_locator(NullLocator())
@@ -211,20 +199,20 @@ def label_budget(
         axes.tick_params(labelbottom=i == len(panels) - 1)
         axes.locator_params(axis="y", nbins=4)
         axes.yaxis.set_label_coords(-0.09, 0.5)
-        for colour, values in zip((BLUE, AMBER), shown.values(), strict=False):
+        for colour, values in zip((style.BLUE, style.AMBER), shown.values(), strict=False):
             _spread(axes, labels, values, colour)
         axes.set_ylabel(next(iter(shown)) if len(shown) == 1 else "share")
-    axes.axhline(threshold, color=SOFT, lw=1.1, ls=DASHED, zorder=1)
+    axes.axhline(threshold, color=style.SOFT, lw=1.1, ls=style.DASHED, zorder=1)
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("labelled queries fitted on")
     kinds = [
         Line2D([], [], color=colour, marker="o", mec="white", ms=7, label=name)
-        for colour, name in zip((BLUE, AMBER), selected, strict=False)
+        for colour, name in zip((style.BLUE, style.AMBER), selected, strict=False)
     ]
-    promise = Line2D([], [], color=SOFT, lw=1.1, ls=DASHED, label=f"{threshold:g}")
-    legend_below(figure, [*kinds, promise], foot, ncols=3, columnspacing=1.6)
-    caption(
+    promise = Line2D([], [], color=style.SOFT, lw=1.1, ls=style.DASHED, label=f"{threshold:g}")
+    style.legend_below(figure, [*kinds, promise], foot, ncols=3, columnspacing=1.6)
+    style.caption(
         figure,
         "How to read it: dots are the median of random subsets of the fitted queries, lines reach "
         "from the lowest to the highest of them; the last dot is all labels. Where a curve is "

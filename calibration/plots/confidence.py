@@ -16,23 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, check_y_p
 from calibration.metrics import auroc, brier, expected_errors, smece
-from calibration.plots.style import (
-    AMBER,
-    BAND,
-    BLUE,
-    COLOURS,
-    DASHED,
-    INK,
-    LEFT,
-    LEGEND,
-    LINE,
-    SOFT,
-    WIDE,
-    caption,
-    legend_below,
-    panel,
-    sheet,
-)
+from calibration.plots import style
 from calibration.reliability import Bin
 from calibration.thresholds import binomial_interval
 
@@ -55,28 +39,32 @@ def reliability_diagram(
     labels, values = check_y_p(y, p)
     figures = [f"{metric(labels, values):.3f}" for metric in (smece, brier, auroc)]
     below = "{} queries · smECE {} · Brier {} · AUROC {}".format(f"{len(values):,}", *figures)
-    figure = sheet(6.4, 8.2, title, below)
-    main = panel(figure, (LEFT, 0.315, WIDE, 0.555))
-    strip = panel(figure, (LEFT, 0.185, WIDE, 0.105), sharex=main)
+    figure = style.sheet(6.4, 8.2, title, below)
+    main = style.panel(figure, (style.LEFT, 0.315, style.WIDE, 0.555))
+    strip = style.panel(figure, (style.LEFT, 0.185, style.WIDE, 0.105), sharex=main)
     for axes in (main, strip):
-        axes.axvline(threshold, color=AMBER, lw=1.1, ls=DASHED, zorder=1)
+        axes.axvline(threshold, color=style.AMBER, lw=1.1, ls=style.DASHED, zorder=1)
         axes.yaxis.set_label_coords(-0.085, 0.5)
-    main.plot([0, 1], [0, 1], color=SOFT, lw=1.0, zorder=2)
+    main.plot([0, 1], [0, 1], color=style.SOFT, lw=1.0, zorder=2)
     _dots(main, bins)
     main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015), ylabel="share that is right")
     main.tick_params(labelbottom=False)
-    strip.hist(values, bins=np.linspace(0, 1, 41).tolist(), color=BLUE, alpha=0.75, rwidth=0.88)
+    strip.hist(
+        values, bins=np.linspace(0, 1, 41).tolist(), color=style.BLUE, alpha=0.75, rwidth=0.88
+    )
     strip.set(xlabel="confidence", ylabel="queries")
     strip.locator_params(axis="y", nbins=3)
     handles = [
-        Line2D([], [], marker="o", color=BLUE, mec="white", ms=7, label="measured, 95%"),
-        Line2D([], [], color=SOFT, lw=1.0, label="exact"),
-        Line2D([], [], color=BAND, lw=8, label="chance alone"),
-        Line2D([], [], color=AMBER, lw=1.1, ls=DASHED, label=f"threshold {threshold:g}"),
+        Line2D([], [], marker="o", color=style.BLUE, mec="white", ms=7, label="measured, 95%"),
+        Line2D([], [], color=style.SOFT, lw=1.0, label="exact"),
+        Line2D([], [], color=style.BAND, lw=8, label="chance alone"),
+        Line2D(
+            [], [], color=style.AMBER, lw=1.1, ls=style.DASHED, label=f"threshold {threshold:g}"
+        ),
     ]
-    look = {"ncols": 4, "handlelength": 1.8, "columnspacing": 1.6, **LEGEND}
+    look = {"ncols": 4, "handlelength": 1.8, "columnspacing": 1.6, **style.LEGEND}
     figure.legend(handles=handles, loc="center left", bbox_to_anchor=(0.095, 0.892), **look)
-    caption(
+    style.caption(
         figure,
         "How to read it: each dot is a group of queries with similar confidence. On the diagonal, "
         "confidence is the share that is right; below it, too much is promised. Dots within the "
@@ -89,13 +77,15 @@ def _dots(axes: Axes, bins: Sequence[Bin]) -> None:
     """Draw the share that is right in each bin, with its exact bounds, on top of the band."""
     centre, share, count, low, high = map(list, zip(*bins, strict=True))
     if len(centre) > 1:
-        axes.fill_between(centre, low, high, color=BAND, lw=0, zorder=1)
+        axes.fill_between(centre, low, high, color=style.BAND, lw=0, zorder=1)
     else:
-        axes.plot([centre[0]] * 2, [low[0], high[0]], color=BAND, lw=14, solid_capstyle="butt")
+        axes.plot(
+            [centre[0]] * 2, [low[0], high[0]], color=style.BAND, lw=14, solid_capstyle="butt"
+        )
     hits = [round(s * n) for s, n in zip(share, count, strict=True)]
     bounds = [binomial_interval(h, n) for h, n in zip(hits, count, strict=True)]
-    axes.vlines(centre, *zip(*bounds, strict=True), color=BLUE, lw=1.3, alpha=0.55, zorder=3)
-    axes.plot(centre, share, "o", color=BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
+    axes.vlines(centre, *zip(*bounds, strict=True), color=style.BLUE, lw=1.3, alpha=0.55, zorder=3)
+    axes.plot(centre, share, "o", color=style.BLUE, ms=6.5, mec="white", mew=0.9, zorder=4)
 
 
 def risk_coverage_curve(
@@ -121,26 +111,30 @@ def risk_coverage_curve(
     foot = 1.35 + 0.22 * ((rows + 1) // 2)
     height = 5.2 + foot
     below = f"{n:,} queries · {base:.1%} right in all"
-    figure = sheet(7.2, height, "Accuracy against coverage", below)
-    axes = panel(figure, (LEFT, foot / height, WIDE, (height - foot - 0.85) / height))
+    figure = style.sheet(7.2, height, "Accuracy against coverage", below)
+    axes = style.panel(
+        figure, (style.LEFT, foot / height, style.WIDE, (height - foot - 0.85) / height)
+    )
     accepted = np.arange(1, n + 1)
     oracle = np.minimum(1.0, labels.sum() / accepted)
     promise = f"threshold {threshold:g}: no dot should lie below"
     handles = [
-        *axes.plot(accepted / n, oracle, color=LINE, lw=2.2, label="oracle: knows every answer"),
-        axes.axhline(base, color=SOFT, lw=1.0, ls=":", label="base rate: no selection"),
-        axes.axhline(threshold, color=AMBER, lw=1.1, ls=DASHED, label=promise),
+        *axes.plot(
+            accepted / n, oracle, color=style.LINE, lw=2.2, label="oracle: knows every answer"
+        ),
+        axes.axhline(base, color=style.SOFT, lw=1.0, ls=":", label="base rate: no selection"),
+        axes.axhline(threshold, color=style.AMBER, lw=1.1, ls=style.DASHED, label=promise),
     ]
     lowest = min(base, threshold)
     earlier: list[Floats] = []
     for i, (name, (_, values)) in enumerate(checked.items()):
-        colour = COLOURS[i % len(COLOURS)]
-        style = STYLES[i // len(COLOURS) % len(STYLES)]
-        accuracy = _curve(axes, labels, values, earlier, colour, style)
+        colour = style.COLOURS[i % len(style.COLOURS)]
+        dash = STYLES[i // len(style.COLOURS) % len(STYLES)]
+        accuracy = _curve(axes, labels, values, earlier, colour, dash)
         short = name if len(name) <= 40 else name[:39].rstrip() + "…"
         dots = [_point(axes, labels, values, threshold, "o", colour)]
         label = short if dots[0] else f"{short} (never reaches {threshold:g})"
-        handles.append(_entry(label, colour, style, "o" if dots[0] else ""))
+        handles.append(_entry(label, colour, dash, "o" if dots[0] else ""))
         if name in promised:
             dots.append(_point(axes, labels, values, promised[name], "D", colour))
             label = f"certified threshold {promised[name]:.3f}"
@@ -151,8 +145,8 @@ def risk_coverage_curve(
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("coverage: share of the queries accepted")
     axes.set_ylabel("share of the accepted that is right")
-    legend_below(figure, handles[3:] + handles[:3], foot, ncols=2, columnspacing=2.0)
-    caption(
+    style.legend_below(figure, handles[3:] + handles[:3], foot, ncols=2, columnspacing=2.0)
+    style.caption(
         figure,
         "How to read it: accept the most confident queries first, and follow a curve from left to "
         "right. Higher is a better order. The dot is where the threshold itself puts you: a true "
@@ -163,7 +157,7 @@ def risk_coverage_curve(
 
 
 def _curve(
-    axes: Axes, labels: Floats, values: Floats, earlier: list[Floats], colour: str, style: str
+    axes: Axes, labels: Floats, values: Floats, earlier: list[Floats], colour: str, dash: str
 ) -> Floats:
     """Draw one curve of accuracy against coverage, append it to `earlier`, and return it."""
     n = len(labels)
@@ -172,7 +166,7 @@ def _curve(
     hidden = any(np.allclose(accuracy, other) for other in earlier)  # then it is a pale, wide line
     width, alpha = (4.5, 0.45) if hidden else (1.2 if earlier else 2.6, 1.0)
     above = 3 if hidden or earlier else 5
-    axes.plot(accepted / n, accuracy, color=colour, ls=style, lw=width, alpha=alpha, zorder=above)
+    axes.plot(accepted / n, accuracy, color=colour, ls=dash, lw=width, alpha=alpha, zorder=above)
     earlier.append(accuracy)
     return accuracy
 
@@ -189,9 +183,9 @@ def _point(
     return [right]
 
 
-def _entry(label: str, colour: str, style: str, marker: str) -> Line2D:
+def _entry(label: str, colour: str, dash: str, marker: str) -> Line2D:
     return Line2D(
-        [], [], color=colour, ls=style, lw=1.7, label=label, marker=marker, ms=7, mec="white"
+        [], [], color=colour, ls=dash, lw=1.7, label=label, marker=marker, ms=7, mec="white"
     )
 
 
@@ -204,16 +198,16 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
     labels, values = check_y_p(y, p)
     edges = np.linspace(0, 1, 21)
     below = f"{len(values):,} queries, 20 bins each"
-    figure = sheet(6.4, 6.0, "Confidence of right and of wrong answers", below)
-    upper = panel(figure, (LEFT, 0.565, WIDE, 0.265))
-    lower = panel(figure, (LEFT, 0.21, WIDE, 0.265), sharey=upper)
+    figure = style.sheet(6.4, 6.0, "Confidence of right and of wrong answers", below)
+    upper = style.panel(figure, (style.LEFT, 0.565, style.WIDE, 0.265))
+    lower = style.panel(figure, (style.LEFT, 0.21, style.WIDE, 0.265), sharey=upper)
     for axes, name, colour, confidences in (
-        (upper, "right", BLUE, values[labels == 1]),
-        (lower, "wrong", AMBER, values[labels == 0]),
+        (upper, "right", style.BLUE, values[labels == 1]),
+        (lower, "wrong", style.AMBER, values[labels == 0]),
     ):
         shares = np.histogram(confidences, edges)[0] / max(1, len(confidences))
         axes.bar(edges[:-1] + 0.025, shares, width=0.044, color=colour, alpha=0.8)
-        axes.axvline(threshold, color=INK, lw=1.1, ls=DASHED)
+        axes.axvline(threshold, color=style.INK, lw=1.1, ls=style.DASHED)
         reach = int((confidences >= threshold).sum())
         share = f" ({reach / len(confidences):.0%})" if len(confidences) else ""
         title = f"{len(confidences):,} {name}, of which {reach:,} reach {threshold:g}{share}"
@@ -224,7 +218,7 @@ def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) 
         axes.locator_params(axis="y", nbins=4)
     upper.tick_params(labelbottom=False)
     lower.set_xlabel("confidence")
-    caption(
+    style.caption(
         figure,
         "How to read it: the further the upper bars lie to the right and the lower ones to the "
         "left, the better right and wrong are told apart. Beyond the dashed line answers are "

@@ -8,16 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from rerank.commands import options
 from rerank.commands.command import Only, command
-from rerank.commands.options import (
-    Json,
-    OnBadLines,
-    Out,
-    OutFile,
-    Overwrite,
-    Reading,
-    Unjudged,
-)
 from rerank.commands.printing import print_json, tell
 from rerank.config import Config, Option
 from rerank.errors import InputError
@@ -32,7 +24,9 @@ MATCHES = {
 
 
 @command("pydata --out datasets/pydata")
-def build(name: str, *, out: Out, libraries: tuple[str, ...] = (), json: Json = False) -> None:
+def build(
+    name: str, *, out: options.Out, libraries: tuple[str, ...] = (), json: options.Json = False
+) -> None:
     """Build a labelled set from the documentation of installed libraries.
 
     Args:
@@ -52,9 +46,9 @@ def build(name: str, *, out: Out, libraries: tuple[str, ...] = (), json: Json = 
 @command("datasets/pydata")
 def check(
     dataset: Path,
-    reading: Annotated[Reading, Only(("on_bad_lines", "unjudged"))],
+    reading: Annotated[options.Reading, Only(("on_bad_lines", "unjudged"))],
     *,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Check a labelled set, and count what is in it.
 
@@ -90,10 +84,10 @@ def index(
         ),
     ],
     *,
-    out: Out,
-    overwrite: Overwrite = False,
-    on_bad_lines: OnBadLines = "refuse",
-    json: Json = False,
+    out: options.Out,
+    overwrite: options.Overwrite = False,
+    on_bad_lines: options.OnBadLines = "refuse",
+    json: options.Json = False,
 ) -> None:
     """Index a corpus for BM25 and dense search.
 
@@ -131,10 +125,10 @@ def import_trec(
     queries: Path | None = None,
     corpus: Path | None = None,
     depth: Annotated[int, Option(ge=1)] = 100,
-    out: OutFile,
-    overwrite: Overwrite = False,
-    unjudged: Unjudged = "refuse",
-    json: Json = False,
+    out: options.OutFile,
+    overwrite: options.Overwrite = False,
+    unjudged: options.Unjudged = "refuse",
+    json: options.Json = False,
 ) -> None:
     """Convert TREC runs and qrels to labelled lists, which `rerank calibrate` takes.
 

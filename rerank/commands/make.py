@@ -7,20 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rerank.commands import options
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.options import (
-    WORK,
-    Json,
-    ModelChoice,
-    MostRequests,
-    Name,
-    Out,
-    Overwrite,
-    Reading,
-    Verbose,
-    Work,
-    limit_requests,
-)
 from rerank.commands.printing import (
     note,
     print_headline,
@@ -45,19 +33,19 @@ if TYPE_CHECKING:
 def calibrate(
     dataset: Path,
     config: Config,
-    reading: Reading,
+    reading: options.Reading,
     *,
-    out: Out,
-    overwrite: Overwrite = False,
+    out: options.Out,
+    overwrite: options.Overwrite = False,
     index: Path | None = None,
     retriever: Annotated[Path | None, Option(metavar="FILE.toml")] = None,
     max_queries: Annotated[int | None, Option(ge=1)] = None,
-    name: Name = "",
+    name: options.Name = "",
     self_contained: bool = False,
-    most_requests: MostRequests = None,
-    verbose: Verbose = False,
-    work: Work = WORK,
-    json: Json = False,
+    most_requests: options.MostRequests = None,
+    verbose: options.Verbose = False,
+    work: options.Work = options.WORK,
+    json: options.Json = False,
 ) -> None:
     """Fit a model's confidence on a labelled set, and measure it on other queries.
 
@@ -81,7 +69,7 @@ def calibrate(
             print(f"\n{rest}")
         print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
 
-    limit_requests(most_requests)
+    options.limit_requests(most_requests)
     try:
         outcome = calibrate(
             reading.read(dataset, corpus_elsewhere=retriever is not None),
@@ -144,14 +132,14 @@ def _next_step(
 
 @command("work/model datasets/pydata --split test", resumes=True)
 def evaluate(
-    chosen: ModelChoice,
+    chosen: options.ModelChoice,
     dataset: Path,
-    reading: Reading,
+    reading: options.Reading,
     *,
     split: str = "test",
-    verbose: Verbose = False,
-    work: Work = WORK,
-    json: Json = False,
+    verbose: options.Verbose = False,
+    work: options.Work = options.WORK,
+    json: options.Json = False,
 ) -> None:
     """Measure a model on a split of a labelled set.
 
@@ -187,20 +175,20 @@ def evaluate(
 
 @command("work/model --labels labels.jsonl --out work/moved", resumes=True)
 def recalibrate(
-    chosen: ModelChoice,
-    reading: Annotated[Reading, Only(("on_bad_lines", "unjudged"))],
+    chosen: options.ModelChoice,
+    reading: Annotated[options.Reading, Only(("on_bad_lines", "unjudged"))],
     typed: Typed,
     *,
     labels: Path | None = None,
     journal: Annotated[str | None, Option(metavar="URL")] = None,
     answers: bool = False,
-    out: Out,
-    overwrite: Overwrite = False,
+    out: options.Out,
+    overwrite: options.Overwrite = False,
     split: str = "train",
     max_labels: Annotated[int | None, Option(ge=1)] = None,
-    name: Name = "",
-    work: Work = WORK,
-    json: Json = False,
+    name: options.Name = "",
+    work: options.Work = options.WORK,
+    json: options.Json = False,
 ) -> None:
     """Recalibrate a model's confidence on a few new labels.
 
@@ -263,7 +251,7 @@ def _labels(
     model: CalibratedReranker,
     labels: Path | None,
     journal: str | None,
-    reading: Reading,
+    reading: options.Reading,
     newest: int | None,
 ) -> Path | LabelledSet | list[Feedback]:
     if journal is not None:

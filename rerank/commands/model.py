@@ -6,18 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from rerank.commands import options
 from rerank.commands.command import Only, command
-from rerank.commands.options import (
-    WORK,
-    Corpus,
-    Json,
-    ModelChoice,
-    OnBadLines,
-    Out,
-    Overwrite,
-    Reading,
-    Work,
-)
 from rerank.commands.printing import note, print_json, print_run, run_fields, tell
 from rerank.config import Config, Option, PromotionGate
 from rerank.errors import command_line
@@ -34,14 +24,14 @@ MODELS = (  # options of a model before the first label
 
 @command("datasets/pydata --out work/unlabelled", resumes=True)
 def init(
-    corpus: Corpus,
+    corpus: options.Corpus,
     config: Annotated[Config, Only(MODELS)],
     *,
-    out: Out,
-    overwrite: Overwrite = False,
-    on_bad_lines: OnBadLines = "refuse",
-    work: Work = WORK,
-    json: Json = False,
+    out: options.Out,
+    overwrite: options.Overwrite = False,
+    on_bad_lines: options.OnBadLines = "refuse",
+    work: options.Work = options.WORK,
+    json: options.Json = False,
 ) -> None:
     """Make a model that searches a corpus without labels; it is not calibrated."""
     from rerank.jobs.init import NOT_CALIBRATED, init
@@ -54,7 +44,11 @@ def init(
 
 @command("work/model work/corpus")
 def update(
-    target: Path, corpus: Corpus, *, on_bad_lines: OnBadLines = "refuse", json: Json = False
+    target: Path,
+    corpus: options.Corpus,
+    *,
+    on_bad_lines: options.OnBadLines = "refuse",
+    json: options.Json = False,
 ) -> None:
     """Let an index or a model search a changed corpus; only what changed is encoded.
 
@@ -87,7 +81,11 @@ def print_updated(found: Updated, target: Path) -> None:
 
 @command("work/model --out work/deployed")
 def export(
-    chosen: ModelChoice, *, out: Out, overwrite: Overwrite = False, json: Json = False
+    chosen: options.ModelChoice,
+    *,
+    out: options.Out,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
 ) -> None:
     """Copy a model with its networks inside, to be deployed without torch and weights."""
     from rerank.jobs.update import export
@@ -101,7 +99,9 @@ def export(
 
 
 @command("work/model")
-def track(model: ModelFolder, *, work: Work = WORK, json: Json = False) -> None:
+def track(
+    model: ModelFolder, *, work: options.Work = options.WORK, json: options.Json = False
+) -> None:
     """Log a model to MLflow if `calibrate` could not (safe to repeat)."""
     from rerank.jobs.track import track_model
     from rerank.workspace import Workspace
@@ -118,12 +118,12 @@ def promote(
     model: ModelFolder,
     dataset: Path,
     gate: PromotionGate,
-    reading: Reading,
+    reading: options.Reading,
     *,
     split: str = "test",
     new_corpus: bool = False,
-    work: Work = WORK,
-    json: Json = False,
+    work: options.Work = options.WORK,
+    json: options.Json = False,
 ) -> bool:
     """Make a model the champion, if it passes the gate; exit code 1: it does not.
 

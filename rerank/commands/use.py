@@ -12,21 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import Strategy
+from rerank.commands import options
 from rerank.commands.command import REJECTED, Only, Typed, command
-from rerank.commands.options import (
-    WORK,
-    Filter,
-    Json,
-    JsonLines,
-    ModelChoice,
-    MostRequests,
-    Restart,
-    Segment,
-    Work,
-    journal_kept,
-    limit_requests,
-    typed_queries,
-)
 from rerank.commands.printing import print_json, print_passages
 from rerank.config import Option, two_digits
 from rerank.errors import InputError
@@ -58,7 +45,7 @@ Answer = tuple[dict[str, Any], Callable[[], None]]  # the fields of its JSON, an
 
 @command('work/model "median along an axis while ignoring NaNs"')
 def search(
-    chosen: ModelChoice,
+    chosen: options.ModelChoice,
     queries: Annotated[tuple[str, ...], Option(metavar="QUERY")],
     settings: Annotated[Settings, Only(("journal", "journal_without_text"))],
     numbers: Strategy,
@@ -70,9 +57,9 @@ def search(
     strategies: Path | None = None,
     guaranteed: bool = False,
     second_tries: bool = False,
-    segment: Segment = "",
-    where: Filter = "",
-    json: JsonLines = False,
+    segment: options.Segment = "",
+    where: options.Filter = "",
+    json: options.JsonLines = False,
 ) -> None:
     """Answer queries with passages and a confidence each.
 
@@ -94,13 +81,13 @@ def search(
         typed.refuse("only with --passages", *HOW_MANY)
         typed.refuse("only with --passages", kind=Strategy)
     select = _strategy(numbers, strategy, strategies, typed) if passages else None
-    with journal_kept(settings) as record:
+    with options.journal_kept(settings) as record:
         model = chosen.load()
         if guaranteed:
             from rerank.advice.adaptive import guaranteed as guaranteed_strategy
 
             select = guaranteed_strategy(model.maps["search"])
-        asked = typed_queries(model, queries, segment, where)
+        asked = options.typed_queries(model, queries, segment, where)
         start = time.perf_counter()
         assessed = model.assess(asked)
         latency = (time.perf_counter() - start) / len(asked)
@@ -197,17 +184,17 @@ def _print_selected(result: AdaptiveResult) -> None:
 
 @command("work/model queries.jsonl --out predictions.jsonl", resumes=True)
 def rescore(
-    chosen: ModelChoice,
+    chosen: options.ModelChoice,
     queries: Path,
     *,
     out: Path,
     strict: bool = False,
-    restart: Restart = False,
+    restart: options.Restart = False,
     engine: Annotated[str, Option(choices=("local", "ray"))] = "local",
     actors: Annotated[int | None, Option(ge=1)] = None,
-    most_requests: MostRequests = None,
-    work: Work = WORK,
-    json: Json = False,
+    most_requests: options.MostRequests = None,
+    work: options.Work = options.WORK,
+    json: options.Json = False,
 ) -> int:
     """Assess a file of queries; exit code 3: some rows were rejected.
 
@@ -223,7 +210,7 @@ def rescore(
 
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
-    limit_requests(most_requests)
+    options.limit_requests(most_requests)
     done = rescore(
         chosen.load(work),
         queries,
@@ -246,13 +233,13 @@ def rescore(
 
 @command("work/model --port 8000")
 def serve(
-    chosen: ModelChoice,
+    chosen: options.ModelChoice,
     settings: Settings,
     answers: Annotated[AnswerConfig, Only(OF_ANSWERS)],
     typed: Typed,
     *,
     mcp: bool = False,
-    work: Work = WORK,
+    work: options.Work = options.WORK,
 ) -> None:
     """Answer queries over HTTP, and take over new models as they come; or over MCP.
 

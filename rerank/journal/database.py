@@ -12,75 +12,52 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Double,
-    Engine,
-    Index,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    DBAPIError,
-    IntegrityError,
-    ProgrammingError,
-    SQLAlchemyError,
-    StatementError,
-)
 from sqlalchemy.pool import NullPool
 
 from rerank.errors import InputError, JournalError
 
 VERSION_TABLE = "rerank_journal_version"  # where Alembic notes the revision
-METADATA = MetaData()
-JOURNAL = Table(
+METADATA = sa.MetaData()
+JOURNAL = sa.Table(
     "rerank_journal",
     METADATA,
-    Column("entry_id", String(24), primary_key=True),
-    Column("answer_id", String(64), nullable=False),
-    Column("time", Double, nullable=False),
-    Column("mode", String(16), nullable=False),
-    Column("question", Text),
-    Column("question_hash", String(16), nullable=False),
-    Column("asked", Text),
-    Column("passages", Text, nullable=False),
-    Column("top_doc_id", Text),
-    Column("top_document", Text),
-    Column("confidence", Double, nullable=False),
-    Column("sufficiency", Double, nullable=False),
-    Column("level", String(16), nullable=False),
-    Column("verdict", String(16), nullable=False),
-    Column("accepted", Boolean, nullable=False),
-    Column("decision", String(64), nullable=False),
-    Column("answer", Text),
-    Column("answer_hash", String(16)),
-    Column("attribution", Double),
-    Column("model", String(64), nullable=False),
-    Column("latency", Double, nullable=False),
-    Column("features", LargeBinary),  # None: of a version before these were kept, or nothing found
-    Column("threshold", Double),  # None: of a version before it was kept
+    sa.Column("entry_id", sa.String(24), primary_key=True),
+    sa.Column("answer_id", sa.String(64), nullable=False),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("mode", sa.String(16), nullable=False),
+    sa.Column("question", sa.Text),
+    sa.Column("question_hash", sa.String(16), nullable=False),
+    sa.Column("asked", sa.Text),
+    sa.Column("passages", sa.Text, nullable=False),
+    sa.Column("top_doc_id", sa.Text),
+    sa.Column("top_document", sa.Text),
+    sa.Column("confidence", sa.Double, nullable=False),
+    sa.Column("sufficiency", sa.Double, nullable=False),
+    sa.Column("level", sa.String(16), nullable=False),
+    sa.Column("verdict", sa.String(16), nullable=False),
+    sa.Column("accepted", sa.Boolean, nullable=False),
+    sa.Column("decision", sa.String(64), nullable=False),
+    sa.Column("answer", sa.Text),
+    sa.Column("answer_hash", sa.String(16)),
+    sa.Column("attribution", sa.Double),
+    sa.Column("model", sa.String(64), nullable=False),
+    sa.Column("latency", sa.Double, nullable=False),
+    sa.Column("features", sa.LargeBinary),  # None: nothing found, or of a version before
+    sa.Column("threshold", sa.Double),  # None: of a version before it was kept
     # feedback on the answer
-    Column("right", Boolean),  # None: no feedback yet
-    Column("comment", Text),
-    Column("judged", Double),  # time of the feedback: seconds since 1970
+    sa.Column("right", sa.Boolean),  # None: no feedback yet
+    sa.Column("comment", sa.Text),
+    sa.Column("judged", sa.Double),  # time of the feedback: seconds since 1970
     # the first feedback, which no later one replaces: sequential tests read it
-    Column("first_right", Boolean),
-    Column("first_judged", Double),
-    Index("rerank_journal_answer_id", "answer_id"),
-    Index("rerank_journal_question_hash", "question_hash"),
-    Index("rerank_journal_time", "time"),
-    Index("rerank_journal_judged", "judged"),
+    sa.Column("first_right", sa.Boolean),
+    sa.Column("first_judged", sa.Double),
+    sa.Index("rerank_journal_answer_id", "answer_id"),
+    sa.Index("rerank_journal_question_hash", "question_hash"),
+    sa.Index("rerank_journal_time", "time"),
+    sa.Index("rerank_journal_judged", "judged"),
 )
 
 
@@ -97,7 +74,7 @@ def address(url: str) -> URL:
     """
     try:
         place = make_url(url)
-    except (ArgumentError, ValueError):
+    except (exc.ArgumentError, ValueError):
         hidden = re.sub(r"://[^/]*@", "://***@", url)  # may have a password
         raise InputError(f"{hidden!r:.200} is not a URL of a journal; {EXPECTED}") from None
     kind = place.get_backend_name()
@@ -114,7 +91,7 @@ def without_password(url: URL) -> str:
     return plain.render_as_string(hide_password=True)
 
 
-def open_engine(url: URL, *, patience: float) -> Engine:
+def open_engine(url: URL, *, patience: float) -> sa.Engine:
     """An engine whose statements wait at most `patience` seconds for locks held by others.
 
     Raises:
@@ -122,19 +99,19 @@ def open_engine(url: URL, *, patience: float) -> Engine:
     """
     try:
         return _engine(url, patience)
-    except (ArgumentError, ValueError) as error:
+    except (exc.ArgumentError, ValueError) as error:
         raise InputError(f"{without_password(url)!r:.200} cannot hold a journal: {error}") from None
 
 
-def _engine(url: URL, patience: float) -> Engine:
+def _engine(url: URL, patience: float) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": patience})
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+        engine = sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": patience})
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
     wait = round(1000 * patience)
     options = f"-c lock_timeout={wait} -c statement_timeout={12 * wait}"
-    return create_engine(
+    return sa.create_engine(
         url,
         pool_size=1,
         max_overflow=8,
@@ -150,13 +127,13 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
         connection.execute(f"PRAGMA {pragma}").close()
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A transaction that may write, committed at the end."""
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
@@ -167,7 +144,7 @@ class RefusedValueError(JournalError):
 
 
 @contextmanager
-def one_sentence_errors(engine: Engine) -> Iterator[None]:
+def one_sentence_errors(engine: sa.Engine) -> Iterator[None]:
     """Raise the database's errors with a message of one sentence.
 
     Raises:
@@ -176,7 +153,7 @@ def one_sentence_errors(engine: Engine) -> Iterator[None]:
     """
     try:
         yield
-    except (SQLAlchemyError, OSError, ValueError, OverflowError) as error:
+    except (exc.SQLAlchemyError, OSError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         cause = getattr(error, "orig", None) or error
@@ -189,14 +166,14 @@ def one_sentence_errors(engine: Engine) -> Iterator[None]:
 
 def _is_about_values(error: Exception, cause: object) -> bool:
     """Whether an error is about values: the driver says so, or no server was asked yet."""
-    if isinstance(error, ProgrammingError):
+    if isinstance(error, exc.ProgrammingError):
         return getattr(cause, "sqlstate", None) is None
-    if isinstance(error, DBAPIError):
-        return isinstance(error, (DataError, IntegrityError))
-    return isinstance(error, (StatementError, ValueError, OverflowError))
+    if isinstance(error, exc.DBAPIError):
+        return isinstance(error, (exc.DataError, exc.IntegrityError))
+    return isinstance(error, (exc.StatementError, ValueError, OverflowError))
 
 
-def bring_up_to_date(engine: Engine, *, create: bool) -> None:
+def bring_up_to_date(engine: sa.Engine, *, create: bool) -> None:
     """Bring the schema up to the newest revision, in one transaction.
 
     Raises:
@@ -231,6 +208,6 @@ def bring_up_to_date(engine: Engine, *, create: bool) -> None:
             )
         with writing(engine) as connection:
             if not sqlite:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
             config.attributes["connection"] = connection
             command.upgrade(config, "head")

@@ -15,20 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    null,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rerank.advice.places import place_of
@@ -200,12 +187,12 @@ class JournalStore:
         bring_up_to_date(self._engine, create=self._create)
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _write(self) -> Iterator[sa.Connection]:
         with one_sentence_errors(self._engine), writing(self._engine) as connection:
             yield connection
 
     @contextmanager
-    def _read(self) -> Iterator[Connection]:
+    def _read(self) -> Iterator[sa.Connection]:
         with one_sentence_errors(self._engine), self._engine.connect() as connection:
             yield connection
 
@@ -237,18 +224,18 @@ class JournalStore:
         comment = comment.replace("\0", " ")
         c = JOURNAL.c
         columns = (c.entry_id, c.top_doc_id, c.answer_hash)
-        newest = select(*columns).where(c.answer_id == answer_id).order_by(c.entry_id.desc())
-        same = and_(c.right.is_not(None), c.right == bool(right))
+        newest = sa.select(*columns).where(c.answer_id == answer_id).order_by(c.entry_id.desc())
+        same = sa.and_(c.right.is_not(None), c.right == bool(right))
         now = time.time()
         values: dict[Any, Any] = {
             c.right: bool(right),
-            c.judged: case((same, c.judged), else_=now),
-            c.first_right: func.coalesce(c.first_right, bool(right)),
-            c.first_judged: func.coalesce(c.first_judged, now),
-            c.comment: case((same, c.comment), else_=null()),
+            c.judged: sa.case((same, c.judged), else_=now),
+            c.first_right: sa.func.coalesce(c.first_right, bool(right)),
+            c.first_judged: sa.func.coalesce(c.first_judged, now),
+            c.comment: sa.case((same, c.comment), else_=sa.null()),
         }
         if comment:
-            values[c.comment] = case((c.question.is_not(None), comment), else_=null())
+            values[c.comment] = sa.case((c.question.is_not(None), comment), else_=sa.null())
         with self._write() as connection:
             entry = connection.execute(newest.limit(1)).first()
             if entry is None:
@@ -258,7 +245,9 @@ class JournalStore:
                     f"the answer {answer_id!a:.80} cannot be right: no passage was found, and no "
                     "text was written; it can be wrong, or stay without feedback"
                 )
-            connection.execute(update(JOURNAL).where(c.entry_id == entry.entry_id).values(values))
+            connection.execute(
+                sa.update(JOURNAL).where(c.entry_id == entry.entry_id).values(values)
+            )
         return True
 
     def prune(self, *, days: float = 0, rows: int = 0) -> int:
@@ -274,43 +263,43 @@ class JournalStore:
         if days:
             removed += self._remove_texts(c.time < time.time() - days * DAY)
         if rows:
-            last = select(c.entry_id).order_by(c.entry_id.desc()).offset(rows).limit(1)
+            last = sa.select(c.entry_id).order_by(c.entry_id.desc()).offset(rows).limit(1)
             with self._read() as connection:
                 beyond = connection.execute(last).scalar()
             if beyond is not None:
                 removed += self._remove_texts(c.entry_id <= beyond)
         return removed
 
-    def _remove_texts(self, old: ColumnElement[bool]) -> int:
+    def _remove_texts(self, old: sa.ColumnElement[bool]) -> int:
         """Remove the texts of judged entries, and the other entries; return the count of these."""
         c = JOURNAL.c
         texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))
         own = c.mode != "search"  # their documents came with the question, and are texts too
-        own_id = and_(own, c.top_doc_id.not_like(f"{HASHED}%"))
-        texts[c.top_document] = case((own, null()), else_=c.top_document)
-        has_text = or_(
+        own_id = sa.and_(own, c.top_doc_id.not_like(f"{HASHED}%"))
+        texts[c.top_document] = sa.case((own, sa.null()), else_=c.top_document)
+        has_text = sa.or_(
             c.asked.is_not(None),
             c.passages != NO_PASSAGES,
-            and_(own, c.top_document.is_not(None)),
+            sa.and_(own, c.top_document.is_not(None)),
             own_id,
         )
-        judged = and_(old, c.right.is_not(None), has_text)
-        named = select(c.entry_id, c.top_doc_id).where(judged, own_id)
+        judged = sa.and_(old, c.right.is_not(None), has_text)
+        named = sa.select(c.entry_id, c.top_doc_id).where(judged, own_id)
         with self._write() as connection:
             hashed = [
                 {"entry": entry_id, "id": HASHED + query_hash(doc_id)}
                 for entry_id, doc_id in connection.execute(named)
             ]
             if hashed:  # labels are told apart by it
-                of_entry = update(JOURNAL).where(c.entry_id == bindparam("entry"))
-                connection.execute(of_entry.values(top_doc_id=bindparam("id")), hashed)
+                of_entry = sa.update(JOURNAL).where(c.entry_id == sa.bindparam("entry"))
+                connection.execute(of_entry.values(top_doc_id=sa.bindparam("id")), hashed)
             connection.execute(
-                update(JOURNAL).where(judged).values({**texts, c.passages: NO_PASSAGES})
+                sa.update(JOURNAL).where(judged).values({**texts, c.passages: NO_PASSAGES})
             )
-        return self._remove(select(c.entry_id).where(old, c.right.is_(None)))
+        return self._remove(sa.select(c.entry_id).where(old, c.right.is_(None)))
 
-    def _remove(self, ids: Select[tuple[str]]) -> int:
-        some = delete(JOURNAL).where(JOURNAL.c.entry_id.in_(ids.limit(PRUNED)))
+    def _remove(self, ids: sa.Select[tuple[str]]) -> int:
+        some = sa.delete(JOURNAL).where(JOURNAL.c.entry_id.in_(ids.limit(PRUNED)))
         removed = 0
         while True:
             with self._write() as connection:
@@ -319,7 +308,7 @@ class JournalStore:
             if count < PRUNED:
                 return removed
 
-    def rows(self, query: Select[Any]) -> list[Row]:
+    def rows(self, query: sa.Select[Any]) -> list[Row]:
         """The rows that a query of `rerank.journal.database.JOURNAL` finds."""
         with self._read() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]

@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rerank.advice.answer_settings import AnswerConfig
+from rerank.commands import options
 from rerank.commands.command import REJECTED, Instead, Only, Typed, command, named_by_flags
-from rerank.commands.options import (
-    Filter,
-    Json,
-    ModelChoice,
-    Overwrite,
-    Restart,
-    Segment,
-    journal_kept,
-    typed_queries,
-)
 from rerank.commands.printing import note, print_json, printable
 from rerank.config import Thresholds, two_digits
 from rerank.errors import EndpointError, InputError
@@ -26,7 +17,7 @@ from rerank.serving.settings import Settings
 
 @command('work/model "median along an axis while ignoring NaNs"', resumes=True)
 def answer(
-    chosen: ModelChoice,
+    chosen: options.ModelChoice,
     query: str | None = None,
     *,
     config: AnswerConfig,
@@ -34,12 +25,12 @@ def answer(
     settings: Annotated[Settings, Only(("journal", "journal_without_text"))],
     typed: Typed,
     queries: Path | None = None,
-    segment: Segment = "",
-    where: Filter = "",
+    segment: options.Segment = "",
+    where: options.Filter = "",
     out: Path | None = None,
-    overwrite: Overwrite = False,
-    restart: Restart = False,
-    json: Json = False,
+    overwrite: options.Overwrite = False,
+    restart: options.Restart = False,
+    json: options.Json = False,
 ) -> int:
     """Answer from the sources alone, or refuse; exit code 3: the language model failed.
 
@@ -62,7 +53,7 @@ def answer(
         typed.refuse("only with QUERY; a row of a file names it in its metadata", "segment")
         typed.refuse("only with QUERY; a row of a file has it as `filter`", "where")
     rows = _read(queries, chosen.model, out) if queries and out else None
-    with journal_kept(settings) as record:
+    with options.journal_kept(settings) as record:
         model = chosen.load()
         with named_by_flags():
             t = replace(model.pipeline.config.thresholds, **thresholds)
@@ -86,7 +77,7 @@ def answer(
             if done.failed:
                 note(f"{done.failed} of them hold an error: the language model gave no answer")
             return REJECTED if done.failed else 0
-        asked = typed_queries(model, [query or ""], segment, where)
+        asked = options.typed_queries(model, [query or ""], segment, where)
         (found,) = answers(model, asked, config, thresholds=t, record=record)
         if found.error:
             raise EndpointError(found.error)

@@ -18,16 +18,7 @@ from urllib.request import url2pathname
 
 from rerank.errors import InputError, MovedError, RerankError, TrackingError
 from rerank.storage.files import lock
-from rerank.tracking.records import (
-    FOLDER,
-    INNER,
-    KEY,
-    TrackedRun,
-    client_module,
-    reason,
-    tracked_run,
-    without_secrets,
-)
+from rerank.tracking import records
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -102,7 +93,7 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
         return _source(client, _version(client, parts))
 
 
-def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None:
+def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> records.TrackedRun | None:
     """The run that logged the model that a URI means now; None if it is not known.
 
     The run must have this record key, so the run of another version is never returned. A URI of
@@ -117,11 +108,13 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None
         if not run_id:
             return None
         run = client.get_run(run_id)
-        if run.data.tags.get(KEY) != key:
+        if run.data.tags.get(records.KEY) != key:
             return None
-        store = client_module().named_store() or tracking_uri
+        store = records.client_module().named_store() or tracking_uri
         number = str(version.version) if version else None
-        return tracked_run(client, run, store, version=number, name=parts["name"], found=True)
+        return records.tracked_run(
+            client, run, store, version=number, name=parts["name"], found=True
+        )
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
@@ -213,7 +206,7 @@ def _aliases(client: MlflowClient, name: str) -> dict[str, str]:
 @contextmanager
 def _one_promotion(tracking_uri: str) -> Iterator[None]:
     """Keep other processes from promoting in the same SQLite store meanwhile."""
-    client = client_module()
+    client = records.client_module()
     database = client.sqlite_file(client.named_store() or tracking_uri)
     if database is None:
         yield
@@ -231,7 +224,7 @@ def _open_client(
 
     `make`: a missing SQLite database is created; otherwise it is refused.
     """
-    client = client_module()
+    client = records.client_module()
     from mlflow.exceptions import MlflowException
 
     place = client.named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
@@ -247,7 +240,9 @@ def _open_client(
     except RerankError:
         raise
     except Exception as error:  # the store is the user's: any client error can come back
-        sentence = f"{without_secrets(place)} does not give {subject}: {reason(error)}"
+        sentence = (
+            f"{records.without_secrets(place)} does not give {subject}: {records.reason(error)}"
+        )
         if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
             raise InputError(sentence) from error
         raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error
@@ -267,5 +262,7 @@ def _source(client: MlflowClient, version: ModelVersion) -> str:
 def _inner_folder(place: Path) -> Path:
     """The logged folder: inside an MLflow model, or `place` itself if it is no such model."""
     if not place.is_dir():
-        raise InputError(f"{place} is not a folder; expected what a run logged as {FOLDER!r}")
-    return place / INNER if (place / "MLmodel").is_file() else place
+        raise InputError(
+            f"{place} is not a folder; expected what a run logged as {records.FOLDER!r}"
+        )
+    return place / records.INNER if (place / "MLmodel").is_file() else place

@@ -20,23 +20,7 @@ from typing import TYPE_CHECKING
 from rerank.errors import MissingExtraError, TrackingError
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST
-from rerank.tracking.records import (
-    ARTIFACT,
-    COMMAND,
-    COMMIT,
-    FOLDER,
-    INNER,
-    KEY,
-    DataUsed,
-    Flavour,
-    RunRecord,
-    TrackedRun,
-    client_module,
-    kept_store,
-    reason,
-    tracked_run,
-    without_secrets,
-)
+from rerank.tracking import records
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -51,14 +35,14 @@ LONGEST_DIGEST = 36  # characters of a data set's digest that MLflow takes
 
 
 def track(
-    record: Callable[[], RunRecord],
+    record: Callable[[], records.RunRecord],
     *,
     experiment: str,
     run_name: str,
     work: Workspace,
     written: Path,
     again: str,
-) -> TrackedRun:
+) -> records.TrackedRun:
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
 
     The run is noted in `work`. If there is a note already, for the same store, the run it names is
@@ -85,7 +69,7 @@ def track(
         work.note_tracked(key, asdict(run))
     except Exception as error:  # the store is the user's: any client error can come back
         known = isinstance(error, TrackingError)  # it says what to do
-        why = error if known else f"{reason(error)}; check MLFLOW_TRACKING_URI"
+        why = error if known else f"{records.reason(error)}; check MLFLOW_TRACKING_URI"
         raise TrackingError(
             f"{written} is written, but MLflow did not take the run: {why}. Send it later with: "
             f"{again}"
@@ -93,7 +77,9 @@ def track(
     return run
 
 
-def if_installed(send: Callable[[], TrackedRun]) -> tuple[TrackedRun | None, tuple[str, ...]]:
+def if_installed(
+    send: Callable[[], records.TrackedRun],
+) -> tuple[records.TrackedRun | None, tuple[str, ...]]:
     """The run that `send` gives; without MLflow, none, and a note that says how to get one."""
     try:
         return send(), ()
@@ -101,21 +87,21 @@ def if_installed(send: Callable[[], TrackedRun]) -> tuple[TrackedRun | None, tup
         return None, (f"not tracked: {error}",)
 
 
-def noted_run(key: str, work: Workspace) -> TrackedRun | None:
+def noted_run(key: str, work: Workspace) -> records.TrackedRun | None:
     """The run that `read_note` gives, if the store in use now has it.
 
     A store that does not answer counts as one that has it.
     """
-    store = client_module().named_store() or work.tracking_uri
+    store = records.client_module().named_store() or work.tracking_uri
     noted = read_note(key, work)
-    if noted is None or noted.tracking_uri != kept_store(store):
+    if noted is None or noted.tracking_uri != records.kept_store(store):
         return None
     return noted if _has_run(store, noted) else None
 
 
-def _has_run(store: str, noted: TrackedRun) -> bool:
+def _has_run(store: str, noted: records.TrackedRun) -> bool:
     """Whether the run is there, and the version that it registered; True without an answer."""
-    mlflow_client = client_module()
+    mlflow_client = records.client_module()
     from mlflow.exceptions import MlflowException
 
     database = mlflow_client.sqlite_file(store)
@@ -133,26 +119,26 @@ def _has_run(store: str, noted: TrackedRun) -> bool:
         return True
 
 
-def read_note(key: str, work: Workspace) -> TrackedRun | None:
+def read_note(key: str, work: Workspace) -> records.TrackedRun | None:
     """The run that is noted in `work` for the sha256 of a manifest, in whatever store.
 
     It needs no MLflow.
     """
     noted = work.tracked(key)
     try:
-        return TrackedRun(**{**noted, "found": True}) if noted else None
+        return records.TrackedRun(**{**noted, "found": True}) if noted else None
     except TypeError:  # another version noted it
         return None
 
 
 def log_run(
-    record: RunRecord,
+    record: records.RunRecord,
     *,
     experiment: str,
     run_name: str,
     tracking_uri: str,
     artifact_location: str | None = None,
-) -> TrackedRun:
+) -> records.TrackedRun:
     """Write a record as one finished run; a failure on the way marks the run FAILED and is raised.
 
     The run names the command line and the git commit of the working directory. The environment's
@@ -169,7 +155,7 @@ def log_run(
         raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
     if record.folder is not None and not Path(record.folder).is_dir():
         raise ValueError(f"{record.folder} is not a folder")
-    mlflow_client = client_module()
+    mlflow_client = records.client_module()
     uri = mlflow_client.named_store() or tracking_uri
     with mlflow_client.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
@@ -179,8 +165,8 @@ def log_run(
         logged = _find_finished_run(client, experiment_id, record)
         if logged is not None:
             run, version = logged
-            return tracked_run(client, run, uri, version=version, name=name, found=True)
-        tags = {KEY: record.key} if record.key else {}
+            return records.tracked_run(client, run, uri, version=version, name=name, found=True)
+        tags = {records.KEY: record.key} if record.key else {}
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
         run_id = run.info.run_id
         try:
@@ -191,28 +177,28 @@ def log_run(
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
-        return tracked_run(client, run, uri, version=version, name=name)
+        return records.tracked_run(client, run, uri, version=version, name=name)
 
 
 def _source_tags() -> dict[str, str]:
     """The running command, without secrets, and the git commit where it runs."""
     words = [Path(sys.argv[0]).name, *sys.argv[1:]]
-    command = shlex.join(map(without_secrets, words))[:LONGEST_TAG]
-    tags = {COMMAND: command, "mlflow.source.type": "LOCAL"}
+    command = shlex.join(map(records.without_secrets, words))[:LONGEST_TAG]
+    tags = {records.COMMAND: command, "mlflow.source.type": "LOCAL"}
     with suppress(OSError, subprocess.SubprocessError):  # no git, or no repository
         git = ("git", "rev-parse", "--verify", "HEAD")
         answer = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
-        tags[COMMIT] = answer.stdout.strip()
+        tags[records.COMMIT] = answer.stdout.strip()
     return tags
 
 
 def _find_finished_run(
-    client: MlflowClient, experiment_id: str, record: RunRecord
+    client: MlflowClient, experiment_id: str, record: records.RunRecord
 ) -> tuple[Run, str | None] | None:
     """The finished run of the record's key, and its version; if that is gone, it gets one anew."""
     if record.key is None:
         return None
-    condition = f"tags.{KEY} = '{record.key}' and attributes.status = 'FINISHED'"
+    condition = f"tags.{records.KEY} = '{record.key}' and attributes.status = 'FINISHED'"
     runs = client.search_runs([experiment_id], condition, max_results=1)
     if not runs:
         return None
@@ -223,7 +209,7 @@ def _find_finished_run(
     return runs[0], _register(client, run_id, name)
 
 
-def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
+def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) -> str | None:
     """Log all of a record; return the version that it is registered as, if it is."""
     _log_numbers(client, run_id, record)
     for file in record.files:
@@ -233,13 +219,13 @@ def _log_record(client: MlflowClient, run_id: str, record: RunRecord) -> str | N
     if record.folder is None:
         return None
     if record.flavour is None:
-        client.log_artifacts(run_id, str(record.folder), FOLDER)
+        client.log_artifacts(run_id, str(record.folder), records.FOLDER)
     else:
         _log_model(client, run_id, record.folder, record.flavour)
     return _register(client, run_id, record.registered_name) if record.registered_name else None
 
 
-def _log_numbers(client: MlflowClient, run_id: str, record: RunRecord) -> None:
+def _log_numbers(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
     """Log parameters, metrics, tags, curves and inputs."""
     from mlflow.entities import Metric, Param, RunTag
     from mlflow.utils.time import get_current_time_millis
@@ -272,12 +258,12 @@ def _register(client: MlflowClient, run_id: str, name: str) -> str:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    source = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
+    source = f"{client.get_run(run_id).info.artifact_uri}/{records.FOLDER}"
     version = client.create_model_version(name, source=source, run_id=run_id)
     return str(version.version)
 
 
-def _dataset(used: DataUsed) -> DatasetInput:
+def _dataset(used: records.DataUsed) -> DatasetInput:
     from mlflow.entities import Dataset, DatasetInput, InputTag
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
@@ -288,24 +274,24 @@ def _dataset(used: DataUsed) -> DatasetInput:
     return DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)])
 
 
-def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: Flavour) -> None:
+def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: records.Flavour) -> None:
     """Log the folder inside an MLflow model; its files are uploaded once, from where they are."""
     from mlflow.models import infer_signature
     from mlflow.pyfunc import save_model
 
     with tempfile.TemporaryDirectory() as place:
-        model_folder, stand_in = Path(place) / "model", Path(place) / ARTIFACT
+        model_folder, stand_in = Path(place) / "model", Path(place) / records.ARTIFACT
         stand_in.mkdir()
         save_model(
             str(model_folder),
             python_model=str(flavour.code),
-            artifacts={ARTIFACT: str(stand_in)},
+            artifacts={records.ARTIFACT: str(stand_in)},
             signature=infer_signature(flavour.inputs, flavour.outputs),
             input_example=flavour.inputs,
             pip_requirements=list(flavour.requirements),
         )
-        client.log_artifacts(run_id, str(model_folder), FOLDER)
-    client.log_artifacts(run_id, str(folder), f"{FOLDER}/{INNER}")
+        client.log_artifacts(run_id, str(model_folder), records.FOLDER)
+    client.log_artifacts(run_id, str(folder), f"{records.FOLDER}/{records.INNER}")
 
 
 def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) -> str:
@@ -316,6 +302,7 @@ def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) ->
         restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
         raise TrackingError(
             f"the experiment {name!r} is deleted; restore it (MLFLOW_TRACKING_URI="
-            f"{shlex.quote(without_secrets(uri))} {restore}), or give another --name to calibrate"
+            f"{shlex.quote(records.without_secrets(uri))} {restore}), or give another --name to "
+            "calibrate"
         )
     return str(experiment.experiment_id)

@@ -34,17 +34,7 @@ from transformers import AutoConfig, EarlyStoppingCallback, PrinterCallback
 
 from rerank.errors import InputError
 from rerank.inference.model_files import LOCAL, ModelFiles
-from rerank.training.loop import (
-    FIRST_STAGE,
-    NDCG,
-    WEIGHTS,
-    Progress,
-    Resuming,
-    arguments,
-    freeze,
-    layers_of,
-    load_mean,
-)
+from rerank.training import loop
 from rerank.training.mining import Example, ValidationQuery
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 
@@ -185,29 +175,33 @@ def train(
     trainer = _Trainer(
         model=model,
         args=CrossEncoderTrainingArguments(
-            **arguments(checkpoints, config),
+            **loop.arguments(checkpoints, config),
             eval_strategy="steps" if validation else "no",
             eval_steps=config.check_every,
             load_best_model_at_end=chooses,
             restore_callback_states_from_checkpoint=True,  # how long early stopping has waited
-            metric_for_best_model=NDCG if validation else None,
+            metric_for_best_model=loop.NDCG if validation else None,
             greater_is_better=True if validation else None,
         ),
         train_dataset=_dataset(examples, config.seed),
         loss=ListsLoss(model, loss=config.loss, share=config.distil),
         evaluator=_evaluator(validation, config) if validation else None,
-        callbacks=[Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
+        callbacks=[loop.Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.resume(checkpoints)
     if config.average > 1:
-        load_mean(model.model, checkpoints, config.average)
+        loop.load_mean(model.model, checkpoints, config.average)
     history, state = trainer.state.log_history, trainer.state
     best = state.best_model_checkpoint
-    first = [row[f"eval_{FIRST_STAGE}"] for row in history if f"eval_{FIRST_STAGE}" in row]
+    first = [
+        row[f"eval_{loop.FIRST_STAGE}"] for row in history if f"eval_{loop.FIRST_STAGE}" in row
+    ]
     return model, Training(
         loss={row["step"]: row["loss"] for row in history if "loss" in row},
-        ndcg10={row["step"]: row[f"eval_{NDCG}"] for row in history if f"eval_{NDCG}" in row},
+        ndcg10={
+            row["step"]: row[f"eval_{loop.NDCG}"] for row in history if f"eval_{loop.NDCG}" in row
+        },
         best_step=int(best.rsplit("-", 1)[-1]) if chooses and best else state.global_step,
         first_stage_ndcg10=first[0] if first else None,
     )
@@ -231,7 +225,7 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
     model.model.float()  # in 16 bits small updates are lost
     if config.layers:
         _keep_layers(model.model, config.layers)
-    freeze(model.model, config.frozen_layers)
+    loop.freeze(model.model, config.frozen_layers)
     return model
 
 
@@ -273,11 +267,11 @@ def _evaluator(
     )
 
 
-class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
+class _Trainer(loop.Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
     """Loads a checkpoint as it was written, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        load_model(self.model.model, Path(checkpoint_path) / WEIGHTS)
+        load_model(self.model.model, Path(checkpoint_path) / loop.WEIGHTS)
 
     def _load_best_model(self) -> None:  # the library's own only logs a failure
         self._load_from_checkpoint(self.state.best_model_checkpoint)
@@ -285,7 +279,7 @@ class _Trainer(Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence
 
 def _keep_layers(model: Any, count: int) -> None:
     """Keep `count` layers, evenly spaced, the last among them (Sanh et al. 2019: every other)."""
-    stack = layers_of(model)
+    stack = loop.layers_of(model)
     if count > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot keep {count}")
     kept = [(k + 1) * len(stack) // count - 1 for k in range(count)]
@@ -332,12 +326,12 @@ def train_encoder(
         )
     model.float()  # in 16 bits small updates are lost
     model.max_seq_length = config.max_length
-    freeze(model[0].auto_model, config.frozen_layers)
+    loop.freeze(model[0].auto_model, config.frozen_layers)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     trainer = _EncoderTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
-            **arguments(checkpoints, config),
+            **loop.arguments(checkpoints, config),
             batch_sampler=BatchSamplers.NO_DUPLICATES,
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
         ),
@@ -345,12 +339,12 @@ def train_encoder(
         loss=MultipleNegativesRankingLoss(
             model, scale=SCALE, directions=("query_to_doc", "doc_to_query")
         ),
-        callbacks=[Progress()],
+        callbacks=[loop.Progress()],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.resume(checkpoints)
     if config.average > 1:
-        load_mean(model[0].auto_model, checkpoints, config.average)
+        loop.load_mean(model[0].auto_model, checkpoints, config.average)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.lerp_(before[name].to(weight.device), config.keep)
@@ -368,8 +362,8 @@ def _pairs_dataset(examples: Sequence[Example]) -> Dataset:
     )
 
 
-class _EncoderTrainer(Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types
+class _EncoderTrainer(loop.Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types
     """Loads a checkpoint as it was written, or fails."""
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        load_model(self.model[0].auto_model, Path(checkpoint_path) / WEIGHTS)
+        load_model(self.model[0].auto_model, Path(checkpoint_path) / loop.WEIGHTS)
