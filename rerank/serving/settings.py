@@ -61,6 +61,9 @@ class Settings:
         "origins whose web pages may ask, with commas between, such as https://app.example.org; "
         "none by default",
     )
+    otlp: str = option(
+        "", "address of an OpenTelemetry collector for traces and metrics: http://HOST:4318"
+    )
     journal: str = option(
         "",
         "database that every assessed question is written to: sqlite:///PATH or "
@@ -75,6 +78,10 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse values out of range, and what is no origin."""
         check_options(self)
+        if self.otlp and not is_url(self.otlp):
+            raise InputError(
+                f"`otlp` should be an address such as http://127.0.0.1:4318, got {self.otlp!r:.100}"
+            )
         for origin in self.origins:
             if not is_url(origin) or origin.count("/") != 2:
                 raise InputError(

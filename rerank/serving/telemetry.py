@@ -35,6 +35,7 @@ from rerank.types import MODES, Assessment, Floats
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TENTHS = tuple(i / 10 for i in range(1, 11))
 LOGGERS = {"rerank": logging.INFO, "uvicorn": logging.WARNING, "asyncio": logging.WARNING}
+LOGGERS |= {"opentelemetry": logging.WARNING}
 MAX_LINES = 100  # distinct lines that are remembered
 
 

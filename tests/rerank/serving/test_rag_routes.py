@@ -39,7 +39,8 @@ from rerank.types import Assessment, Query
 def assessed_of(found: Assessment, model: Any, *, left: float = 60) -> AssessedRequest:
     """What the routes get of a request that must be answered in `left` seconds."""
     served: Any = SimpleNamespace(model=model, kept={}, version="1")
-    return AssessedRequest(found, served, "1", asyncio.get_running_loop().time() + left)
+    until = asyncio.get_running_loop().time() + left
+    return AssessedRequest(found, served, "1", until, 0, 0)
 
 
 def asked(client: httpx.Client, route: str, **body: object) -> dict[str, object]:

@@ -1,0 +1,165 @@
+"""Traces and metrics over OTLP: a span for each request, and one for each of its steps.
+
+Attributes are OpenInference's for retrieval and rerank, OpenTelemetry's `gen_ai` for generation,
+and ours for what was decided. Texts are sent only where the logs may hold them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.propagate import extract
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rerank.serving.parts import Host, Part
+from rerank.serving.request_assessor import AssessedRequest
+from rerank.types import Assessment
+
+NAME = "calibrated-rerank"
+SHOWN = 10  # passages of a span
+FAILED = 500  # HTTP status from which the server is to blame
+DECIDED = ("confidence", "sufficiency", "level", "verdict", "accepted", "calibrated", "certified")
+
+Values = dict[str, Any]
+
+
+def traced(host: Host, exporter: SpanExporter, reader: MetricReader) -> Part:
+    """The layer that sends its spans to `exporter`, and the server's metrics through `reader`."""
+    resource = Resource.create({"service.name": NAME})
+    spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+    spans.add_span_processor(BatchSpanProcessor(exporter))
+    meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+    send_metrics(host.holder.metrics.registry, meters)
+
+    def finish() -> None:
+        spans.shutdown()
+        meters.shutdown()
+
+    layer = {"tracer": spans.get_tracer(NAME), "with_text": host.settings.log_text}
+    return Part(middleware=[(Spans, layer)], finish=finish)
+
+
+@dataclass
+class Spans:
+    """The layer: spans of each request that was assessed, below the span that the caller names."""
+
+    app: ASGIApp
+    tracer: Tracer
+    with_text: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status = time.time_ns(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        finally:
+            done = scope["state"].get("assessed")
+            if done:
+                self._write(scope, done, begin, status)
+
+    def _write(self, scope: Scope, done: AssessedRequest, begin: int, status: int) -> None:
+        headers = {n.decode("latin-1"): value.decode("latin-1") for n, value in scope["headers"]}
+        route, end = getattr(scope.get("route"), "path", scope["path"]), time.time_ns()
+        whole = self.tracer.start_span(
+            f"{scope['method']} {route}",
+            context=extract(headers),
+            kind=SpanKind.SERVER,
+            start_time=begin,
+            attributes={
+                "http.request.method": scope["method"],
+                "http.route": route,
+                "http.response.status_code": status,
+                "rerank.request_id": done.request_id,
+            },
+        )
+        if status >= FAILED:
+            whole.set_status(StatusCode.ERROR)
+        assessment, version = done.assessment, done.served.version
+        search = assessment.mode == "search"
+        steps = [
+            ("search" if search else "rerank", done.began, done.ended, self._found(assessment)),
+            ("gate", done.ended, done.ended, decided(assessment, version)),
+        ]
+        if made := getattr(done.answer, "model_calls", 0):
+            asked = {"openinference.span.kind": "LLM", "gen_ai.operation.name": "chat"}
+            steps.append(("generation", done.ended, end, {**asked, "rerank.model_calls": made}))
+        for name, start, stop, attributes in steps:
+            self._step(whole, name, start, stop, attributes)
+        whole.end(end)
+
+    def _step(self, whole: Span, name: str, start: int, stop: int, attributes: Values) -> None:
+        context = set_span_in_context(whole)
+        step = self.tracer.start_span(name, context, start_time=start, attributes=attributes)
+        step.end(stop)
+
+    def _found(self, assessment: Assessment) -> Values:
+        """OpenInference's attributes of a retriever, or of a reranker."""
+        query = assessment.ranking.query.text
+        if assessment.mode == "search":
+            kind, documents, asked = "RETRIEVER", "retrieval.documents", "input.value"
+        else:
+            kind, documents, asked = "RERANKER", "reranker.output_documents", "reranker.query"
+        found: Values = {"openinference.span.kind": kind}
+        if self.with_text:
+            found[asked] = query
+        for i, passage in enumerate(assessment.first(SHOWN)):
+            found[f"{documents}.{i}.document.id"] = passage.doc_id
+            found[f"{documents}.{i}.document.score"] = passage.relevance
+            if self.with_text:
+                found[f"{documents}.{i}.document.content"] = passage.text
+        return found
+
+
+def decided(assessment: Assessment, version: str) -> Values:
+    """What was decided, and by which model."""
+    values = {f"rerank.{name}": getattr(assessment, name) for name in DECIDED}
+    return {"openinference.span.kind": "GUARDRAIL", **values, "rerank.model": version}
+
+
+def send_metrics(registry: CollectorRegistry, meters: MeterProvider) -> None:
+    """Observe every sample of Prometheus's registry; a histogram's are its counts by bucket."""
+    meter = meters.get_meter(NAME)
+    for family in registry.collect():
+        names = {"": "gauge"} if family.type == "gauge" else dict.fromkeys(TOTALS, "counter")
+        for ending, kind in names.items():
+            create = getattr(meter, f"create_observable_{kind}")
+            create(family.name + ending, [Samples(registry, family.name + ending)])
+
+
+TOTALS = ("_total", "_count", "_sum", "_bucket")  # samples of counters and histograms
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The present values of one of Prometheus's samples."""
+
+    registry: CollectorRegistry
+    name: str
+
+    def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
+        """One value for each combination of labels."""
+        for family in self.registry.collect():
+            for sample in family.samples:
+                if sample.name == self.name:
+                    labels: Mapping[str, str] = sample.labels
+                    yield Observation(sample.value, labels)
