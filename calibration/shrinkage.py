@@ -57,8 +57,9 @@ def fit_shrunk(
 
     Maximum a posteriori with Gaussian priors: a around 1 and b around 0 with the standard
     deviations `SLOPE_SPREAD` and `OF_ANOTHER_SET`, each delta around 0 with variance C, as in a
-    ridge penalty. The log likelihood is divided by the design effect of y - sigmoid(z) in groups
-    (n,); None: all rows are independent. Labels may be of one class. With `keep_signs` each weight
+    ridge penalty. The log likelihood is divided by the design effect in groups (n,) of
+    y - sigmoid(z) around its mean, which the intercept corrects; None: all rows are independent.
+    Labels may be of one class. With `keep_signs` each weight
     has the sign that it has in `reference`, or is 0 (Meinshausen 2013, "Sign-constrained least
     squares estimation for high-dimensional regression").
 
@@ -73,7 +74,7 @@ def fit_shrunk(
     design = np.column_stack([z, np.ones(len(z)), x])
     steps = np.full(x.shape[1], 1 / C)
     precision = np.array([SLOPE_SPREAD**-2, OF_ANOTHER_SET**-2, *steps])
-    row_weight = 1 / design_effect(labels - sigmoid(z), group_codes(groups, len(z)))
+    row_weight = _update_weight(z, labels, groups)
     weights, precision = _shrunk(design, labels, precision, row_weight)
     slope, intercept = weights[:2]
     coef = slope * np.array(reference.coef) + weights[2:]

@@ -29,6 +29,9 @@ from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
 from calibration.thresholds import ABOUT, Certificate, certify
 
+UNCHANGED = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))
+"""The update that moves nothing."""
+
 ROUNDING = 1e-12
 """Relative reduction of a carried threshold, so that rounding does not lose the rows at it."""
 
@@ -68,12 +71,15 @@ class Recalibration:
         low, high = (low, high) if better else (-high, -low)
         gain = f"{abs(self.gain):.4f} nats {'better' if better else 'worse'}"
         gain += "" if np.isnan(low) else f" [95%: {low:.4f} to {high:.4f}]"
+        moved = f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {gain}, cross-fitted."
+        if self.update == UNCHANGED:
+            moved = "The confidence is unchanged: these labels only certify it."
         worth = f", worth {effective} independent ones" if effective < before.n else ""
         return [
             *([WORSE] if self.worse else []),
             f"{before.n} labels{worth}: "
             f"{before.base_accuracy:.1%} of the labelled top passages are right.",
-            f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {gain}, cross-fitted.",
+            moved,
             f"One label per group, in their order: {self.monitor.sentence}",
             self.certificate.sentence,
         ]
@@ -87,13 +93,15 @@ def fit_recalibration(
     target: float,
     about: str = ABOUT,
     certifying: ArrayLike | None = None,
+    accepted_from: float | None = None,
     random_state: int = 0,
 ) -> Recalibration:
     """Learn from labels y (n,) of confidences p (n,); the map behind p must not have seen them.
 
     Labels of one group (n,), such as rephrasings of a question, may be dependent. The certificate
     rests on the labels that are `certifying` (n,), None: all; `about` names the questions that it
-    is about.
+    is about. If all labels are of a random sample of the rows with p >= `accepted_from`, p stays,
+    and that one threshold is tested, with the whole chance of error.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`; fewer than two groups; `certifying` is not
@@ -104,10 +112,14 @@ def fit_recalibration(
     right, before = check_y_p(y, p)
     rows = _certifying_rows(certifying, len(right))
     scores, number = log_odds(before), group_codes(groups, len(right))
-    update = fit_update(scores, right, number)
-    after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
     apart = sigmoid(scores)  # near 0 and 1 equal log odds: the update accepts these together
-    lowest = float(apart[update.predict(scores) >= target].min(initial=np.inf))  # accepted
+    if accepted_from is None:
+        update = fit_update(scores, right, number)
+        after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
+        lowest = float(apart[update.predict(scores) >= target].min(initial=np.inf))  # accepted
+    else:
+        update, after, lowest = UNCHANGED, before, accepted_from
+        apart = np.full(len(right), lowest)
     certificate = certify(
         right[rows], apart[rows], groups=number[rows], target=target, floor=lowest, about=about
     )
@@ -124,7 +136,7 @@ def fit_recalibration(
     gain = student_interval(saved, number, unseen=1.0)  # nat
     return Recalibration(
         update=update,
-        certificate=_carry_threshold(certificate, update),
+        certificate=certificate if accepted_from else _carry_threshold(certificate, update),
         table=table,
         monitor=monitor,
         gain=gain.mean,

@@ -71,13 +71,17 @@ def passage_labels(labelled: Labelled[Any]) -> list[Labels]:
 
 WEIGHT = "weight"  # metadata of a query
 DRAWN_BY = "drawn_by"  # metadata beside it: the version of the model whose confidences decided
+ACCEPTED_FROM = "accepted_from"  # beside that: one of a random sample of those from this confidence
 CHOSEN = "chosen"  # metadata of a query: true if it was drawn by its confidence, without a weight
 LARGEST = 1e9
 
 
 def drawn_at_random(queries: Iterable[Query]) -> bool:
     """Whether no query has a weight or was chosen: only then labels of them may certify."""
-    return not any(WEIGHT in q.metadata or q.metadata.get(CHOSEN) is True for q in queries)
+    return not any(
+        {WEIGHT, ACCEPTED_FROM} & q.metadata.keys() or q.metadata.get(CHOSEN) is True
+        for q in queries
+    )
 
 
 def drawn_by(queries: Iterable[Query], version: str) -> bool:

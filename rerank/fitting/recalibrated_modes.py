@@ -17,6 +17,7 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.segments import Segments
+from calibration.thresholds import ABOUT
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
 from rerank.assessment.pipeline import Pipeline
@@ -83,13 +84,15 @@ def recalibrate_modes(
     *,
     fitted_on: frozenset[str] = frozenset(),
     refusal: str = "",
+    accepted_from: float | None = None,
 ) -> tuple[dict[Mode, RecalibratedMode], list[str]]:
     """The new maps of each mode that has enough labels, and notes on the labels.
 
     These say which labels certify nothing, and why a mode is unchanged. The argument `notes`
     explain why the labels may be few. Labels of a `metadata.group` among the marks
     of `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot,
-    the labels certify nothing.
+    the labels certify nothing. Labels of a random sample of the questions that the old maps give
+    at least `accepted_from` leave these as they are, and certify them from there up.
 
     Raises:
         InputError: no mode has enough.
@@ -98,7 +101,7 @@ def recalibrate_modes(
     too_few_groups = None
     for mode in maps:
         try:
-            new = _recalibrated_mode(maps, mode, feedback, pipeline, fitted_on)
+            new = _recalibrated_mode(maps, mode, feedback, pipeline, fitted_on, accepted_from)
         except TooFewGroupsError as error:
             too_few_groups = error
             remarks.append(f"the mode `{mode}` is unchanged: {error}.")
@@ -129,6 +132,7 @@ def _recalibrated_mode(
     feedback: Sequence[Feedback],
     pipeline: Pipeline,
     fitted_on: frozenset[str],
+    accepted_from: float | None,
 ) -> RecalibratedMode | None:
     """The maps of one mode, recalibrated on labels of its own top passages; None if too few.
 
@@ -157,6 +161,8 @@ def _recalibrated_mode(
         return None
     predicted = predict(scored, old, pipeline.config)
     groups, about = group_labels(labels, pipeline.source.passages())
+    if accepted_from is not None:  # questions were drawn, not documents
+        groups, about = [given_group(f.query) or f.group for f in labels], ABOUT
     if fitted_on and about == NEW_DOCUMENTS:  # it is not known on which documents the model was
         about = THESE_DOCUMENTS
     if len(set(groups)) < MIN_GROUPS_TO_FIT:
@@ -169,7 +175,9 @@ def _recalibrated_mode(
     counts = {"count": int((~new_groups).sum()), "n": len(labels)}
     enough = _has_least_labels(_those_of(labels, new_groups))
     certifying = new_groups if enough else np.ones(len(labels), dtype=np.bool_)
-    recalibration, new = _update(old, predicted, labels, groups, about, certifying, pipeline.config)
+    recalibration, new = _update(
+        old, predicted, labels, groups, about, certifying, pipeline.config, accepted_from
+    )
     left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
     made = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
@@ -216,6 +224,7 @@ def _update(
     about: str,
     certifying: Bools,
     config: Config,
+    accepted_from: float | None,
 ) -> tuple[Recalibration, FittedMaps]:
     """The recalibration by labels of rankings with the probabilities of `old`, and the new maps.
 
@@ -228,8 +237,11 @@ def _update(
         target=config.thresholds.advisory,
         about=about,
         certifying=certifying,
+        accepted_from=accepted_from,
         random_state=config.seed,
     )
+    if accepted_from is not None:
+        return recalibration, replace(old, certificate=recalibration.certificate)
     if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
         answered = [bool(f.relevant) for f in _those_of(feedback, certifying)]
         recalibration = replace(

@@ -33,7 +33,8 @@ from rerank.data.feedback import (
 )
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
-from rerank.data.labels import WEIGHT
+from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, WEIGHT
+from rerank.errors import InputError
 from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
 from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
@@ -102,6 +103,9 @@ def recalibrate(
     are labels of a question that a later one is about. At most `max_labels` are used, drawn at
     random.
 
+    Labels of a random sample of what the model accepts (`rerank label --draw accepted`) leave the
+    confidence as it is, and certify it from there up by one exact test.
+
     Nothing is certified if people chose which answers to judge (`chosen` of a label). Labels of a
     `metadata.group` that the model was fitted or recalibrated on correct the confidence, but
     certify nothing, because it looks better there: the certificate rests on the other labels.
@@ -120,6 +124,7 @@ def recalibrate(
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
         feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
+        accepted_from = drawn_from(model, feedback) if pipeline is model.pipeline else None
         feedback, notes = usable_labels(model, feedback, max_labels)
         recalibrated, remarks = recalibrate_modes(
             model.maps,
@@ -127,7 +132,10 @@ def recalibrate(
             pipeline,
             notes,
             fitted_on=model.fitted_on,
-            refusal=NOT_AT_RANDOM if any(f.chosen for f in feedback) else "",
+            refusal=NOT_AT_RANDOM
+            if accepted_from is None and any(f.chosen for f in feedback)
+            else "",
+            accepted_from=accepted_from,
         )
         notes += remarks
         contents, recalibration = _model_contents(
@@ -176,6 +184,25 @@ def labels_and_pipeline(
     if model.source.takes_corpus:
         check_known_passages(feedback, model.source.passages())
     return feedback, model.pipeline, {}
+
+
+def drawn_from(model: CalibratedReranker, feedback: Sequence[Feedback]) -> float | None:
+    """The confidence from which up the labels are a random sample of questions; None: no such one.
+
+    Raises:
+        InputError: another model drew them, or another version of this one.
+    """
+    metadata = [f.query.metadata for f in feedback]
+    starts = {m.get(ACCEPTED_FROM) for m in metadata}
+    if starts != {model.pipeline.config.thresholds.advisory}:
+        return None
+    if drawn := sorted({str(m.get(DRAWN_BY)) for m in metadata} - {model.version}):
+        raise InputError(
+            f"these questions were drawn of what the model {drawn[0]!r:.80} accepts, and "
+            f"{model.folder} is {model.version!r}: recalibrate the model that drew them, or draw "
+            "again (rerank label --next --draw accepted)"
+        )
+    return model.pipeline.config.thresholds.advisory
 
 
 def usable_labels(

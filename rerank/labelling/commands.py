@@ -9,7 +9,7 @@ import sys
 import textwrap
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
@@ -20,6 +20,7 @@ from rerank.labelling.state import LabelConfig, OnTask
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
+    from rerank.labelling.drawing import How
     from rerank.labelling.session import Session
     from rerank.types import Query
 
@@ -118,7 +119,7 @@ def _choose(
     if queries is None:
         raise InputError("expected QUERIES, a JSONL file of queries, with --next")
     if config.draw == "even":
-        raise InputError("--draw even: not with --next; expected accuracy or map")
+        raise InputError("--draw even: not with --next; expected accuracy, map or accepted")
     rows = read_queries(queries, passages=True)
     check_places(chosen.model, queries, out)
     many = label_next(
@@ -126,7 +127,7 @@ def _choose(
         rows,
         config.count,
         out,
-        quantity="map" if config.draw == "map" else "accuracy",
+        how="accuracy" if config.draw == "auto" else cast("How", config.draw),
         seed=config.seed,
         overwrite=overwrite,
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import re
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from calibration.label_selection import Quantity, choose_rows
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import query_hash, to_json
 from rerank.data.feedback import question_key
-from rerank.data.labels import DRAWN_BY, WEIGHT
+from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, WEIGHT
 from rerank.data.records import query_row
 from rerank.errors import FolderError, InputError
 from rerank.labelling.state import PROPOSED
@@ -63,7 +64,7 @@ def question_of(passage: Passage) -> tuple[str, bool]:
     return (ABOUT.format(heading), False) if about else ("", False)
 
 
-How = Quantity | Literal["even"]
+How = Quantity | Literal["even", "accepted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,25 @@ def sample(
     """Sample `count` of the queries, in their order: uniformly, or stratified by confidence.
 
     Stratification is for the accuracy above the advisory threshold, or for the map: see
-    `calibration.label_selection`.
+    `calibration.label_selection`. `accepted` is uniform among those that the model accepts, or all
+    of them, if they are fewer; their metadata say from which confidence up, of how many, and by
+    which model.
+
+    Raises:
+        InputError: the model accepts none.
     """
     answers = model.assess(queries, label="assessing")
+    threshold = model.pipeline.config.thresholds.advisory
+    if how == "accepted":
+        rows = [i for i, answer in enumerate(answers) if answer.accepted]
+        drawn = {ACCEPTED_FROM: threshold, "population": len(rows), DRAWN_BY: model.version}
+        queries = [replace(queries[i], metadata={**queries[i].metadata, **drawn}) for i in rows]
+        answers, count, how = [answers[i] for i in rows], min(count, len(rows)), "even"
+        if not rows:
+            raise InputError(
+                f"{model.folder} accepts none of the {len(answers) or 'given'} questions: there is "
+                "nothing to certify; calibrate with labels drawn evenly (--draw even)"
+            )
     if how == "even":
         rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
         weights = np.full(count, len(queries) / count)
@@ -106,7 +123,7 @@ def sample(
             [answer.confidence for answer in answers],
             count,
             quantity=how,
-            threshold=model.pipeline.config.thresholds.advisory,
+            threshold=threshold,
             random_state=seed,
         )
         rows, weights = chosen.rows, chosen.weights
@@ -122,7 +139,7 @@ def label_next(
     count: int,
     out: str | Path,
     *,
-    quantity: Quantity = "accuracy",
+    how: How = "accuracy",
     seed: int = 0,
     overwrite: bool = False,
 ) -> int:
@@ -132,7 +149,8 @@ def label_next(
     counts once. The sample is stratified by confidence (see
     `calibration.label_selection`), to estimate the accuracy above the advisory threshold or to fit
     the map. Each line is a query with `metadata.weight`, its confidence and its top passage: add
-    `right` to it, true or false, and it is a label for `recalibrate`.
+    `right` to it, true or false, and it is a label for `recalibrate`. `accepted` has no weights: it
+    is a random sample, in random order, of what the model accepts.
 
     Raises:
         InputError: fewer queries than `count`, or a negative seed.
@@ -153,11 +171,14 @@ def label_next(
             f"got {len(fresh)}; give more queries, or a lower --count"
         )
     rows = []
-    for sampled in sample(model, fresh, count, how=quantity, seed=seed):
+    drawn_queries = sample(model, fresh, count, how=how, seed=seed)
+    if how == "accepted":  # so that the first ones alone are a random sample, too
+        random.Random(seed).shuffle(drawn_queries)
+    for sampled in drawn_queries:
         top, row = sampled.answer.top, query_row(sampled.query)
-        drawn = {WEIGHT: sampled.weight, DRAWN_BY: sampled.drawn_by}
+        drawn = {WEIGHT: sampled.weight, DRAWN_BY: sampled.drawn_by} if how != "accepted" else {}
         row["metadata"] = {**row.get("metadata", {}), **drawn}
         shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
         rows.append({**row, "confidence": sampled.answer.confidence, "top": shown})
     write_file(out, (to_json(row) + "\n" for row in rows))
-    return count
+    return len(rows)

@@ -32,9 +32,10 @@ class LabelConfig:
     draw: str = option(
         "auto",
         "which questions: evenly, as `calibrate` needs them, or those that tell most of a model's "
-        "accuracy or of its map, with weights; auto: even before the first calibration and as "
-        "long as all earlier draws of the set are even, else accuracy",
-        choices=("auto", "even", "accuracy", "map"),
+        "accuracy or of its map, with weights; accepted: evenly, of those that it accepts, to "
+        "certify it with few labels; auto: even before the first calibration and as long as all "
+        "earlier draws of the set are even, else accuracy",
+        choices=("auto", "even", "accuracy", "map", "accepted"),
     )
     depth: int = option(5, "best passages of each stage that are shown, merged", ge=1, le=100)
     shared: int = option(

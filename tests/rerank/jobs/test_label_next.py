@@ -14,10 +14,11 @@ from calibration.metrics.intervals import Estimate
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import feedback_from, read_feedback
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import weights_of
+from rerank.data.labels import drawn_at_random, weights_of
 from rerank.errors import FolderError, InputError
 from rerank.evaluation.measure import weighted_accuracy
 from rerank.jobs.evaluate import evaluate
+from rerank.jobs.recalibrate import recalibrate
 from rerank.labelling.drawing import label_next
 from rerank.report.headline import after_evaluation, headline
 from rerank.types import Passage, Query
@@ -134,3 +135,33 @@ def test_passages_that_a_query_brought_stay_in_its_line(run: Run, tmp_path: Path
     label_next(CalibratedReranker.load(run.folder), lists, 2, out)
     rows = [json.loads(line) | {"right": True} for line in out.read_text().splitlines()]
     assert all(feedback_from(row).query.mode == "rerank" for row in rows)
+
+
+def test_a_sample_of_the_accepted_certifies_the_frozen_model(
+    run: Run, small: LabelledSet, tmp_path: Path
+) -> None:
+    """It holds only accepted questions, leaves the confidence as it is to the bit, and certifies
+    from the threshold up by the exact binomial test; another model refuses it, and so does what
+    needs a sample of all questions.
+    """
+    model = CalibratedReranker.load(run.folder)
+    queries = [small.queries[i] for i in small.splits["test"]]
+    out, moved = tmp_path / "accepted.jsonl", tmp_path / "moved"
+    count = label_next(model, queries, len(queries), out, how="accepted")
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    accepted = [q for q, a in zip(queries, model.assess(queries), strict=True) if a.accepted]
+    assert sorted(row["_id"] for row in rows) == sorted(q.query_id for q in accepted)
+    assert count == len(accepted) >= 10
+    assert {row["metadata"]["population"] for row in rows} == {count}
+    out.write_text("".join(json.dumps({**row, "right": True}) + "\n" for row in rows))
+    assert not drawn_at_random([label.query for label in read_feedback(out)])
+    recalibrate(model, out, moved)
+    certificate = CalibratedReranker.load(moved).maps["search"].certificate
+    assert (certificate.queries, certificate.right) == (count, count)
+    assert certificate.threshold == 0.7
+    before, after = (
+        m.search("how are scores calibrated") for m in (model, CalibratedReranker.load(moved))
+    )
+    assert before.confidence == after.confidence
+    with pytest.raises(InputError, match="drawn of what the model"):
+        recalibrate(CalibratedReranker.load(moved), out, tmp_path / "again")
