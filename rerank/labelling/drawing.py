@@ -106,15 +106,15 @@ def sample(
     answers = model.assess(queries, label="assessing")
     threshold = model.pipeline.config.thresholds.advisory
     if how == "accepted":
-        rows = [i for i, answer in enumerate(answers) if answer.accepted]
-        drawn = {ACCEPTED_FROM: threshold, "population": len(rows), DRAWN_BY: model.version}
-        queries = [replace(queries[i], metadata={**queries[i].metadata, **drawn}) for i in rows]
-        answers, count, how = [answers[i] for i in rows], min(count, len(rows)), "even"
-        if not rows:
+        kept = [pair for pair in zip(queries, answers, strict=True) if pair[1].accepted]
+        if not kept:
             raise InputError(
-                f"{model.folder} accepts none of the {len(answers) or 'given'} questions: there is "
-                "nothing to certify; calibrate with labels drawn evenly (--draw even)"
+                f"{model.folder} accepts none of the {len(answers)} questions: there is nothing to "
+                "certify; calibrate with labels drawn evenly (--draw even)"
             )
+        drawn = {ACCEPTED_FROM: threshold, "population": len(kept), DRAWN_BY: model.version}
+        queries = [replace(q, metadata={**q.metadata, **drawn}) for q, _ in kept]
+        answers, count, how = [answer for _, answer in kept], min(count, len(kept)), "even"
     if how == "even":
         rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
         weights = np.full(count, len(queries) / count)
