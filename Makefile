@@ -93,7 +93,7 @@ browser: .venv/tested ## the pages in Chromium: what people do, screenshots in w
 	$(BIN)/python tests/browser/pages.py $(MODEL) $(DATA)
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
-bench: .venv/installed ## speed beside other libraries, to docs/performance.md (an hour or two)
+bench: .venv/installed ## speed beside other libraries, to docs/performance.md (half an hour)
 	@test -f $(MODEL)/manifest.json || $(MAKE) demo
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
 	@$(BIN)/python $(PIP) -e '.[bench]' \
@@ -104,7 +104,7 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 	  'sentence-transformers[onnx,openvino]<6' && touch work/peers/installed; } \
 	  || echo "work/peers does not install here; the backends of sentence-transformers are left out"
 	$(BIN)/python tests/bench/performance.py --set $(DATA) --model $(MODEL) --peers work/peers \
-	  --passages 10000 100000 1000000 --out docs/performance.md
+	  --out docs/performance.md
 
 include models/recipes.mk  # weights, small, pooled
 

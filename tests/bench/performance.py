@@ -120,22 +120,24 @@ def main() -> None:
     parser.add_argument("--pairs", default="192")
     parser.add_argument("--rounds", default="3")
     parser.add_argument("--peers", default="work/peers", help="environment of the backends")
-    parser.add_argument("--passages", nargs="+", default=["10000", "100000", "1000000"])
+    parser.add_argument("--passages", nargs="+", default=["10000", "100000"])
     parser.add_argument("--only", nargs="+", default=[], help="headings of sections to measure")
     parser.add_argument("--out", type=Path, help="page to write")
     o = parser.parse_args()
     shared = ["--set", o.set, "--rounds", o.rounds]
     scripts = {
         "Scoring pairs": ["scoring.py", *shared, "--pairs", o.pairs, "--peers", o.peers],
+        "Indexing": ["indexing.py", *shared],
         "First stage": ["first_stage.py", *shared, "--passages", *o.passages],
         "One question": ["question.py", o.model, *shared],
+        "Fit": ["fit.py"],
     }
     if wrong := set(o.only).difference(scripts):
         parser.error(f"there is no section {', '.join(wrong)}, only {', '.join(scripts)}")
     found = sections(o.out.read_text(encoding="utf-8")) if o.out and o.out.exists() else {}
     for heading in o.only or scripts:
         found[heading] = measured(heading, *scripts[heading])
-        if o.out:  # after each section: they take an hour together
+        if o.out:  # after each section: they take half an hour together
             o.out.parent.mkdir(parents=True, exist_ok=True)
             write_file(o.out, page([found[h] for h in scripts if h in found]))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -175,10 +176,20 @@ def main() -> None:
             "all at once over HTTP": over_http,
         }
         seconds, given = in_turns(ways, o.rounds)
+        spent, _ = in_turns(dict([*ways.items()][:2]), o.rounds, time.process_time)
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            beside, _ = in_turns(dict([*ways.items()][:2]), o.rounds, time.process_time)
+            other.kill()
     milliseconds = 1000 * np.array(alone[1:]).min(axis=0)  # without the round that fills caches
     found = ratios(seconds, "one bulk call")
-    print()
-    print(table({name: {"questions a second, of the bulk call's": found[name]} for name in ways}))
+    cpu = {"questions a CPU second": ratios(spent, "one bulk call")}
+    cpu["the same beside a busy process"] = ratios(beside, "one bulk call")
+    rows = {
+        name: {"questions a second, of the bulk call's": found[name]}
+        | {column: values[name] for column, values in cpu.items() if name in values}
+        for name in ways
+    }
+    print(f"\n{table(rows)}")
     print(
         "\nAsked one at a time, half the questions take at most "
         f"{np.median(milliseconds):.0f} ms, and 99 in 100 at most "
