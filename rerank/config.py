@@ -7,7 +7,7 @@ nothing of what a run does with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -171,17 +171,16 @@ def _band(
     return names[at if calibrated else max(at, highest)]
 
 
-def two_digits(probability: float, thresholds: Iterable[float]) -> str:
-    """A probability as 0.85; cut off where rounding would reach a threshold that it is below."""
-    shown = round(probability, 2)
-    if any(probability < threshold <= shown for threshold in thresholds):
-        shown = math.floor(100 * probability) / 100
-    return f"{shown:.2f}"
+def hundredths(probability: float) -> int:
+    """A probability as a person sees it, everywhere: rounded down, so that it reaches no threshold
+    that it is below. The pages have the same in `page.js`.
+    """
+    return math.floor(100 * probability + 1e-9)  # 100 * 0.58 is slightly below 58
 
 
-def whole_percent(probability: float) -> str:
-    """A probability as 85%, rounded down, so that it seems to reach no threshold it is below."""
-    return f"{math.floor(100 * probability + 1e-9)}%"  # 100 * 0.58 is slightly below 58
+def two_digits(probability: float) -> str:
+    """A probability as 0.85: see `hundredths`."""
+    return f"{hundredths(probability) / 100:.2f}"
 
 
 @dataclass(frozen=True, slots=True)

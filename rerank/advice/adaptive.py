@@ -101,6 +101,19 @@ def guaranteed(maps: FittedMaps) -> Strategy:
     return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 
 
+def check_floor(model: CalibratedReranker) -> None:
+    """Refuse a similarity floor where passages have scores of other stages, and no cosine of ours.
+
+    Raises:
+        InputError: saying what to use instead.
+    """
+    if model.source.kind.stages:
+        raise InputError(
+            "`similarity_floor`: the passages of this model have the scores of "
+            f"{', '.join(model.source.kind.stages)}, and no similarity; use `sufficiency_threshold`"
+        )
+
+
 def near(passage: RankedPassage, strategy: Strategy) -> bool:
     """Whether a passage reaches the similarity floor; one that came with scores has no similarity.
 

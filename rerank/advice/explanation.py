@@ -65,9 +65,7 @@ class Explanation:
 
     def headline(self) -> str:
         """One line, such as `RAG Confidence: HIGH - strong retrieval confidence (0.92)`."""
-        t = self.thresholds
-        shown = two_digits(self.confidence, (t.low, t.medium, t.high))
-        number = f"{shown}{'' if self.calibrated else ', not calibrated'}"
+        number = two_digits(self.confidence) + ("" if self.calibrated else ", not calibrated")
         return f"RAG Confidence: {self.level} - {INTERPRETATIONS[self.level]} ({number})"
 
     def to_dict(self) -> dict[str, Any]:

@@ -51,18 +51,12 @@ def tell(json: bool, *lines: str, **fields: Any) -> None:
         print("\n".join(lines))
 
 
-def print_passages(
-    passages: Iterable[RankedPassage], characters: int, thresholds: Sequence[float]
-) -> None:
-    """Print a line per passage: relevance, id, and the first `characters` of its text.
-
-    The thresholds are those of the confidence, which is the relevance of the first one.
-    """
+def print_passages(passages: Iterable[RankedPassage], characters: int) -> None:
+    """Print a line per passage: relevance, id, and the first `characters` of its text."""
     for rank, passage in enumerate(passages, start=1):
         text = " ".join(passage.text.split())
         shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
-        relevance = two_digits(passage.relevance, thresholds)
-        print(printable(f"  {rank}. {relevance}  {passage.doc_id}  {shown}"))
+        print(printable(f"  {rank}. {two_digits(passage.relevance)}  {passage.doc_id}  {shown}"))
 
 
 def rescorable(dataset: Path) -> Path:

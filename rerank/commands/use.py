@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import Strategy
 from rerank.commands import options
-from rerank.commands.command import REJECTED, Only, Typed, command
+from rerank.commands.command import REJECTED, Only, Typed, command, named_by_flags
 from rerank.commands.printing import print_json, print_passages
 from rerank.config import Option, two_digits
 from rerank.errors import InputError
@@ -87,6 +87,11 @@ def search(
             from rerank.advice.adaptive import guaranteed as guaranteed_strategy
 
             select = guaranteed_strategy(model.maps["search"])
+        if "similarity_floor" in typed:
+            from rerank.advice.adaptive import check_floor
+
+            with named_by_flags():
+                check_floor(model)
         asked = options.typed_queries(model, queries, segment, where)
         start = time.perf_counter()
         assessed = model.assess(asked)
@@ -131,18 +136,17 @@ def _ranked(model: CalibratedReranker, found: Assessment) -> Answer:
     ]
 
     def show() -> None:
-        t = model.pipeline.config.thresholds
         advice = "accepted" if found.accepted else "advisory only"
         advice = advice if found.calibrated else "not calibrated"
         advice += ", certified" if found.certified else ""
-        confidence = two_digits(found.confidence, (t.low, t.medium, t.high))
-        sufficiency = two_digits(found.sufficiency, (t.partial, t.sufficient))
+        confidence = two_digits(found.confidence)
+        sufficiency = two_digits(found.sufficiency)
         print(
             f"\n{found.ranking.query.text}\n"
             f"  confidence {confidence}  {found.level}, {advice}; "
             f"sufficiency {sufficiency}  {found.verdict}"
         )
-        print_passages(found.first(SHOWN), 60, (t.low, t.medium, t.high))
+        print_passages(found.first(SHOWN), 60)
         for reason in found.reasons:
             print(f"     {reason}")
 
@@ -173,13 +177,12 @@ def _selected(
 def _print_selected(result: AdaptiveResult) -> None:
     passages = "1 passage" if result.k == 1 else f"{result.k} passages"
     unsure = "" if result.assessment.calibrated else " (not calibrated)"
-    t = result.assessment.thresholds
-    sufficiency = two_digits(result.sufficiency, (t.partial, t.sufficient))
+    sufficiency = two_digits(result.sufficiency)
     print(
         f"{passages}, sufficiency {sufficiency} {result.verdict}{unsure}, stopped by "
         f"{result.stop_reason}: {STOPPED[result.stop_reason]}"
     )
-    print_passages(result.passages, 200, (t.low, t.medium, t.high))
+    print_passages(result.passages, 200)
 
 
 @command("work/model queries.jsonl --out predictions.jsonl", resumes=True)

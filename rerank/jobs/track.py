@@ -106,6 +106,8 @@ def record_of(folder: ModelFolder) -> RunRecord:
         tables={"measurements": measurements(parts, maps), "feature_weights": weights(maps)},
         folder=folder.path,
         registered_name=model_name(folder.manifest),
+        description=f"Confidence calibrated on {queries.get('fit', 0)} queries of "
+        f"{dataset.get('name')}. {certificate.sentence}",
         # a table of queries cannot hold the scored lists that such a model takes
         flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by)
         if maps.source.scores_passages

@@ -87,7 +87,7 @@ def answer(
         print(printable(found.text()))
         if not found.refused and found.sufficiency is not None:
             verdict = found.verdict if found.calibrated else f"{found.verdict} (not calibrated)"
-            shown = two_digits(found.sufficiency, (t.partial, t.sufficient))
+            shown = two_digits(found.sufficiency)
             print(f"\nSufficiency, P(a source holds the answer): {shown} {verdict}")
     return 0
 

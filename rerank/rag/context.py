@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rerank.advice.adaptive import depth
 from rerank.advice.strategies import DEEPEST, FLOOR
-from rerank.config import Thresholds, whole_percent
+from rerank.config import Thresholds, hundredths
 from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.types import Assessment
@@ -38,7 +38,7 @@ class ContextVerdict:
         """Text to put before the context; empty if the context is sufficient."""
         if self.verdict == "SUFFICIENT":
             return ""
-        sure = whole_percent(self.sufficiency or 0.0)
+        sure = f"{hundredths(self.sufficiency or 0.0)}%"
         if self.verdict == "PARTIAL":
             return f"[CONTEXT NOTE: Partial match ({sure} confidence). {self.reason}]"
         if self.verdict == UNASSESSED:

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from rerank.advice import explanation
-from rerank.advice.adaptive import guaranteed, take
+from rerank.advice.adaptive import check_floor, guaranteed, take
 from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.places import MAX_BYTES, in_document, place_of
 from rerank.advice.strategies import Strategy
@@ -219,6 +219,8 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         """Return as many passages as the question needs."""
         given = body.to_strategy()
         done = await assessor(request, body)
+        if "similarity_floor" in body.model_fields_set:
+            check_floor(done.served.model)
         strategy = given or guaranteed(done.served.model.maps["search"])
         return {**_named(done), **take(done.assessment, strategy).to_dict()}
 

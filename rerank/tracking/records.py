@@ -67,7 +67,8 @@ class RunRecord:
     files: Sequence[Path] = ()  # under their own names
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # by name of the artefact
     folder: Path | None = None  # logged as "model"
-    registered_name: str | None = None  # of the folder
+    registered_name: str | None = None  # of the folder; the version gets the tags, too
+    description: str = ""  # of the version
     flavour: Flavour | None = None  # makes the folder a model that MLflow loads
     key: str | None = None  # at most one finished run of an experiment has it
 

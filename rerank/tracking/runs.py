@@ -206,7 +206,7 @@ def _find_finished_run(
     versions = client.search_model_versions(f"run_id = '{run_id}'")
     if versions or not name:
         return runs[0], str(versions[0].version) if versions else None
-    return runs[0], _register(client, run_id, name)
+    return runs[0], _register(client, run_id, name, record)
 
 
 def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) -> str | None:
@@ -222,7 +222,8 @@ def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) ->
         client.log_artifacts(run_id, str(record.folder), records.FOLDER)
     else:
         _log_model(client, run_id, record.folder, record.flavour)
-    return _register(client, run_id, record.registered_name) if record.registered_name else None
+    named = record.registered_name
+    return _register(client, run_id, named, record) if named else None
 
 
 def _log_numbers(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
@@ -249,7 +250,7 @@ def _log_numbers(client: MlflowClient, run_id: str, record: records.RunRecord) -
         client.log_dict(run_id, params, "params.json")
 
 
-def _register(client: MlflowClient, run_id: str, name: str) -> str:
+def _register(client: MlflowClient, run_id: str, name: str, record: records.RunRecord) -> str:
     """Register the folder that a run logged under a name, and return the number of its version."""
     from mlflow.exceptions import MlflowException
 
@@ -259,7 +260,9 @@ def _register(client: MlflowClient, run_id: str, name: str) -> str:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     source = f"{client.get_run(run_id).info.artifact_uri}/{records.FOLDER}"
-    version = client.create_model_version(name, source=source, run_id=run_id)
+    version = client.create_model_version(
+        name, source, run_id, tags=dict(record.tags), description=record.description or None
+    )
     return str(version.version)
 
 

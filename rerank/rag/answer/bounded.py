@@ -16,6 +16,7 @@ import numpy as np
 from rerank.advice.adaptive import near, take
 from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig
 from rerank.assessment.decisions import LABEL_FIRST
+from rerank.config import two_digits
 from rerank.data.duplicates import distinct
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
@@ -94,7 +95,10 @@ class BoundedAnswer:
         if not self.calibrated:
             lines += ["", f"Not calibrated: {LABEL_FIRST}."]
         if self.answer_confidence is not None:
-            lines += ["", f"Confidence that this answer is right: {self.answer_confidence:.2f}"]
+            lines += [
+                "",
+                f"Confidence that this answer is right: {two_digits(self.answer_confidence)}",
+            ]
         if self.answer_id:
             lines += ["", f"Answer id: {self.answer_id}"]
         return "\n".join(lines)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rerank.advice.places import Place, place_of
+from rerank.config import two_digits
 from rerank.rag.answer.sentences import END, without_controls
 from rerank.types import RankedPassage
 
@@ -102,7 +103,7 @@ class Source:
     def line(self) -> str:
         """Its line below an answer: `- Document, Section/Page (score: 0.83)`."""
         place = ", ".join(filter(None, (self.place.document, self.place.within)))
-        return f"- {place} (score: {self.passage.relevance:.2f})"
+        return f"- {place} (score: {two_digits(self.passage.relevance)})"
 
     def to_dict(self, quote: str) -> dict[str, Any]:
         """Plain JSON values; `quote` is the sentence that supports the answer."""
@@ -131,7 +132,7 @@ def context(sources: Sequence[Source], note: str = "") -> str:
     """The sources as a language model sees them, each within a tag that its text cannot close."""
     blocks = [
         f'<source id="{s.id}" document="{_shown(s.place.document)}" '
-        f'place="{_shown(s.place.within)}" score="{s.passage.relevance:.2f}">\n'
+        f'place="{_shown(s.place.within)}" score="{two_digits(s.passage.relevance)}">\n'
         f"{_shown(s.passage.text)}\n</source>"
         for s in sources
     ]

@@ -64,12 +64,14 @@ def test_search_prints_an_answer_a_question(
         (0.6999, "0.69"),
         (0.7, "0.70"),
         (0.855, "0.85"),
+        (0.859, "0.85"),
+        (0.58, "0.58"),
         (1, "1.00"),
     ],
 )
 def test_no_probability_is_rounded_up_to_a_threshold(probability: float, shown: str) -> None:
     """Beside "advisory only" 0.6999 must not be shown as 0.70."""
-    assert two_digits(probability, (0.4, 0.7)) == shown
+    assert two_digits(probability) == shown
 
 
 def test_search_prints_json(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from server import serving
 
 import rerank
 from calibration import metrics
+from rerank.advice.adaptive import check_floor
 from rerank.advice.explanation import explain
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
@@ -126,6 +127,12 @@ def test_plain_dictionaries_and_frames_are_lists(
         assert set(of_query["confidence"]) == {answer.confidence}
     with pytest.raises(InputError, match="no passage has the score 'worst'"):
         assess_lists(model, "a question", own, score_keys={**keys, "reranker": "worst"})
+
+
+def test_a_similarity_floor_is_refused(model: CalibratedReranker) -> None:
+    """Lists have scores, and no similarity that a floor could be compared with."""
+    with pytest.raises(InputError, match="similarity_floor"):
+        check_floor(model)
 
 
 def test_the_report_has_your_own_score_beside_the_confidence(outcome: CalibrationRun) -> None:

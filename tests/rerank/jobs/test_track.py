@@ -179,6 +179,11 @@ def test_the_same_model_is_sent_once(run: Run, capsys: pytest.CaptureFixture[str
     key = client.get_run(run.outcome.run.run_id).data.tags["record_key"]
     asked = f"tags.record_key = '{key}'"
     assert len(client.search_runs([run.outcome.run.experiment_id], asked)) == 1
+    version = client.get_model_version(NAME, run.outcome.run.model_version)
+    record = record_of(open_folder(run.folder))
+    assert version.tags == record.tags
+    assert version.description == record.description
+    assert record.params["certificate"] in record.description
 
 
 def test_only_a_whole_model_is_sent(run: Run, tmp_path: Path) -> None:
