@@ -116,7 +116,12 @@ def choose_cutoff(
     reference = pooled.score if pooled else None
 
     def quality(cutoff: float) -> Floats:
-        return _order_quality(read_labelled(scored, cutoff), config, reference)
+        unordered = read_labelled(scored, cutoff)
+        runs = [
+            [r.passages[i].doc_id for i in best_first(r, rank_by=config.rank_by)[:10]]
+            for r in _cross_fitted(unordered, config, reference)
+        ]
+        return order_quality(runs, unordered.grades).ndcg10
 
     with progress(len(CUTOFFS), "choosing what to score", unit="cutoff") as bar:
         without_cutoff, chosen = quality(0.0), 0.0
@@ -128,17 +133,6 @@ def choose_cutoff(
                 break
             chosen = cutoff
     return chosen
-
-
-def _order_quality(
-    unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None
-) -> Floats:
-    """nDCG@10 of each query that has an answer, in the order of maps that have not seen it."""
-    runs = [
-        [r.passages[i].doc_id for i in best_first(r, rank_by=config.rank_by)[:10]]
-        for r in _cross_fitted(unordered, config, reference)
-    ]
-    return order_quality(runs, unordered.grades).ndcg10
 
 
 def read_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Ranking]:

@@ -71,7 +71,15 @@ def answer_file(
     """
     if out.exists() and not overwrite:
         raise FolderError(f"{out} exists; pass --overwrite to replace it")
-    _check_queries(model, queries)
+    problems = Problems()  # told before a language model is paid for an answer
+    for number, query in enumerate(queries, start=1):
+        try:
+            model.check(query)
+            if query.passages and not any(p.full_text.strip() for p in query.passages):
+                raise InputError(NO_TEXT)
+        except InputError as error:
+            problems.add(f"query {number}, {query.query_id!r:.80}", str(error))
+    problems.raise_if_any("queries that this model cannot answer")
     header = {
         "format": FORMAT,
         "model": model.files.sha256(),
@@ -98,19 +106,6 @@ def answer_file(
             checkpoint.scored()
         checkpoint.install(out, None, _write_in_order)
         return AnswerFileSummary(checkpoint.state.line, checkpoint.state.rejected, resumed)
-
-
-def _check_queries(model: CalibratedReranker, queries: Sequence[Query]) -> None:
-    """Refuse all queries that the model cannot answer, before a language model is paid for one."""
-    problems = Problems()
-    for number, query in enumerate(queries, start=1):
-        try:
-            model.check(query)
-            if query.passages and not any(p.full_text.strip() for p in query.passages):
-                raise InputError(NO_TEXT)
-        except InputError as error:
-            problems.add(f"query {number}, {query.query_id!r:.80}", str(error))
-    problems.raise_if_any("queries that this model cannot answer")
 
 
 def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:
