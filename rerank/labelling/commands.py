@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from rerank.labelling.session import Session
     from rerank.types import Query
 
-JUDGE = "r right  p partly  w wrong  n nothing (else) here answers this  s skip  u undo  q quit"
+JUDGE = (
+    "r right  o right, and the others are wrong  p partly  w wrong  "
+    "n nothing (else) here answers this  s skip  u undo  q quit"
+)
 PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
 ESCAPE = "\x1b"
 DONE: dict[str, OnTask] = {
     **{"r": "right", "p": "partly", "w": "wrong"},
-    **{"n": "nothing", "a": "accept", "e": "accept", "s": "skip"},
+    **{"o": "only", "n": "nothing", "a": "accept", "e": "accept", "s": "skip"},
 }
 PAGE = ("host", "port")
 
@@ -95,6 +98,7 @@ def label(
         note(f"writing the labelled set to {out}")
         _finish(session(), chosen.model, out)
         return
+    note(current.outlook())
     try:
         _ask(current, KeyReader())
     finally:
@@ -205,7 +209,7 @@ def _ask(session: Session, keys: KeyReader) -> None:
             title = printable(passage.title)
             print(f"\n[{task.place} of {len(task.pool.shown)}] {title}".rstrip())
             print(_wrapped(passage.text))
-            key = keys.one(JUDGE, "rpwnsuq")
+            key = keys.one(JUDGE, "ropwnsuq")
         if key == "q":
             return
         if key in DONE:

@@ -7,6 +7,7 @@ at the same time. It knows nothing of a terminal.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -17,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
+from rerank.commands.printing import counted
 from rerank.data.beir import CORPUS, read_corpus, write_corpus
 from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import corpus_digest
@@ -50,6 +52,8 @@ from rerank.storage.files import file_state
 from rerank.types import Passage, Query
 
 JUDGEMENTS = "judgements.jsonl"
+LONGEST_PAUSE = 300  # seconds between two judgements: a longer one is a break
+FEWEST_PACES = 10  # judgements from which there is a pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,8 @@ class Session:
         self._grade(task, task.left, "wrong")
 
     def _grade(self, task: LabelTask, passages: Sequence[PooledPassage], grade: Grade) -> None:
+        if not passages:
+            return
         ids = [doc_id for one in passages for doc_id in one.doc_ids]
         done = len(passages) == len(task.left)
         self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
@@ -262,6 +268,9 @@ class Session:
             self.skip(task)
         elif do == "nothing":
             self.nothing(task)
+        elif do == "only":
+            self.judge(task, "right")
+            self.nothing(replace(task, left=task.left[1:]))
         else:
             self.judge(task, do)
 
@@ -288,6 +297,22 @@ class Session:
                 write_corpus(self.corpus, self.out)
             return write_set(questions, self.out, partly_right=self.config.partly_right)
 
+    def outlook(self) -> str:
+        """What is left for this person: questions, judgements, and minutes at the measured pace."""
+        questions = [q for q in self.questions() if not q.person(self.annotator).done]
+        if (task := self.task()) is None:
+            return "No question is left."
+        judgements = len(questions) * len(task.pool.shown)
+        told = f"{counted(len(questions), 'question')} left, about {judgements} passages to judge"
+        told += "; o and n end a question"
+        at = [e["at"] for e in self.file.read() if e.get("by") == self.annotator and "at" in e]
+        paces = [gap for gap in np.diff(at).tolist() if gap <= LONGEST_PAUSE]
+        if len(paces) < FEWEST_PACES:
+            return f"{told}."
+        pace = float(np.median(paces))
+        minutes = max(1, round(judgements * pace / 60))
+        return f"{told}: {counted(minutes, 'minute')} at your {pace:.0f} s each."
+
     def so_far(self) -> list[str]:
         """How accurate the model is so far, and how many more labels are needed, in sentences."""
         questions, config = self.questions(), self.config
@@ -312,8 +337,8 @@ class Session:
         return None if row is None or self.corpus is None else self.corpus.passage(row)
 
     def _append(self, task: LabelTask, what: str, **more: Any) -> None:
-        event = {"do": what, "by": self.annotator, "query_id": task.question.query_id}
-        self.file.append([event | more])
+        event: dict[str, Any] = {"do": what, "by": self.annotator, "at": round(time.time())}
+        self.file.append([event | {"query_id": task.question.query_id} | more])
 
     def _refuse_other_contents(self) -> None:
         """Refuse a folder whose labels would be overwritten, or whose corpus differs."""

@@ -110,7 +110,7 @@ class JudgementFile:
 
 
 Grade = Literal["right", "partly", "wrong"]
-OnTask = Literal[Grade, "nothing", "accept", "skip"]  # what a person says of what is asked
+OnTask = Literal[Grade, "only", "nothing", "accept", "skip"]  # what a person says of what is asked
 PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
 

@@ -5,6 +5,7 @@ const found = document.getElementById("found");
 const annotator = document.getElementById("annotator");
 const JUDGE = [
   ["r", "right", "Right"],
+  ["o", "only", "Right, and the others are wrong"],
   ["p", "partly", "Partly"],
   ["w", "wrong", "Wrong"],
   ["n", "nothing", "Nothing (else) here answers this"],

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +16,14 @@ from command_line import call, refused
 from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.data.beir import read_corpus
+from rerank.data.beir import read_corpus, read_queries
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
 from rerank.errors import InputError
+from rerank.labelling import session as session_module
 from rerank.labelling.commands import _read_questions, _without_escapes
 from rerank.labelling.session import JUDGEMENTS, Pool, Session, pool
-from rerank.labelling.state import gone, questions_of
+from rerank.labelling.state import LabelConfig, gone, questions_of
 
 Run = Any  # the session's run, see conftest
 Label = Callable[..., str]
@@ -221,6 +223,36 @@ def test_undo_takes_back_one_key_after_the_other(label: Label, tmp_path: Path) -
     assert done.done
     assert sorted(set(done.grades.values())) == ["right", "wrong"]
     assert not any(question.done for question in rest)
+
+
+def test_one_key_says_that_one_passage_is_right_and_no_other(label: Label, tmp_path: Path) -> None:
+    """It ends the question."""
+    label(["w", "o"], "--count", 2)
+    (done, other) = questions_of(events(tmp_path))
+    assert (done.done, other.done) == (True, False)
+    grades = list(done.grades.values())
+    assert grades.count("right") == 1
+    assert set(grades[:1] + grades[2:]) == {"wrong"}
+
+
+def test_the_beginning_says_what_it_takes(run: Run, tmp_path: Path, questions: Path) -> None:
+    """Judgements; and minutes, once the pace of this person is known, without the breaks."""
+    model = CalibratedReranker.load(run.folder)
+    session = Session(model, tmp_path / "set", LabelConfig(count=12, depth=2))
+    session.prepare(read_queries(questions))
+    assert "minute" not in session.outlook()
+    times = iter([*range(0, 120, 10), 5000])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_module, "time", SimpleNamespace(time=lambda: next(times)))
+        for _ in range(11):
+            task = session.task()
+            assert task
+            session.act(task, "nothing")
+    shown = len(session.task().pool.shown)  # type: ignore[union-attr]
+    minutes = max(1, round(shown * 10 / 60))
+    assert f"1 question left, about {shown} passages" in session.outlook()
+    assert f": {minutes} minute" in session.outlook()
+    assert "your 10 s each" in session.outlook()
 
 
 def test_two_people_share_every_fifth_question(label: Label, tmp_path: Path) -> None:
