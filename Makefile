@@ -9,7 +9,7 @@ MODEL := work/model
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format locked audit licences docs promise torture browser bench weights small pooled clean
+.PHONY: help install demo test lint types format locked audit licences docs promise torture browser bench benchmark weights small pooled clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -105,6 +105,13 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 	  || echo "work/peers does not install here; the backends of sentence-transformers are left out"
 	$(BIN)/python tests/bench/performance.py --set $(DATA) --model $(MODEL) --peers work/peers \
 	  --out docs/performance.md
+
+BENCHMARKED := covid_qa cranfield hint3 selqa squad2 squadshifts_newwiki squadshifts_reddit stackfaq \
+  wikiqa_passages
+benchmark: .venv/installed ## who knows when it is right, to docs/benchmark.md: make benchmark SETS=folder
+	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make benchmark SETS=folder"; exit 2; }
+	$(BIN)/python tests/bench/few_labels.py score $(addprefix $(SETS)/,$(BENCHMARKED)) --out work/few
+	$(BIN)/python tests/bench/benchmark.py --out work/few --page docs/benchmark.md
 
 include models/recipes.mk  # weights, small, pooled
 
