@@ -8,7 +8,8 @@ measured. Every way sees the same candidates and logits. A way that learns gets 
 draw, the others none. Ours starts from the bundled maps, which have seen none of these questions.
 
 A row is the mean over draws. `hit@1` is of the way's own order. A guarantee of 70% is `kept` if 70%
-of what it accepts of the measured questions are right. Writes one JSON file, and the tables below the line `MARK` of a page.
+of what it accepts of the measured questions are right. Writes one JSON file, and the
+tables below the line `MARK` of a page.
 """
 
 from __future__ import annotations
