@@ -257,6 +257,12 @@ class Config:
         choices=("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
         registered=True,
     )
+    promise: str = option(
+        "both",
+        "what a certificate is about: new questions like the labelled ones, if these are a random "
+        "sample; questions about new documents, each of which counts once; or both, each at 95%",
+        choices=("questions", "documents", "both"),
+    )
     segment_by: str = option(
         "", "metadata of a query, such as its language: each value of it gets a correction"
     )

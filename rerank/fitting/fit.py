@@ -138,14 +138,16 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     out_of_fold[rows] = np.where(has_passages[rows], confidence.out_of_fold, 0.0)
     target, units, of_groups = config.thresholds.advisory, sampled_units(ordered), about
     larger = len(set(ordered.groups.tolist())) < len(set(units.tolist()))
-    if larger:
+    if larger and config.promise == "documents":
+        units = ordered.groups
+    elif larger:
         about = about.replace(NEW_DOCUMENTS, ABOUT).replace(THESE_DOCUMENTS, ABOUT)
     certificate = certify(
         right, out_of_fold, groups=units, target=target, floor=target, about=about
     )
     context_certificate, stopping_threshold, documents_certificate = None, None, None
     if to_keep:
-        if larger:
+        if larger and config.promise == "both":
             of_documents = certify(
                 right,
                 out_of_fold,

@@ -39,6 +39,12 @@ def headline(evaluation: Evaluation, maps: FittedMaps, *, rank_by: str = "releva
     if documents and not documents.refused:
         certified += f" Of documents: {documents.sentence}"
     promised = context.sentence if context and not context.refused else "Nothing is certified."
+    made = [c for c in (certificate, documents, context) if c and c.threshold is not None]
+    if (count := len(made) + (maps.stopping_threshold is not None)) > 1:
+        promised += (  # Bonferroni
+            f" Each of the {count} promises of this model holds at 95% confidence, all of them "
+            f"together at {100 - 5 * count}% at least."
+        )
     return [
         f"Top passage: {accepted_sentence(evaluation)} {certified}",
         f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {promised}",

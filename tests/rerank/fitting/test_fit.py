@@ -311,3 +311,25 @@ def test_only_a_model_to_keep_promises_something_of_the_context(
     """A fold measures with the same maps, and makes none of the promises that nobody reads."""
     maps = fit(searched, config).maps
     assert maps == replace(fitted.maps, context_certificate=None, stopping_threshold=None)
+
+
+def test_a_promise_is_about_what_was_asked_for(
+    to_fit: Labelled[Scored], searched: ScoredPlan, config: Config
+) -> None:
+    """Two questions a group and no `metadata.group`: by questions, by groups, or one of each."""
+    items = [
+        replace(s, candidates=replace(s.candidates, query=replace(s.query, metadata={})))
+        for s in to_fit.items
+    ]
+    pairs = np.array([f"group {i // 2}" for i in range(len(items))])
+    plan = replace(searched, to_fit=replace(to_fit, items=items, groups=pairs))
+    found = {
+        promise: fit(plan, replace(config, promise=promise), to_keep=True).maps
+        for promise in ("questions", "documents", "both")
+    }
+    groups = len(set(pairs.tolist()))
+    assert found["questions"].certificate.groups != groups
+    assert found["documents"].certificate.groups == groups
+    assert found["both"].certificate == found["questions"].certificate
+    assert found["both"].documents_certificate == found["documents"].certificate
+    assert found["questions"].documents_certificate is None
