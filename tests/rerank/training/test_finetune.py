@@ -131,10 +131,10 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     cheap: FinetuneConfig,
 ) -> None:
     """Stopped after its first checkpoint, the second call ends where an unbroken one ends."""
-    from rerank.training import trainer
+    from rerank.training import loop
 
     steps: list[int] = []
-    original = trainer.Progress.on_step_end
+    original = loop.Progress.on_step_end
 
     def stopping(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
         original(self, args, state, control)
@@ -142,7 +142,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         if steps == [1, 2]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer.Progress, "on_step_end", stopping)
+    monkeypatch.setattr(loop.Progress, "on_step_end", stopping)
     out = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt):
         finetune([TrainingSet(ten)], out, cheap, work=trained.work)

@@ -87,11 +87,11 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
     trained: Trained, ten: LabelledSet, other_reranker: Callable[..., Path], tmp_path: Path
 ) -> None:
     """A weight is the mean of its last three values; frozen ones are the base's to the bit."""
-    from rerank.training import trainer
+    from rerank.training import loop
 
     name = "bert.encoder.layer.1.output.dense.weight"
     last: list[np.ndarray] = []
-    original = trainer.load_mean
+    original = loop.load_mean
 
     def noting(model: Any, checkpoints: Path, count: int) -> None:
         last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
@@ -100,7 +100,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
     start = other_reranker()
     config = replace(CHEAP, base=str(start), frozen_layers=0, steps=4, average=3, validation=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "load_mean", noting)
+        patch.setattr(loop, "load_mean", noting)
         made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
     found, base = weights(made.folder), weights(start)
     assert len(last) == 3
