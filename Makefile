@@ -91,6 +91,7 @@ browser: .venv/tested ## the pages in Chromium: what people do, screenshots in w
 	@test -f $(MODEL)/manifest.json || $(MAKE) demo
 	@$(BIN)/python $(PIP) playwright axe-playwright-python
 	$(BIN)/python tests/browser/pages.py $(MODEL) $(DATA)
+	$(BIN)/python tests/browser/typescript.py $(MODEL)
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
 bench: .venv/installed ## speed beside other libraries, to docs/performance.md (half an hour)

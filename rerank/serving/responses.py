@@ -104,7 +104,9 @@ class AssessmentFields(Confident):
     context_certified: bool = key("context_certified")
     reasons: list[str] = key("reasons")
     flagged: bool = key("flagged")
-    action: str = key("action")
+    action: str = Field(
+        description=JSON_KEYS["action"], json_schema_extra={"enum": list(ACTIONS.values())}
+    )
     threshold: float = key("threshold")
     context_accepted: bool = key("context_accepted")
     sufficiency_k: int = key("sufficiency_k")
