@@ -7,8 +7,9 @@ certified on, so its word is judged for that map too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from experiments import Experiment, Floats, Row
@@ -17,7 +18,7 @@ from numpy.random import Generator
 from worlds import TARGET, Featured
 
 from calibration.fitting import cross_fit_two_stage, fit_two_stage
-from calibration.maps import TwoStageMap
+from calibration.maps import LogisticMap, TwoStageMap
 from calibration.selection import grouped_folds
 from calibration.thresholds import certify
 
@@ -25,12 +26,18 @@ ROWS = 500
 FOLDS = 5
 C = 0.1
 
+BIASED = "100 labels by two, a pooled map far too sure"
+
 WORLDS = {
     "5 features that say nothing, 68% right": Featured(0.754, 0.0, 5),
     "5 features, many confidences near 70%": Featured(0.8, 0.5, 5),
     "30 features, 29 of them noise": Featured(0.6, 1.0, 30),
     "rephrasings by four, right together": Featured(0.8, 0.5, 5, size=4, apart=0.5),
+    BIASED: Featured(0.6, 1.0, 5, size=2, apart=0.5),
 }
+
+OF_OTHER_SETS = LogisticMap((1.0, 0.0, 0.0, 0.0, 0.0), 2.6, (0.0,) * 5, (1.0,) * 5)
+"""A pooled map whose log odds are 2 too high."""
 
 
 @lru_cache
@@ -51,9 +58,10 @@ def certificate(world: str, rng: Generator) -> tuple[float, float]:
     NaN twice where there is no certificate. One draw in ten makes sure that the maps of the folds,
     fitted here to be judged, are those of `cross_fit_two_stage`.
     """
-    x, y, groups = WORLDS[world].draw(rng, ROWS)
-    seed = int(rng.integers(2**31))
-    fit = partial(fit_two_stage, folds=FOLDS, C=C, random_state=seed)
+    x, y, groups = WORLDS[world].draw(rng, 100 if world == BIASED else ROWS)
+    seed, reference = int(rng.integers(2**31)), OF_OTHER_SETS if world == BIASED else None
+    how: dict[str, Any] = {"folds": FOLDS, "C": C, "random_state": seed, "reference": reference}
+    fit: Callable[..., Any] = partial(fit_two_stage, **how)
     fold = grouped_folds(groups, FOLDS, random_state=seed)
     maps, p = [], np.empty(len(y))
     for k in range(FOLDS):
@@ -61,7 +69,7 @@ def certificate(world: str, rng: Generator) -> tuple[float, float]:
         maps.append(fit(x[~held], y[~held], groups[~held])[0])
         p[held] = maps[k].predict(x[held])
     if rng.random() < 0.1:
-        same = cross_fit_two_stage(["logistic"], x, y, groups, folds=FOLDS, C=C, random_state=seed)
+        same = cross_fit_two_stage(["logistic"], x, y, groups, **how)
         np.testing.assert_array_equal(p, same["logistic"])
     found = certify(y, p, groups=groups, target=TARGET, floor=TARGET)
     if found.threshold is None:
