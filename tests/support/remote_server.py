@@ -152,7 +152,7 @@ def half(handler: Handler, answer: Any) -> None:
 
 def late(handler: Handler, answer: Any) -> None:
     """A fault: nothing is sent before the end of the test."""
-    handler.server.owner.ended.wait(60)  # type: ignore[attr-defined]
+    handler.server.owner.ended.wait(600)  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class Serving:
     def stop(self) -> None:
         """As SIGTERM does."""
         self.server.should_exit = True
-        self.thread.join(60)
+        self.thread.join(600)
         assert not self.thread.is_alive()
 
 

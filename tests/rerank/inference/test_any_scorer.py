@@ -78,7 +78,7 @@ def test_batches_and_threads_are_those_of_the_traits() -> None:
 
     class Meeting(Lengths):
         def score(self, requests: Sequence[Request]) -> list[Scores]:
-            meeting.wait(timeout=60)
+            meeting.wait(timeout=600)
             return super().score(requests)
 
     scorer = Meeting(batch=2, threads=2)
