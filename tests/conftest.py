@@ -184,6 +184,12 @@ def run(small: LabelledSet, index: Index, work: Path, shared: Path) -> Iterator[
 
 
 @pytest.fixture(scope="session")
+def opened(run: Run) -> CalibratedReranker:
+    """The model of the run; scores that the run has made are not made again."""
+    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
+
+
+@pytest.fixture(scope="session")
 def pipeline(index: Index, work: Path) -> Pipeline:
     """The small index with both models; scores that the run has made are not made again."""
     models = Models.open(CONFIG, cache=ScoreCache(Workspace(work).scores))

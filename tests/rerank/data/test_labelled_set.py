@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from rerank.data import grouping
 from rerank.data.labelled_set import LabelledSet
 from rerank.types import Passage, Query
 
@@ -110,7 +109,6 @@ def test_a_blank_passage_asked_about_is_none(blank: object) -> None:
     queries = {i: Query(f"query {i}", i, {"asked_about": blank}) for i in "ab"}
     labelled = LabelledSet({"None": Passage("None", "", "text")}, queries, {}, {})
     assert labelled.group("a") != labelled.group("b")
-    assert grouping._about(labelled, "a") == []
 
 
 @pytest.mark.parametrize("blank", [None, "", "  ", float("nan")])

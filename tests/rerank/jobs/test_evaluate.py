@@ -17,9 +17,11 @@ from rerank.jobs.evaluate import evaluate
 Run = Any  # the session's run, see conftest
 
 
-def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledSet) -> None:
+def test_evaluating_again_gives_what_the_run_measured(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """A loaded model measured on the reported split shows the numbers of its own report."""
-    seen = evaluate(CalibratedReranker.load(run.folder), small, "test", work=run.work)
+    seen = evaluate(opened, small, "test", work=run.work)
     assert seen.notes == ()
     kept = json.loads((run.folder / "reliability.json").read_text())
     ours = dict(seen.table.rows)["calibrated"].to_dict()
@@ -35,35 +37,43 @@ def test_evaluating_again_gives_what_the_run_measured(run: Run, small: LabelledS
 
 def test_the_bundled_model_can_be_measured(small: LabelledSet, tmp_path: Path) -> None:
     """On the corpus of the labels, although it has neither a folder nor a corpus of its own."""
-    right = {d for i in small.splits["test"] for d in small.relevant(i)}
+    ids = small.splits["test"]
+    qrels = {i: small.qrels[i] for i in ids if i in small.qrels}
+    right = {d for grades in qrels.values() for d in grades}
     others = [d for d in small.corpus if d not in right][:40]  # fewer to encode
-    few = replace(small, corpus={d: small.corpus[d] for d in [*sorted(right), *others]})
-    few = few.select(small.splits["test"])
+    corpus = {d: small.corpus[d] for d in [*sorted(right), *others]}
+    queries = {i: small.queries[i] for i in ids}
+    few = replace(small, corpus=corpus, queries=queries, qrels=qrels, splits={"test": ids})
     measured = evaluate(CalibratedReranker.load("default"), few, "test", work=tmp_path)
     assert len(measured.query_ids) == len(small.splits["test"])
     assert measured.table["calibrated"].auroc > 0.5
 
 
-def test_what_flatters_the_figures_is_said(run: Run, small: LabelledSet) -> None:
+def test_what_flatters_the_figures_is_said(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """Measured where it was fitted, the model says so, whatever the set is called."""
     renamed = replace(small, name="another name")
-    model = CalibratedReranker.load(run.folder)
-    notes = evaluate(model, renamed, "train", work=run.work).notes
+    notes = evaluate(opened, renamed, "train", work=run.work).notes
     assert any(f"fitted on {len(run.plan.fit)} of these" in note for note in notes)
     other = replace(small, splits={"train": small.splits["test"]})
-    assert evaluate(model, other, "train", work=run.work).notes == ()
+    assert evaluate(opened, other, "train", work=run.work).notes == ()
 
 
-def test_group_mates_of_fitted_queries_flatter_too(run: Run, small: LabelledSet) -> None:
+def test_group_mates_of_fitted_queries_flatter_too(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """Also if the model was fitted before they had a group: `promote` counts the same ones."""
     fitted, new = run.plan.fit.items[0].query_id, small.splits["test"][0]
     named = {i: replace(small.queries[i], metadata={"group": "one"}) for i in (fitted, new)}
     regrouped = replace(small, queries={**small.queries, **named})
-    notes = evaluate(CalibratedReranker.load(run.folder), regrouped, "test", work=run.work).notes
+    notes = evaluate(opened, regrouped, "test", work=run.work).notes
     assert any("fitted on 1 of these" in note for note in notes)
 
 
-def test_an_unknown_split_is_refused(run: Run, small: LabelledSet) -> None:
+def test_an_unknown_split_is_refused(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """The refusal names the splits that there are."""
     with pytest.raises(InputError, match=r"no split 'tset'; it has \['train', 'test'\]"):
-        evaluate(CalibratedReranker.load(run.folder), small, "tset", work=run.work)
+        evaluate(opened, small, "tset", work=run.work)

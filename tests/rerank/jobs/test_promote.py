@@ -58,8 +58,8 @@ def singles(small: LabelledSet) -> LabelledSet:
 
 
 @pytest.fixture(scope="module")
-def model(run: Run) -> CalibratedReranker:
-    return CalibratedReranker.load(run.folder)
+def model(opened: CalibratedReranker) -> CalibratedReranker:
+    return opened
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from calibration.monitoring.recalibration import WORSE
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import REPORT, open_folder
 from rerank.config import Config
+from rerank.data.beir import write_corpus
 from rerank.data.checks import query_hash
 from rerank.data.feedback import (
     LATER,
@@ -92,13 +93,14 @@ def test_labels_that_label_next_chose_are_chosen() -> None:
     assert feedback_from({**row, "metadata": {"weight": 2.5}}).chosen
 
 
-def test_weights_of_labels_are_checked_and_noted(run: Run, small: LabelledSet) -> None:
+def test_weights_of_labels_are_checked_and_noted(
+    small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """They are not used, which a note says; one that is no weight is a mistake."""
     labels = feedback_of(small, "test")
     drawn = [replace(f, query=replace(f.query, metadata={"weight": 2.5})) for f in labels]
-    model = CalibratedReranker.load(run.folder)
-    assert WEIGHTED.format(count=len(labels)) in usable_labels(model, drawn, None)[1]
-    assert usable_labels(model, labels, None)[1] == []
+    assert WEIGHTED.format(count=len(labels)) in usable_labels(opened, drawn, None)[1]
+    assert usable_labels(opened, labels, None)[1] == []
     for bad in ("2.5", 0, -1, True, float("nan"), [1]):
         with pytest.raises(InputError, match="'weight' should be a number above 0"):
             feedback_from({"query": "x", "right": True, "metadata": {"weight": bad}})
@@ -116,9 +118,10 @@ def test_labels_of_a_set_that_have_a_weight_are_chosen(small: LabelledSet) -> No
     assert [f.chosen for f in feedback_of(drawn, "test")] == [True] + [False] * (len(ids) - 1)
 
 
-def test_a_rephrasing_of_a_known_query_is_not_fresh(run: Run, small: LabelledSet) -> None:
+def test_a_rephrasing_of_a_known_query_is_not_fresh(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """Also if only `metadata.group` says so."""
-    model = CalibratedReranker.load(run.folder)
     known, new = run.plan.fit.items[0].text, "a question that nobody has asked before"
     rows = [
         {"query": known, "right": True, "metadata": {"group": "one"}},
@@ -126,13 +129,13 @@ def test_a_rephrasing_of_a_known_query_is_not_fresh(run: Run, small: LabelledSet
         {"query": new, "right": True, "metadata": {"group": "two"}},
         {"query": f"{new} too", "right": True},
     ]
-    left = fresh(model, list(map(feedback_from, rows)))
+    left = fresh(opened, list(map(feedback_from, rows)))
     assert [f.query.text for f in left] == [new, f"{new} too"]
 
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_labels_of_few_groups_are_refused(
-    run: Run, small: LabelledSet, tmp_path: Path, groups: int
+    small: LabelledSet, tmp_path: Path, groups: int, opened: CalibratedReranker
 ) -> None:
     """A correction is measured on other groups than it is fitted on, and the alarm needs four."""
     lines = [
@@ -148,9 +151,8 @@ def test_labels_of_few_groups_are_refused(
         )
     ]
     labels = read_feedback(written(tmp_path, lines))
-    model = CalibratedReranker.load(run.folder)
     with pytest.raises(InputError, match=f"at least 4 groups.* the 14 labels are of {groups}:"):
-        recalibrate(model, labels, tmp_path / "new", work=tmp_path)
+        recalibrate(opened, labels, tmp_path / "new", work=tmp_path)
 
 
 def test_a_mode_of_few_groups_stays_and_says_why(
@@ -219,10 +221,10 @@ def moved(run: Run, small: LabelledSet, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_the_moved_model_loads_and_ranks_as_before(
-    run: Run, moved: Path, small: LabelledSet
+    run: Run, moved: Path, small: LabelledSet, opened: CalibratedReranker
 ) -> None:
     """Same passages in the same order; the confidence is the old one, its log odds moved."""
-    old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
+    old, new = opened, CalibratedReranker.load(moved)
     update = new.maps["search"].confidence.update
     assert update is not None
     queries = run.plan.report.items
@@ -249,15 +251,16 @@ def test_calibrate_does_not_take_it_for_its_own(
         calibrate(small, moved, config, work=run.work)
 
 
-def test_what_cannot_be_used_is_refused(run: Run, small: LabelledSet, moved: Path) -> None:
+def test_what_cannot_be_used_is_refused(
+    small: LabelledSet, moved: Path, opened: CalibratedReranker
+) -> None:
     """Too few labels, or a folder that is there, stop it before anything is ranked."""
-    model = CalibratedReranker.load(run.folder)
     labels = feedback_of(small, "test")
     with pytest.raises(FolderError, match="exists"):
-        recalibrate(model, labels, moved)
+        recalibrate(opened, labels, moved)
     few = moved.parent / "few"
     with pytest.raises(InputError, match=r"for which passages were found, got labels of \d"):
-        recalibrate(model, labels[:3], few)
+        recalibrate(opened, labels[:3], few)
     assert not few.exists()
 
 
@@ -291,34 +294,37 @@ def test_a_measurably_worse_model_is_advised_against(
 
 @pytest.mark.parametrize("right", [True, False])
 def test_labels_of_one_outcome_are_noted(
-    run: Run, small: LabelledSet, tmp_path: Path, right: bool
+    small: LabelledSet, tmp_path: Path, right: bool, opened: CalibratedReranker
 ) -> None:
     """They are used, and say nothing of the other outcome."""
     labels = [
         replace(f, right=right, relevant=frozenset()) for f in feedback_of(small, "test")[:20]
     ]
-    made = recalibrate(CalibratedReranker.load(run.folder), labels, tmp_path / "new")
+    made = recalibrate(opened, labels, tmp_path / "new")
     outcome = "right" if right else "wrong"
     assert any(f"all 20 labels of the mode search are {outcome}:" in one for one in made.notes)
 
 
-def test_labels_of_known_queries_are_left_out(run: Run, small: LabelledSet) -> None:
+def test_labels_of_known_queries_are_left_out(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """The confidence flatters itself on queries that it was fitted on, and on their groups."""
-    model = CalibratedReranker.load(run.folder)
-    assert fresh(model, feedback_of(small, "train")) == []
+    assert fresh(opened, feedback_of(small, "train")) == []
     new = feedback_of(small, "test")
-    assert fresh(model, new) == new
+    assert fresh(opened, new) == new
     beside = replace(new[0], group=feedback_of(small, "train")[0].group)
-    assert fresh(model, [beside, *feedback_of(small, "train")]) == []
+    assert fresh(opened, [beside, *feedback_of(small, "train")]) == []
     with pytest.raises(
         InputError, match=r"of 0 in all \(left out: \d+ labels of queries that the model"
     ):
-        recalibrate(model, feedback_of(small, "train"), run.work / "x")
+        recalibrate(opened, feedback_of(small, "train"), run.work / "x")
 
 
-def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) -> None:
+def test_labels_must_name_passages_of_the_index(
+    small: LabelledSet, opened: CalibratedReranker
+) -> None:
     """An id that is not there is a mistake, not a wrong answer."""
-    corpus = CalibratedReranker.load(run.folder).pipeline.index.corpus
+    corpus = opened.pipeline.index.corpus
     known = feedback_of(small, "test")
     check_known_passages(known, corpus)
     lost = replace(known[0], relevant=frozenset({"nowhere"}))
@@ -326,9 +332,9 @@ def test_labels_must_name_passages_of_the_index(run: Run, small: LabelledSet) ->
         check_known_passages([*known, lost], corpus)
 
 
-def test_the_maps_of_the_other_mode_follow(run: Run, moved: Path) -> None:
+def test_the_maps_of_the_other_mode_follow(moved: Path, opened: CalibratedReranker) -> None:
     """Ids tell of other lists too: its maps move, and promise nothing of what callers bring."""
-    old, new = CalibratedReranker.load(run.folder), CalibratedReranker.load(moved)
+    old, new = opened, CalibratedReranker.load(moved)
     before, after = old.maps["rerank"], new.maps["rerank"]
     assert after.confidence.update is not None
     assert after.confidence.first == before.confidence.first
@@ -336,18 +342,17 @@ def test_the_maps_of_the_other_mode_follow(run: Run, moved: Path) -> None:
 
 
 def test_right_and_wrong_say_nothing_of_other_lists(
-    run: Run, small: LabelledSet, tmp_path: Path
+    small: LabelledSet, tmp_path: Path, opened: CalibratedReranker
 ) -> None:
     """Those on which both modes agree would be a selection: the other mode stays as it was."""
-    model = CalibratedReranker.load(run.folder)
     labels = feedback_of(small, "test")
     said = [replace(f, right=i % 2 == 0, relevant=frozenset()) for i, f in enumerate(labels)]
-    made = recalibrate(model, said, tmp_path / "moved")
+    made = recalibrate(opened, said, tmp_path / "moved")
     new = CalibratedReranker.load(tmp_path / "moved")
-    assert new.maps["rerank"] == model.maps["rerank"]
-    assert new.maps["search"] != model.maps["search"]
+    assert new.maps["rerank"] == opened.maps["rerank"]
+    assert new.maps["search"] != opened.maps["search"]
     assert any("callers bring: the mode `rerank` is unchanged" in note for note in made.notes)
-    assert new.sketch == model.sketch
+    assert new.sketch == opened.sketch
 
 
 def lists_with_labels(small: LabelledSet, split: str) -> list[Feedback]:
@@ -360,10 +365,10 @@ def lists_with_labels(small: LabelledSet, split: str) -> list[Feedback]:
 
 
 def test_labels_of_lists_move_and_certify_that_mode_alone(
-    run: Run, small: LabelledSet, tmp_path: Path
+    small: LabelledSet, tmp_path: Path, opened: CalibratedReranker
 ) -> None:
     """They are about the lists that callers brought, by the top passage that was shown."""
-    model, lists = CalibratedReranker.load(run.folder), lists_with_labels(small, "test")
+    model, lists = opened, lists_with_labels(small, "test")
     recalibrate(model, lists, tmp_path / "moved")
     new = CalibratedReranker.load(tmp_path / "moved")
     assert new.maps["search"] == model.maps["search"]
@@ -373,11 +378,13 @@ def test_labels_of_lists_move_and_certify_that_mode_alone(
     assert new.manifest["recalibrated"]["mode"] == "rerank"
 
 
-def test_documents_may_be_those_fitted_on(run: Run, small: LabelledSet, tmp_path: Path) -> None:
+def test_documents_may_be_those_fitted_on(
+    small: LabelledSet, tmp_path: Path, opened: CalibratedReranker
+) -> None:
     """So labels grouped by document promise nothing of new documents."""
     labels = [replace(f, query=Query(f.query.text)) for f in feedback_of(small, "test")]
     assert group_labels(labels, small.corpus.values())[1] == NEW_DOCUMENTS
-    recalibrate(CalibratedReranker.load(run.folder), labels, tmp_path / "moved")
+    recalibrate(opened, labels, tmp_path / "moved")
     certificate = CalibratedReranker.load(tmp_path / "moved").maps["search"].certificate
     assert certificate.about == THESE_DOCUMENTS
 
@@ -419,11 +426,11 @@ def test_a_limit_draws_labels_from_all_of_them(small: LabelledSet) -> None:
 
 
 def test_figures_are_tracked_under_the_mode_that_they_are_about(
-    run: Run, small: LabelledSet, tmp_path: Path, moved: Path
+    small: LabelledSet, tmp_path: Path, moved: Path, opened: CalibratedReranker
 ) -> None:
     """Of lists alone, nothing is measured of searches; of both, each has its own."""
     labels = lists_with_labels(small, "test")
-    recalibrate(CalibratedReranker.load(run.folder), labels, tmp_path / "lists")
+    recalibrate(opened, labels, tmp_path / "lists")
     of_lists = open_folder(tmp_path / "lists")
     metrics = record_of(of_lists).metrics
     assert "brier" not in metrics
@@ -438,12 +445,11 @@ def test_figures_are_tracked_under_the_mode_that_they_are_about(
     assert BOUNDS in (moved / "report.html").read_text(encoding="utf-8")
 
 
-def test_lists_alone_can_be_recalibrated_again(
-    small: LabelledSet, small_folder: Path, tmp_path: Path
-) -> None:
+def test_lists_alone_can_be_recalibrated_again(small: LabelledSet, tmp_path: Path) -> None:
     """Searches of a model without labels stay uncalibrated, and have no sketch."""
     labels = lists_with_labels(small, "train") + lists_with_labels(small, "test")
-    model = init(small_folder, tmp_path / "model", work=tmp_path / "work")
+    write_corpus(tuple(small.corpus.values())[:6], tmp_path)
+    model = init(tmp_path, tmp_path / "model", work=tmp_path / "work")
     for name in ("first", "second"):
         half = labels[::2] if name == "first" else labels[1::2]
         recalibrate(CalibratedReranker.load(model), half, tmp_path / name)
@@ -461,29 +467,27 @@ def test_a_model_without_a_folder_is_refused(tmp_path: Path, small_folder: Path)
 
 
 def test_labels_of_a_passage_that_is_no_longer_first_are_left_out(
-    run: Run, small: LabelledSet, tmp_path: Path
+    small: LabelledSet, tmp_path: Path, opened: CalibratedReranker
 ) -> None:
     """A label of a file names the passage that was judged; what is left is no random sample."""
-    model = CalibratedReranker.load(run.folder)
     queries = [small.queries[i].text for i in small.splits["test"]]
-    tops = [answer.top.doc_id if answer.top else "" for answer in model.assess(queries)]
+    tops = [answer.top.doc_id if answer.top else "" for answer in opened.assess(queries)]
     moved = {0, 1}
     rows = [
         {"query": q, "right": i % 3 > 0, "top": {"doc_id": "another" if i in moved else top}}
         for i, (q, top) in enumerate(zip(queries, tops, strict=True))
     ]
     labels = written(tmp_path, [json.dumps(row) for row in rows])
-    made = recalibrate(model, labels, tmp_path / "new", work=tmp_path)
+    made = recalibrate(opened, labels, tmp_path / "new", work=tmp_path)
     assert f"left out: 2 labels, because {MOVED}." in made.notes
     new = CalibratedReranker.load(made.folder)
     assert new.manifest["recalibrated"]["labels"] == len(rows) - 2
     assert new.maps["search"].certificate.refused == NOT_AT_RANDOM
 
 
-def test_a_question_counts_once_by_its_last_label(run: Run) -> None:
+def test_a_question_counts_once_by_its_last_label(opened: CalibratedReranker) -> None:
     """Copies are no independent labels; other passages with it make another question."""
-    model = CalibratedReranker.load(run.folder)
-    top = model.assess(["sort array number 0"])[0].top
+    top = opened.assess(["sort array number 0"])[0].top
     assert top is not None
     first = {"query": "sort array number 0", "top": {"doc_id": top.doc_id}}
     listed = {"query": "sort array number 0", "right": True, "passages": ["one", "two"]}
@@ -496,7 +500,7 @@ def test_a_question_counts_once_by_its_last_label(run: Run) -> None:
         {"query": "Sort  array number 0", "right": False},
         {**first, "top": {"doc_id": "another"}, "right": True},  # does not apply
     ]
-    labels, notes = usable_labels(model, list(map(feedback_from, rows)), None)
+    labels, notes = usable_labels(opened, list(map(feedback_from, rows)), None)
     found = [(f.query.text, f.query.mode, f.right) for f in labels]
     assert found == [
         ("sort array number 1", "search", True),

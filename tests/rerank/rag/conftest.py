@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.inference.score_cache import ScoreCache
-from rerank.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
-def model(run: Any) -> CalibratedReranker:
-    """A real model of the small set; scores that the run has made are not made again."""
-    return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
+def model(opened: CalibratedReranker) -> CalibratedReranker:
+    """A real model of the small set."""
+    return opened
 
 
 @pytest.fixture(scope="session")
