@@ -35,7 +35,17 @@ class DecisionRequest(KnownFields):
     """A state, which is the query or holds it as `query`, and questions by name."""
 
     ignored: ClassVar[Mapping[str, str]] = HOSTED
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [
+                {
+                    "state": "median without NaNs",
+                    "questions": {"0": {"type": "noul", "instructions": "Passage: the median"}},
+                }
+            ]
+        },
+    )
 
     state: str | dict[str, Any]
     questions: dict[str, Question] = Field(min_length=1)

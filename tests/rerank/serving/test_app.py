@@ -151,13 +151,13 @@ def test_examples_of_the_api_work(client: httpx.Client) -> None:
     """The OpenAPI document has an example for each POST, and the server answers it."""
     api = client.get("/openapi.json").json()
     posts = [path for path, verbs in api["paths"].items() if "post" in verbs]
-    ours = ["answer", "ask", "assess", "explain", "rerank", "retrieve", "search"]
+    ours = ["answer", "ask", "assess", "explain", "rerank", "retrieve", "search", "systemone"]
     assert sorted(posts) == [f"/v1/{name}" for name in ours]
     for path in posts:
         content = api["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         name = content["schema"]["$ref"].rsplit("/", 1)[1]
         example = api["components"]["schemas"][name]["examples"][0]
-        assert "query" in example
+        assert {"query", "state"} & set(example)
         if "reranker" in example:
             example["reranker"] = client.get("/v1/model").json()["fingerprints"]["reranker"]
         assert client.post(path, json=example).status_code == 200
