@@ -217,6 +217,20 @@ class Certificate:
         )
 
     @property
+    def brief(self) -> str:
+        """From where on it is certified, or why nothing is: a clause of one line."""
+        if self.refused:
+            return self.sentence
+        if self.threshold is not None:
+            return f"Certified from {self.threshold:.3f} up, for {self.about}."
+        missing = "better scores are needed"
+        if self.too_few:
+            missing = "the labels are too few to tell how many it takes"
+        elif self.labels_missing is not None:
+            missing = f"about {self.labels_missing:,} more labelled queries would do"
+        return f"Nothing is certified yet for {self.about}: {missing}."
+
+    @property
     def too_few(self) -> bool:
         """Whether nothing is promised, of labels too few to tell how many it would take."""
         independent = self.queries if self.groups is None else self.groups

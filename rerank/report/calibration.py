@@ -11,11 +11,10 @@ from calibration.reliability import reliability_bins
 from rerank.errors import optional
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.fitting.context_certificates import LOST
 from rerank.fitting.refused_certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS
 from rerank.fitting.unanswerable import copies_in
-from rerank.report.headline import headline
+from rerank.report.headline import headline, promise_sentences
 from rerank.report.report import Explained, Report, flatten
 from rerank.report.sections import Section, pictured
 from rerank.types import Mode
@@ -43,7 +42,7 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     """All sections, the headline first. `pictures` are `report_figures`, drawn."""
     fitted, evaluation = report.fitted, report.evaluation
     comparison, orders, events = measured_sections(evaluation)
-    further = [*context_sentences(report), *band_sentence(report)]
+    promises = promise_sentences(evaluation, fitted.maps)
     queries = [*split_sentences(report), groups_sentence(report), scored_sentence(report)]
     made_from = flatten(report.made_from).items()
     kept = {k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in made_from}
@@ -57,7 +56,8 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
         Section(
             "", headline(evaluation, fitted.maps, rank_by=report.made_from["config"]["rank_by"])
         ),
-        Section("More on the result", further),
+        Section("What is promised", promises),
+        Section("Near the threshold", band_sentence(report)),
         Section("The queries", queries),
         Section("The calibrator", [chosen]),
         comparison,
@@ -173,18 +173,6 @@ def band_sentence(report: Report) -> list[str]:
     return [
         f"{ours.band_rows} {have} a confidence within 0.05 of {ours.threshold:g}: their mean "
         f"confidence is {ours.band_confidence:.1%}, and {ours.band_accuracy:.1%} of them are right."
-    ]
-
-
-def context_sentences(report: Report) -> list[str]:
-    """What is certified of handing on ever more passages; empty if nothing is."""
-    threshold = report.fitted.maps.stopping_threshold
-    if threshold is None:
-        return []
-    return [
-        f"If passages are handed on until the sufficiency reaches {threshold:g} (at most ten), at "
-        f"most {LOST:.0%} of all questions lose an answer that was among the ten, at 95% "
-        "confidence."
     ]
 
 

@@ -11,6 +11,7 @@ from calibration.reliability import Accepted
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.evaluation.measure import OURS, Evaluation
+from rerank.fitting.context_certificates import LOST
 from rerank.types import Mode
 
 NEXT: dict[Mode, str] = {  # how to try a model
@@ -26,31 +27,43 @@ def headline(evaluation: Evaluation, maps: FittedMaps, *, rank_by: str = "releva
 
     `rank_by` is the model's order: no other is advised where it was chosen.
     """
-    certificate, context = maps.certificate, maps.context_certificate
-    certified = certificate.sentence
+    of_top = (maps.certificate, maps.documents_certificate)
+    promises = [" ".join(c.brief for c in of_top if c and not (c.refused and c is of_top[1]))]
+    context = maps.context_certificate
+    promises += [context.brief if context and not context.refused else "Nothing is certified."]
+    return [
+        f"Top passage: {accepted_sentence(evaluation)} {promises[0]}",
+        f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {promises[1]}",
+        *(order_sentence(evaluation, maps) if rank_by == "relevance" else ()),
+        *simpler_sentence(evaluation),
+    ]
+
+
+def promise_sentences(evaluation: Evaluation, maps: FittedMaps) -> list[str]:
+    """What each certificate promises and rests on, and what they hold together."""
+    certificate, documents = maps.certificate, maps.documents_certificate
+    given = [c for c in (certificate, documents, maps.context_certificate) if c and not c.refused]
+    sentences = [c.sentence for c in given]
     if certificate.threshold is not None:
         right = evaluation.right[evaluation.certified]
         share = f" ({right.mean():.1%})" if len(right) else ""
         folds = ", each by the threshold of its fold" if len(evaluation.fold_maps) > 1 else ""
-        certified += (
+        sentences[0] += (
             f" Of the measured queries, {right.sum()} of {len(right)} are right{share}{folds}."
         )
-    documents = maps.documents_certificate
-    if documents and not documents.refused:
-        certified += f" Of documents: {documents.sentence}"
-    promised = context.sentence if context and not context.refused else "Nothing is certified."
-    made = [c for c in (certificate, documents, context) if c and c.threshold is not None]
-    if (count := len(made) + (maps.stopping_threshold is not None)) > 1:
-        promised += (  # Bonferroni
-            f" Each of the {count} promises of this model holds at 95% confidence, all of them "
-            f"together at {100 - 5 * count}% at least."
+    if maps.stopping_threshold is not None:
+        sentences.append(
+            "If passages are handed on until the sufficiency reaches "
+            f"{maps.stopping_threshold:g} (at most ten), at most {LOST:.0%} of all questions lose "
+            "an answer that was among the ten, at 95% confidence."
         )
-    return [
-        f"Top passage: {accepted_sentence(evaluation)} {certified}",
-        f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {promised}",
-        *(order_sentence(evaluation, maps) if rank_by == "relevance" else ()),
-        *simpler_sentence(evaluation),
-    ]
+    made = sum(c.threshold is not None for c in given) + (maps.stopping_threshold is not None)
+    if made > 1:  # Bonferroni
+        sentences.append(
+            f"Each of these {made} promises holds at 95% confidence, all of them together at "
+            f"{100 - 5 * made}% at least."
+        )
+    return sentences
 
 
 def split_report(text: str) -> tuple[list[str], str]:

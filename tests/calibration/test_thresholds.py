@@ -353,6 +353,12 @@ def test_the_promise_names_its_questions() -> None:
         f"{found.accepted} of them ({found.accepted / 150:.0%}) reach {found.threshold:.3f}, and "
         "90 of these get a right answer."
     )
+    assert found.brief == (
+        f"Certified from {found.threshold:.3f} up, for questions about new documents."
+    )
+    weak = certify(np.arange(60) % 4 != 0, np.linspace(0.9, 0.5, 60))
+    assert str(weak.labels_missing) in weak.brief.replace(",", "")
+    assert "too few" in certify(y[:9], p[:9]).brief
     with pytest.raises(ValueError, match="about should say"):
         certify(y, p, about="")
 

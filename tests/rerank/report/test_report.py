@@ -29,7 +29,6 @@ from rerank.fitting.plan import Plan
 from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.report.calibration import (
     band_sentence,
-    context_sentences,
     groups_sentence,
     measured_sections,
     report_figures,
@@ -43,6 +42,7 @@ from rerank.report.headline import (
     after_evaluation,
     headline,
     order_sentence,
+    promise_sentences,
     simpler_sentence,
 )
 from rerank.report.report import Report, make_report, usual_log_odds
@@ -232,9 +232,9 @@ def test_what_is_certified(report: Report) -> None:
     def said(**changes: Any) -> tuple[str, str]:
         changed = certified(report, **{"threshold": None, "refused": "", **changes})
         certificate = changed.fitted.maps.certificate
-        whole = headline(changed.evaluation, changed.fitted.maps)[0]
-        _, found, after = whole.partition(certificate.sentence)
-        assert found
+        assert certificate.brief in headline(changed.evaluation, changed.fitted.maps)[0]
+        whole = promise_sentences(changed.evaluation, changed.fitted.maps)
+        _, _, after = whole[0].partition(certificate.sentence) if whole else ("", "", "")
         return certificate.sentence, after
 
     right = report.evaluation.right
@@ -270,17 +270,18 @@ def test_certificates_and_refusals_are_told_once(
         maps, certificate=promised, context_certificate=promised, stopping_threshold=0.9
     )
     changed = replace(report, fitted=replace(report.fitted, maps=with_context))
-    (third,) = context_sentences(changed)
+    *_, third, together = promises = promise_sentences(changed.evaluation, with_context)
     second = headline(changed.evaluation, with_context)[1]
     assert second.startswith("One of the first 5: at a sufficiency of 0.7 or more, ")
-    assert promised.sentence in second
-    assert "85%" in second  # three promises, each at 95%, hold together
+    assert promised.brief in second
+    assert promised.sentence in promises
+    assert "85%" in together  # three promises, each at 95%
     assert third.startswith("If passages are handed on until the sufficiency reaches 0.9 (at most")
     page = report_page(changed, pictures)
     assert all(html.escape(said) in page for said in (promised.sentence, second, third))
     refused = refuse_certificates(maps, "It is a test.")
     changed = replace(report, fitted=replace(report.fitted, maps=refused))
-    assert context_sentences(changed) == []
+    assert promise_sentences(changed.evaluation, refused) == []
     assert report_text(changed).count("It is a test.") == 1
     assert report_page(changed, pictures).count("It is a test.") == 1
 
@@ -412,7 +413,8 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
     head, _, rest = text.partition("\n\n")
     assert head.splitlines() == headline(report.evaluation, report.fitted.maps)
     unwrapped = " ".join(text.split())
-    for sentence in (*split_sentences(report), *context_sentences(report)):
+    promises = promise_sentences(report.evaluation, report.fitted.maps)
+    for sentence in (*split_sentences(report), *promises):
         assert " ".join(sentence.split()) in unwrapped
     for section in measured_sections(report.evaluation):
         assert aligned(section.table) in text
