@@ -237,7 +237,9 @@ def mean(ones: Sequence[Any]) -> dict[str, float | None]:
 def page(rows: Sequence[Mapping[str, Any]]) -> str:
     """The tables: the mean over all sets, then each set."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    kinds = {(row["way"], rank_of(rows, row)): None for row in rows}
+    rows = sorted(rows, key=lambda row: (sets.index(row["set"]), row["labels"]))
+    kinds = dict.fromkeys((row["way"], rank_of(rows, row)) for row in rows)
+    kinds = dict(sorted(kinds.items(), key=lambda kind: str(kind[0][1]).zfill(5)))
     whole = []
     for way, place in kinds:
         same = [r for r in rows if (r["way"], rank_of(rows, r)) == (way, place)]
