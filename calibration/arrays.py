@@ -8,11 +8,12 @@ numbers (text, dates, complex, masked), or not finite, or outside their range.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
+from functools import wraps
 from numbers import Real
-from typing import Any, NewType
+from typing import Any, Concatenate, NewType, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+P = ParamSpec("P")
+Result = TypeVar("Result")
 GroupNames = Sequence[Hashable] | NDArray[Any]
 """The group of each row (n,), whose rows may be dependent."""
 
@@ -235,6 +238,18 @@ def check_y_p(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
         raise ValueError(f"y has shape {labels.shape} and p has shape {values.shape}")
     _check_labels(labels)
     return labels, values
+
+
+def checked(
+    metric: Callable[Concatenate[Floats, Floats, P], Result],
+) -> Callable[Concatenate[ArrayLike, ArrayLike, P], Result]:
+    """The metric of labels y (n,) and probabilities p (n,) that `check_y_p` has not seen yet."""
+
+    @wraps(metric)
+    def door(y: ArrayLike, p: ArrayLike, /, *args: P.args, **options: P.kwargs) -> Result:
+        return metric(*check_y_p(y, p), *args, **options)
+
+    return door
 
 
 def plain(value: Any) -> Any:

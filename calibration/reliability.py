@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration import metrics
 from calibration.arrays import Floats, Groups, as_number, check_keys, check_y_p, group_codes, plain
 from calibration.effective_sample_size import effective_n
 from calibration.group_tests import mean_lower_bounds
-from calibration.metrics.calibration_error import bins, consistency_band
+from calibration.metrics import calibration_error as errors
+from calibration.metrics import intervals, scores
 from calibration.metrics.intervals import Interval
 from calibration.tables import aligned
 from calibration.thresholds import lower_bound
@@ -62,10 +62,10 @@ def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> li
     Bins have about equally many rows; `groups` (n,) widen their bands as in `consistency_band`.
     """
     labels, values = check_y_p(y, p)
-    number = bins(values)
+    number = errors.bins(values)
     rows = np.bincount(number)
     means = (np.bincount(number, x) / rows for x in (values, labels))
-    table = np.column_stack([*means, rows, *consistency_band(labels, values, groups=groups)])
+    table = np.column_stack([*means, rows, *errors.consistency_band(labels, values, groups=groups)])
     return [Bin(p, share, int(n), low, high) for p, share, n, low, high in table.tolist()]
 
 
@@ -266,32 +266,32 @@ def measure(
     (accepted,) = at_thresholds(labels, values, [threshold], groups=drawn)
     n, right = accepted.rows, accepted.right
     base = np.full(len(labels), labels.mean())
-    floor, floor95 = metrics.smece_floor(values, groups=groups, y=labels, random_state=random_state)
-    miscalibration, discrimination, _ = metrics.corp(labels, values)
-    near, promised, band_right = metrics.band(labels, values, threshold)
+    floor, floor95 = errors.smece_floor(values, groups=groups, y=labels, random_state=random_state)
+    miscalibration, discrimination, _ = scores.corp(labels, values)
+    near, promised, band_right = scores.band(labels, values, threshold)
     return Reliability(
         n=len(labels),
         base_accuracy=float(labels.mean()),
-        auroc=metrics.auroc(labels, values),
-        auroc_interval=metrics.auroc_interval(labels, values, groups),
-        brier=metrics.brier(labels, values),
-        brier_interval=metrics.brier_interval(labels, values, groups),
-        brier_of_base_rate=metrics.brier(labels, base),
+        auroc=scores.auroc(labels, values),
+        auroc_interval=intervals.auroc_interval(labels, values, groups),
+        brier=scores.brier(labels, values),
+        brier_interval=scores.brier_interval(labels, values, groups),
+        brier_of_base_rate=scores.brier(labels, base),
         miscalibration=miscalibration,
         discrimination=discrimination,
-        log_loss=metrics.log_loss(labels, values),
-        log_loss_of_base_rate=metrics.log_loss(labels, base),
-        smece=metrics.smece(labels, values),
-        smece_interval=metrics.smece_interval(
+        log_loss=scores.log_loss(labels, values),
+        log_loss_of_base_rate=scores.log_loss(labels, base),
+        smece=errors.smece(labels, values),
+        smece_interval=errors.smece_interval(
             labels, values, groups, draws=draws, random_state=random_state
         ),
         smece_floor=floor,
         smece_floor95=floor95,
-        ece_debiased=metrics.ece_debiased(labels, values),
-        aurc=metrics.aurc(labels, values),
-        augrc=metrics.augrc(labels, values),
-        naurc=metrics.naurc(labels, values),
-        nauc=metrics.nauc(labels, values),
+        ece_debiased=errors.ece_debiased(labels, values),
+        aurc=scores.aurc(labels, values),
+        augrc=scores.augrc(labels, values),
+        naurc=scores.naurc(labels, values),
+        nauc=scores.nauc(labels, values),
         threshold=threshold,
         accepted=n,
         right_accepted=right,

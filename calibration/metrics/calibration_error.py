@@ -1,7 +1,7 @@
 """The calibration error: smooth, in bins, and what chance alone would show.
 
-`y` is (n,) of 0 and 1, `p` is (n,) in [0, 1], n >= 1. The import needs numpy only;
-`smece_interval` and `ece_debiased` need SciPy.
+`y` is (n,) of 0 and 1, `p` is (n,) in [0, 1], n >= 1: `calibration.metrics` checks. The import
+needs numpy only; `smece_interval` and `ece_debiased` need SciPy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calibration.effective_sample_size import effective_groups
 from calibration.metrics.intervals import LEVEL, MIN_GROUPS, UNKNOWN, Interval, student_point
 
 
-def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
+def dependence(y: Floats, p: Floats, number: Ints) -> float:
     """Return how much the labels of one group depend on each other: 0 not at all, 1 fully.
 
     Full dependence means that one uniform number u decides all labels of a group (n,): a label is 1
@@ -28,20 +28,18 @@ def dependence(y: ArrayLike, p: ArrayLike, groups: Groups) -> float:
     dependence looks like miscalibration. It is 0 if no group has two rows, and 1 if all p are 0 or
     1, or if there is one group.
     """
-    labels, values = check_y_p(y, p)
-    number = group_codes(groups, len(labels))
-    sizes, residuals = np.bincount(number), labels - values
+    sizes, residuals = np.bincount(number), y - p
     if sizes.max() < 2:
         return 0.0
     if len(sizes) < 2:
         return 1.0
     residuals = (residuals - residuals.mean()) * np.sqrt(len(sizes) / (len(sizes) - 1))
     together = np.bincount(number, residuals) ** 2 - np.bincount(number, residuals**2)
-    order = np.lexsort((values, number))
+    order = np.lexsort((p, number))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     above = np.repeat(sizes, sizes) - 1 - rank
-    least = 2 * np.bincount(number[order], values[order] * above)
-    most = least - (np.bincount(number, values) ** 2 - np.bincount(number, values**2))
+    least = 2 * np.bincount(number[order], p[order] * above)
+    most = least - (np.bincount(number, p) ** 2 - np.bincount(number, p**2))
     if most.sum() <= 0:
         return 1.0
     share = together.sum() / most.sum()
@@ -63,7 +61,7 @@ def sample_null_labels(
     count = int(number.max()) + 1
     together = 0.0
     if count < len(values):
-        together = 1.0 if y is None else dependence(y, values, number)
+        together = 1.0 if y is None else dependence(*check_y_p(y, values), number)
     for _ in range(draws):
         u = rng.random(len(values))
         if together:
@@ -102,7 +100,7 @@ def consistency_band(
     return low, high
 
 
-def ece_debiased(y: ArrayLike, p: ArrayLike) -> float:
+def ece_debiased(y: Floats, p: Floats) -> float:
     """Return the equal-mass ECE in [0, 1], corrected for chance.
 
     Chance can only add to the plug-in estimate, the mean |accuracy - confidence| over `bins`. The
@@ -111,13 +109,12 @@ def ece_debiased(y: ArrayLike, p: ArrayLike) -> float:
     (2019); 0 if chance alone shows more. An exact model has 0.03 on average with 200 rows, 0.013
     with 1,000 (the plug-in: 0.06 with 200).
     """
-    labels, values = check_y_p(y, p)
-    number = bins(values)
+    number = bins(p)
     rows = np.bincount(number)
-    share = rows / len(values)
-    rate = (np.bincount(number, labels) + 1) / (rows + 2)
+    share = rows / len(p)
+    rate = (np.bincount(number, y) + 1) / (rows + 2)
     error = np.sqrt(rate * (1 - rate) / rows)
-    plug_in = float(np.abs(np.bincount(number, labels - values)).sum() / len(values))
+    plug_in = float(np.abs(np.bincount(number, y - p)).sum() / len(p))
 
     low, high = 0.0, 1.0
     if share @ _mean_absolute_normal(0.0, error) >= plug_in:
@@ -207,7 +204,7 @@ def _bisect_fixed_points(falling: Callable[[Floats], Floats], size: int) -> Floa
     return high
 
 
-def smece(y: ArrayLike, p: ArrayLike) -> float:
+def smece(y: Floats, p: Floats) -> float:
     """Return the smooth expected calibration error, in [0, 1] (Błasiok and Nakkiran 2023).
 
     The residuals p - y are smoothed along p by a Gaussian reflected at 0 and 1, and their absolute
@@ -215,9 +212,8 @@ def smece(y: ArrayLike, p: ArrayLike) -> float:
     `relplot` to about 1e-3, with its conventions: the Gaussian is cut at 0.5, and a row at exactly
     0 or 1 has half the weight. An exact model shows more than 0: compare with `smece_floor`.
     """
-    labels, values = check_y_p(y, p)
-    mesh = _Mesh(values)
-    return float(mesh.smece(mesh.waves(values - labels)[None])[0])
+    mesh = _Mesh(p)
+    return float(mesh.smece(mesh.waves(p - y)[None])[0])
 
 
 def smece_floor(
@@ -240,8 +236,8 @@ def smece_floor(
 
 
 def smece_interval(
-    y: ArrayLike,
-    p: ArrayLike,
+    y: Floats,
+    p: Floats,
     groups: Groups = None,
     *,
     draws: int = 500,
@@ -268,31 +264,30 @@ def smece_interval(
     Both are bounds, so the interval covers more than 95% where chance dominates, and about 95%
     elsewhere. (NaN, NaN) with fewer than `MIN_GROUPS` groups.
     """
-    labels, values = check_y_p(y, p)
-    number, rng = group_codes(groups, len(labels)), np.random.default_rng(random_state)
+    number, rng = group_codes(groups, len(y)), np.random.default_rng(random_state)
     n_groups = int(number.max()) + 1
     if n_groups < MIN_GROUPS:
         return UNKNOWN
-    mesh, residuals = _Mesh(values), values - labels
+    mesh, residuals = _Mesh(p), p - y
     waves = mesh.waves(residuals)[None]
     (sigma,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s), 1)
     signs = rng.integers(0, 2, size=(draws, n_groups)) * 2.0 - 1
     flipped = np.stack([mesh.waves(sign[number] * residuals) for sign in signs])
-    drawn = sample_null_labels(values, draws, rng, groups=number, y=labels)
-    exact = np.stack([mesh.waves(values - each) for each in drawn])
+    drawn = sample_null_labels(p, draws, rng, groups=number, y=y)
+    exact = np.stack([mesh.waves(p - each) for each in drawn])
     noise = max(np.quantile(mesh.error(each, sigma), (1 + LEVEL) / 2) for each in (flipped, exact))
     low = float(mesh.error(waves, sigma)[0] - noise)
 
-    cuts = [-1.0, *np.quantile(values, np.arange(1, CUTS) / CUTS)]
+    cuts = [-1.0, *np.quantile(p, np.arange(1, CUTS) / CUTS)]
     squares = max(
-        float((np.bincount(number, np.where(values > cut, residuals, -residuals)) ** 2).sum())
+        float((np.bincount(number, np.where(p > cut, residuals, -residuals)) ** 2).sum())
         for cut in cuts
     )
     squares += float(np.bincount(number).max()) ** 2
     z = student_point(LEVEL, effective_groups(number))
 
     def least(s: Floats) -> Floats:
-        return z * np.sqrt(np.maximum(0.0, squares / len(values) ** 2 - s * s / n_groups))
+        return z * np.sqrt(np.maximum(0.0, squares / len(p) ** 2 - s * s / n_groups))
 
     (high,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s) + least(s), 1)
     return max(0.0, low), float(high)

@@ -15,7 +15,6 @@ from calibration.arrays import (
     Floats,
     Groups,
     as_floats,
-    check_y_p,
     group_codes,
     logit,
     sigmoid,
@@ -107,7 +106,7 @@ def mean_interval(values: ArrayLike, groups: Groups = None) -> Interval:
     return min(low, least), max(high, most)
 
 
-def auroc_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interval:
+def auroc_interval(y: Floats, p: Floats, groups: Groups = None) -> Interval:
     """Return (low, high), in [0, 1], of the AUROC, by group (n,).
 
     It contains every A within z standard errors *at A* of the measured one (Newcombe 2006, method
@@ -117,17 +116,16 @@ def auroc_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interva
     are separated there is no ratio, and it is scaled by the mean size of a group. (NaN, NaN) for
     one class, and with fewer than `MIN_GROUPS` groups.
     """
-    labels, values = check_y_p(y, p)
-    number = group_codes(groups, len(labels))
+    number = group_codes(groups, len(y))
     n_groups = int(number.max()) + 1
-    hits, misses = np.sort(values[labels == 1]), np.sort(values[labels == 0])
+    hits, misses = np.sort(p[y == 1]), np.sort(p[y == 0])
     if n_groups < MIN_GROUPS or not len(hits) or not len(misses):
         return UNKNOWN
-    of_hit = _share_below(misses, values[labels == 1])
+    of_hit = _share_below(misses, p[y == 1])
     area = float(of_hit.mean())
-    moves = np.empty(len(labels))
-    moves[labels == 1] = (of_hit - area) / len(hits)
-    moves[labels == 0] = (1 - _share_below(hits, values[labels == 0]) - area) / len(misses)
+    moves = np.empty(len(y))
+    moves[y == 1] = (of_hit - area) / len(hits)
+    moves[y == 0] = (1 - _share_below(hits, p[y == 0]) - area) / len(misses)
 
     def variance(a: float) -> float:
         pairs = (len(hits) + len(misses)) / 2 - 1
@@ -136,7 +134,7 @@ def auroc_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interva
 
     expected = variance(area)
     measured = float((np.bincount(number, moves) ** 2).sum()) * n_groups / (n_groups - 1)
-    wider = max(1.0, measured / expected) if expected > 0 else len(labels) / n_groups
+    wider = max(1.0, measured / expected) if expected > 0 else len(y) / n_groups
     z = student_point(LEVEL, effective_groups(number))
 
     def end(outside: float) -> float:

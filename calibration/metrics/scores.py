@@ -1,7 +1,7 @@
 """How reliable and how useful probabilities are: pure functions of labels y and probabilities p.
 
-`y` is (n,) of 0 and 1, `p` is (n,) in [0, 1], n >= 1; every function but `row_losses` checks this,
-and returns one float unless it says otherwise. numpy only, but for `corp`.
+`y` is (n,) of 0 and 1, `p` is (n,) in [0, 1], n >= 1, which `calibration.metrics` checks. Each
+function returns one float unless it says otherwise. numpy only, but for `corp`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, as_floats, check_probabilities, check_y_p
+from calibration.arrays import Floats, Groups, Ints, as_floats, check_probabilities
 from calibration.metrics.intervals import Interval, mean_interval
 
 
@@ -19,22 +19,21 @@ def tie_blocks(ordered: Floats, labels: Floats) -> tuple[Ints, Floats]:
     return ends, np.add.reduceat(labels, np.append(0, ends[:-1]))
 
 
-def expected_errors(y: ArrayLike, p: ArrayLike) -> Floats:
+def expected_errors(y: Floats, p: Floats) -> Floats:
     """Return (n,): expected errors among the 1, 2, ..., n most confident rows, averaged over ties.
 
     Within a run of equal p every order is equally likely, so the expected count grows linearly; no
     random numbers are needed.
     """
-    labels, values = check_y_p(y, p)
-    order = np.argsort(-values, kind="stable")
-    ends, wrong = tie_blocks(-values[order], 1 - labels[order])
+    order = np.argsort(-p, kind="stable")
+    ends, wrong = tie_blocks(-p[order], 1 - y[order])
     errors = np.append(0.0, np.cumsum(wrong))
     return np.asarray(
         np.interp(np.arange(1, len(order) + 1), np.append(0, ends), errors), dtype=np.float64
     )
 
 
-def aurc(y: ArrayLike, p: ArrayLike) -> float:
+def aurc(y: Floats, p: Floats) -> float:
     """Return the area under the risk-coverage curve: mean error rate of the k most confident.
 
     In [0, 1], lower is better (Geifman and El-Yaniv 2017); averaged over ties.
@@ -43,7 +42,7 @@ def aurc(y: ArrayLike, p: ArrayLike) -> float:
     return float(np.mean(errors / np.arange(1, len(errors) + 1)))
 
 
-def augrc(y: ArrayLike, p: ArrayLike) -> float:
+def augrc(y: Floats, p: Floats) -> float:
     """Return the area under the generalised risk-coverage curve (Traub et al. 2024).
 
     The mean over k of the share of *all* rows that is both accepted and wrong; unlike `aurc` it
@@ -54,26 +53,25 @@ def augrc(y: ArrayLike, p: ArrayLike) -> float:
     return float(np.mean(errors / len(errors)))
 
 
-def naurc(y: ArrayLike, p: ArrayLike) -> float:
+def naurc(y: Floats, p: Floats) -> float:
     """Return `aurc` rescaled so that chance is 0 and the oracle 1; NaN if y has one class.
 
     Below 0 the confidence is worse than none.
     """
-    labels, values = check_y_p(y, p)
-    chance, oracle = 1 - labels.mean(), aurc(labels, labels)
+    chance, oracle = 1 - y.mean(), aurc(y, y)
     if not 0 < chance < 1:
         return float("nan")
-    return float((chance - aurc(labels, values)) / (chance - oracle))
+    return float((chance - aurc(y, p)) / (chance - oracle))
 
 
-def nauc(y: ArrayLike, p: ArrayLike) -> float:
+def nauc(y: Floats, p: Floats) -> float:
     """Return MTEB's nAUC of abstention: 1 for the oracle, 0 for chance; NaN if y has one class.
 
     The area, by the trapezoidal rule, under the accuracy with the least confident 0, 10, ..., 90%
     left out, rescaled from the flat curve's area to the oracle's (Gisserot-Boukhlef et al. 2024);
     averaged over ties.
     """
-    errors, n = expected_errors(y, p), len(np.asarray(y))
+    errors, n = expected_errors(y, p), len(y)
     rates = np.linspace(0, 1, 11)[:-1]  # to the last digit, which decides how MTEB rounds a half
     accepted = np.array([n - min(round(rate * n), n - 1) for rate in rates.tolist()])
     hits = n - errors[-1]
@@ -91,13 +89,12 @@ CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
 
 
-def brier(y: ArrayLike, p: ArrayLike) -> float:
+def brier(y: Floats, p: Floats) -> float:
     """Return the mean of (p - y)^2, in [0, 1] (Brier 1950)."""
-    labels, values = check_y_p(y, p)
-    return float(np.mean((values - labels) ** 2))
+    return float(np.mean((p - y) ** 2))
 
 
-def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
+def corp(y: Floats, p: Floats) -> tuple[float, float, float]:
     """Return (miscalibration, discrimination, uncertainty) of the Brier score, each >= 0.
 
     CORP (Dimitriadis, Gneiting and Jordan 2021): with q the isotonic fit of y on p, and the base
@@ -106,31 +103,28 @@ def corp(y: ArrayLike, p: ArrayLike) -> tuple[float, float, float]:
     """
     from sklearn.isotonic import isotonic_regression
 
-    labels, values = check_y_p(y, p)
-    order = np.argsort(values)
-    ends, hits = tie_blocks(values[order], labels[order])
+    order = np.argsort(p)
+    ends, hits = tie_blocks(p[order], y[order])
     rows = np.diff(ends, prepend=0)
     fitted = isotonic_regression(hits / rows, sample_weight=rows.astype(np.float64))
-    best = float((rows * fitted * (1 - fitted)).sum() / len(labels))  # fitted: a pool's hit rate
-    base = float(labels.mean() * (1 - labels.mean()))
-    return max(0.0, brier(labels, values) - best), max(0.0, base - best), base
+    best = float((rows * fitted * (1 - fitted)).sum() / len(y))  # fitted: a pool's hit rate
+    base = float(y.mean() * (1 - y.mean()))
+    return max(0.0, brier(y, p) - best), max(0.0, base - best), base
 
 
-def log_loss(y: ArrayLike, p: ArrayLike) -> float:
+def log_loss(y: Floats, p: Floats) -> float:
     """Return the mean negative log likelihood in nats, p clipped to [1e-6, 1 - 1e-6]."""
-    labels, values = check_y_p(y, p)
-    return float(row_losses(labels, values).mean())
+    return float(row_losses(y, p).mean())
 
 
-def auroc(y: ArrayLike, p: ArrayLike) -> float:
+def auroc(y: Floats, p: Floats) -> float:
     """Return P(p of a hit > p of a miss), ties half; NaN if y has one class (Mann-Whitney)."""
-    labels, values = check_y_p(y, p)
-    hits = labels.sum()
-    misses = len(labels) - hits
+    hits = y.sum()
+    misses = len(y) - hits
     if not hits or not misses:
         return float("nan")
-    order = np.argsort(values)
-    ends, per_hit = tie_blocks(values[order], labels[order])
+    order = np.argsort(p)
+    ends, per_hit = tie_blocks(p[order], y[order])
     sizes = np.diff(ends, prepend=0)
     middle = ends - (sizes - 1) / 2  # the mean rank, from 1, of each block of ties
     return float((middle @ per_hit - hits * (hits + 1) / 2) / (hits * misses))
@@ -141,29 +135,26 @@ def coverage(p: ArrayLike, threshold: float) -> float:
     return float((check_probabilities(p) >= threshold).mean())
 
 
-def selective_accuracy(y: ArrayLike, p: ArrayLike, threshold: float) -> float:
+def selective_accuracy(y: Floats, p: Floats, threshold: float) -> float:
     """Return the mean of y over the rows with p >= threshold; NaN if there is none."""
-    labels, values = check_y_p(y, p)
-    accepted = labels[values >= threshold]
+    accepted = y[p >= threshold]
     return float(accepted.mean()) if len(accepted) else float("nan")
 
 
-def band(y: ArrayLike, p: ArrayLike, middle: float) -> tuple[int, float, float]:
+def band(y: Floats, p: Floats, middle: float) -> tuple[int, float, float]:
     """Return (rows, mean of p, mean of y) of the rows within 0.05 of `middle`; NaN for none.
 
     It shows what a confidence of 0.7 means: if exactly calibrated, the two means agree.
     """
-    labels, values = check_y_p(y, p)
-    near = np.abs(values - middle) <= 0.05 + 1e-9  # 0.75 - 0.7 is above 0.05, by rounding
+    near = np.abs(p - middle) <= 0.05 + 1e-9  # 0.75 - 0.7 is above 0.05, by rounding
     if not near.any():
         return 0, float("nan"), float("nan")
-    return int(near.sum()), float(values[near].mean()), float(labels[near].mean())
+    return int(near.sum()), float(p[near].mean()), float(y[near].mean())
 
 
-def brier_interval(y: ArrayLike, p: ArrayLike, groups: Groups = None) -> Interval:
+def brier_interval(y: Floats, p: Floats, groups: Groups = None) -> Interval:
     """Return (low, high) of the Brier score, in [0, 1]: `mean_interval` of the squared errors."""
-    labels, values = check_y_p(y, p)
-    return mean_interval((values - labels) ** 2, groups)
+    return mean_interval((p - y) ** 2, groups)
 
 
 def row_losses(y: ArrayLike, p: ArrayLike) -> Floats:

@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, check_y_p
-from calibration.metrics import auroc, brier, expected_errors, smece
+from calibration.metrics.calibration_error import smece
+from calibration.metrics.scores import auroc, brier, expected_errors
 from calibration.plots import style
 from calibration.reliability import Bin
 from calibration.thresholds import binomial_interval

@@ -30,8 +30,7 @@ import gates
 import numpy as np
 
 from calibration.arrays import sigmoid
-from calibration.metrics import auroc, log_loss, smece, smece_floor
-from calibration.metrics.scores import aurc, nauc
+from calibration.metrics import aurc, auroc, log_loss, nauc, smece, smece_floor
 from calibration.thresholds import lower_bound
 from rerank.assessment.fitted_maps import FittedMaps, pooled_for
 from rerank.assessment.pipeline import ReadPolicy

@@ -122,15 +122,15 @@ def test_a_confidence_that_is_too_high_does_not_look_dependent() -> None:
     p, groups = rng.uniform(0.4, 0.95, 600), np.repeat(np.arange(20), 30)
     y = rng.random(600) < p - 0.2
     assert dependence(y, p, groups) < 0.1  # not around the mean: .38
-    assert dependence(y, p, np.zeros(600)) == 1  # of one group nothing is known
+    assert dependence(y, p, np.zeros(600, dtype=np.int64)) == 1  # of one group nothing is known
 
 
 def test_dependence_by_hand() -> None:
     """Pairs of a half that are alike go together wholly, and those that differ not at all."""
     p, pairs = np.full(40, 0.5), np.repeat(np.arange(20), 2)
-    assert dependence([0, 1] * 10 + [1, 0] * 10, p, pairs) == 0
+    assert dependence(np.array([0.0, 1] * 10 + [1, 0] * 10), p, pairs) == 0
     assert dependence(np.arange(20)[pairs] % 2, p, pairs) == pytest.approx(1)
-    assert dependence(np.arange(40) % 2, p, None) == 0
+    assert dependence(np.arange(40) % 2, p, np.arange(40)) == 0
 
 
 def test_debiased_ece_by_hand() -> None:
