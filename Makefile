@@ -27,7 +27,7 @@ install: .venv/tested ## .venv with everything, pinned by constraints.txt
 
 demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
-	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 250
+	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 500
 	@$(BIN)/rerank search $(MODEL) \
 	  "median along an axis while ignoring NaNs" \
 	  "how do I fill gaps in a time series with the last known value" \
