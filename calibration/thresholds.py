@@ -200,21 +200,7 @@ class Certificate:
                 f"{self._rests_on}: {self.accepted} of them ({self.accepted / self.queries:.0%}) "
                 f"reach {self.threshold:.3f}, and {self.right} of these {event}."
             )
-        if self.too_few:
-            return (
-                f"No threshold is certified ({promise}) from {self._rests_on}, which are too few "
-                "to tell how many it takes."
-            )
-        if self.labels_needed is None:
-            return (
-                f"No threshold is certified ({promise}) from {self._rests_on}, nor "
-                f"would one be from {MAX_TIMES} times as many: better scores are needed."
-            )
-        others = "" if self.groups is None else ", of other groups,"
-        return (
-            f"No threshold is certified ({promise}) from {self._rests_on}; about "
-            f"{self.labels_missing:,} more{others} would suffice at the same accuracy."
-        )
+        return f"No threshold is certified ({promise}) from {self._rests_on}: {self._missing}."
 
     @property
     def brief(self) -> str:
@@ -223,12 +209,16 @@ class Certificate:
             return self.sentence
         if self.threshold is not None:
             return f"Certified from {self.threshold:.3f} up, for {self.about}."
-        missing = "better scores are needed"
+        return f"Nothing is certified yet for {self.about}: {self._missing}."
+
+    @property
+    def _missing(self) -> str:
         if self.too_few:
-            missing = "the labels are too few to tell how many it takes"
-        elif self.labels_missing is not None:
-            missing = f"about {self.labels_missing:,} more labelled queries would do"
-        return f"Nothing is certified yet for {self.about}: {missing}."
+            return "too few labels to tell how many it takes"
+        if self.labels_missing is None:
+            return f"{MAX_TIMES} times as many would not do, better scores are needed"
+        others = "" if self.groups is None else ", of other groups,"
+        return f"about {self.labels_missing:,} more{others} would suffice at the same accuracy"
 
     @property
     def too_few(self) -> bool:

@@ -22,6 +22,7 @@ from rerank.config import Thresholds
 from rerank.data.records import passage_row
 from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.filters import Where
+from rerank.inference.remote.client import seconds_of
 from rerank.types import (
     AnyPassage,
     Assessment,
@@ -206,8 +207,8 @@ def _wait(came: _Came) -> float | None:
         return 0.5 if isinstance(came, httpx.ConnectError) else None
     if came.status_code not in BUSY:
         return None
-    asked = came.headers.get("Retry-After", "")
-    return min(float(asked), LONGEST_WAIT) if asked.isdecimal() else 0.5
+    asked = seconds_of(came.headers.get("Retry-After"))
+    return 0.5 if asked is None else min(asked, LONGEST_WAIT)
 
 
 def _read(url: str, call: _Call[Answer], came: _Came) -> Answer:

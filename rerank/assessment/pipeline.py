@@ -35,12 +35,9 @@ NO_MODELS = (
     "scores; calibrate a labelled set for this"
 )
 
-OF_ENCODERS = (
-    "encoder_max_length",
-    "encoder_windows",
-    "encoder_precision",
-)  # options of models on this machine
-OF_RERANKERS = ("max_length", "reranker_windows", "instruction", "precision")  # likewise
+# options of models on this machine
+OF_ENCODERS = ("encoder_max_length", "encoder_windows", "encoder_precision")
+OF_RERANKERS = ("max_length", "reranker_windows", "instruction", "precision")
 
 Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 

@@ -39,14 +39,13 @@ from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, sampled_units
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
-from rerank.fitting.context_certificates import Hazards, certify_context
+from rerank.fitting.certificates import Hazards, certify_context, require_both_kinds
 from rerank.fitting.passage_maps import (
     choose_cutoff,
     cross_fit_rankings,
     fit_score,
     read_labelled,
 )
-from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in
 from rerank.progress import progress_shown

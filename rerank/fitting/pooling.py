@@ -25,9 +25,9 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.errors import InputError
+from rerank.fitting.certificates import refuse_certificates
 from rerank.fitting.fit import fit
 from rerank.fitting.passage_maps import fit_prior_map, limit_labelled
-from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.fitting.scored_plan import ScoredPlan, score_planned
 from rerank.types import Candidates, Scored
 

@@ -28,8 +28,7 @@ from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labe
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen
 from rerank.data.labelled_set import given_group
 from rerank.errors import InputError
-from rerank.fitting.plan import MIN_GROUPS_TO_FIT
-from rerank.fitting.refused_certificates import (
+from rerank.fitting.certificates import (
     CUT_FROM_SEARCH,
     KNOWN_GROUPS,
     KNOWN_GROUPS_LEFT_OUT,
@@ -37,6 +36,7 @@ from rerank.fitting.refused_certificates import (
     refused,
     require_both_kinds,
 )
+from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.scored_plan import as_from_caller
 from rerank.types import Bools, Floats, Mode, Query
 

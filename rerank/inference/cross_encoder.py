@@ -27,7 +27,7 @@ from rerank.inference.engine import (
 from rerank.inference.given import Checked, Given, scores_of
 from rerank.inference.model_files import ModelFiles, check_cross_encoder, interacts_late
 from rerank.inference.score_cache import Score, ScoreCache
-from rerank.inference.tokenizer import MIN_ROOM, READ, Tokenizer, Tokens, open_tokenizer, windows_of
+from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
 from rerank.protocols import Request, Scorer, Scores, Traits
 from rerank.types import Bools, Floats
@@ -111,16 +111,8 @@ class CrossEncoder:
         """The windows of each passage, beside its query, and whether it goes on after the last."""
         if self.windows == 1:
             return [([text], False) for _, text in pairs]
-        tokenizer, parts = self.tokenizer(), []
-        most = (self.windows + 2) * self.max_length  # what follows moves no window
-        spans = tokenizer.spans([text for _, text in pairs], most=most)
-        for (query, text), of_tokens in zip(pairs, spans, strict=True):
-            room = tokenizer.room(query, "")
-            if len(of_tokens) <= room or room < MIN_ROOM:
-                parts.append(([text], len(of_tokens) > room))
-            else:
-                parts.append(windows_of(text, of_tokens, room, most=self.windows))
-        return parts
+        texts, before = [text for _, text in pairs], [(query, "") for query, _ in pairs]
+        return self.tokenizer().parts(texts, before, self.windows)
 
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, which is loaded without the network."""

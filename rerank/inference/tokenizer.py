@@ -82,6 +82,23 @@ class Tokenizer:
         tokens = self._tokens(text, self._beginnings(text, self.max_length, lambda e: e.ids))
         return self.max_length - len(tokens.ids)
 
+    def parts(
+        self, texts: Sequence[str], before: Sequence[tuple[str, ...]], most: int
+    ) -> list[tuple[list[str], bool]]:
+        """The first `most` windows of each text, and whether it goes on after the last.
+
+        They leave room for what will stand `before` them: a text, or the other side of a pair.
+        """
+        spans = self.spans(texts, most=(most + 2) * self.max_length)  # what follows moves no window
+        found = []
+        for text, of_tokens, beside in zip(texts, spans, before, strict=True):
+            room = self.room(*beside)
+            if len(of_tokens) <= room or room < MIN_ROOM:
+                found.append(([text], len(of_tokens) > room))
+            else:
+                found.append(windows_of(text, of_tokens, room, most=most))
+        return found
+
     def _beginnings(
         self, texts: Sequence[str], most: int, part: Callable[[Any], Any], *, first: int = FIRST
     ) -> list[Any]:

@@ -29,15 +29,15 @@ from rerank.data.labels import drawn_at_random, hits
 from rerank.errors import FolderError, InputError, check_one_of
 from rerank.evaluation.baselines import Heuristic, baselines_of
 from rerank.evaluation.measure import Part, measure
-from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
-from rerank.fitting.passage_maps import cross_fit_rankings, read_labelled
-from rerank.fitting.plan import Plan, check_corpus, plan
-from rerank.fitting.refused_certificates import (
+from rerank.fitting.certificates import (
     CUT_FROM_SEARCH,
     NOT_AT_RANDOM,
     TRAINED_ON_DOCUMENTS,
     refuse_certificates,
 )
+from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
+from rerank.fitting.passage_maps import cross_fit_rankings, read_labelled
+from rerank.fitting.plan import Plan, check_corpus, plan
 from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.fitting.unanswerable import missed_share
 from rerank.inference.exported_models import (

@@ -14,7 +14,7 @@ from typing import Any
 from rerank.assessment.fitted_maps import PooledMaps, features_of, pooled_for
 from rerank.assessment.metadata_features import choose_metadata_features
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
-from rerank.assessment.pipeline import Models, Pipeline
+from rerank.assessment.pipeline import OF_ENCODERS, OF_RERANKERS, Models, Pipeline
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.assessment.sources.other_system import OtherSystem, with_held_passages
 from rerank.config import Config
@@ -35,17 +35,8 @@ POOLED_OVER_IT = (
     "docs/your-labels.md"
 )
 # fields of `Config` without effect on lists, which come with their scores
-OF_OUR_STAGES = ["encoder", "encoder_max_length", "encoder_windows", "reranker", "max_length"]
-OF_OUR_STAGES += ["encoder_precision"]
-OF_OUR_STAGES += [
-    "reranker_windows",
-    "instruction",
-    "precision",
-    "dense",
-    "pool",
-    "candidates",
-    "rerank_depth",
-]
+OF_OUR_STAGES = ["encoder", *OF_ENCODERS, "reranker", *OF_RERANKERS, "dense", "pool"]
+OF_OUR_STAGES += ["candidates", "rerank_depth"]
 TRIED = 20  # passages to encode and search for
 NEAREST = 10  # results that should include the passage itself
 

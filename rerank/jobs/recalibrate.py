@@ -35,9 +35,9 @@ from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
 from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, WEIGHT
 from rerank.errors import InputError
+from rerank.fitting.certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
-from rerank.fitting.refused_certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over

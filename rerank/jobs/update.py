@@ -28,8 +28,8 @@ from rerank.config import Config
 from rerank.data.beir import corpus_file, read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
+from rerank.fitting.certificates import refuse_certificates
 from rerank.fitting.plan import check_corpus
-from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.inference.exported_models import NETWORKS, write_exported
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus

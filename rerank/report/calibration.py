@@ -11,7 +11,7 @@ from calibration.reliability import reliability_bins
 from rerank.errors import optional
 from rerank.evaluation.baselines import sources
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.fitting.refused_certificates import CUT_FROM_SEARCH
+from rerank.fitting.certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS
 from rerank.fitting.unanswerable import copies_in
 from rerank.report.headline import headline, promise_sentences

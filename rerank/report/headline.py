@@ -11,7 +11,7 @@ from calibration.reliability import Accepted
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.fitting.context_certificates import LOST
+from rerank.fitting.certificates import LOST
 from rerank.types import Mode
 
 NEXT: dict[Mode, str] = {  # how to try a model

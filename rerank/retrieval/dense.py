@@ -16,7 +16,7 @@ from rerank.errors import optional
 from rerank.inference.engine import NoExportError, open_bi_encoder, stand_aside
 from rerank.inference.given import Given, vectors_of
 from rerank.inference.model_files import Model, ModelFiles, check_bi_encoder
-from rerank.inference.tokenizer import MIN_ROOM, Tokenizer, open_tokenizer, windows_of
+from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.progress import in_chunks
 from rerank.protocols import Embedder, Role, Traits
 from rerank.types import Floats, Passage
@@ -193,17 +193,12 @@ def windows(
     """
     if max_windows == 1 or not passages:
         return [[p.full_text] for p in passages]
-    most = (max_windows + 2) * tokenizer.max_length  # what follows moves no window
-    spans = tokenizer.spans([p.text for p in passages], most=most)
-    texts = []
-    for passage, of_tokens in zip(passages, spans, strict=True):
-        room = tokenizer.room(prompt + (passage.title and f"{passage.title}."))
-        if len(of_tokens) <= room or room < MIN_ROOM:
-            texts.append([passage.full_text])
-            continue
-        parts, _ = windows_of(passage.text, of_tokens, room, most=max_windows)
-        texts.append([replace(passage, text=part).full_text for part in parts])
-    return texts
+    before = [(prompt + (p.title and f"{p.title}."),) for p in passages]
+    found = tokenizer.parts([p.text for p in passages], before, max_windows)
+    return [
+        [replace(passage, text=part).full_text for part in parts]
+        for passage, (parts, _) in zip(passages, found, strict=True)
+    ]
 
 
 def cosines(vectors: Vectors, query: Vectors) -> Floats:

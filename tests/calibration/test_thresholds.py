@@ -253,7 +253,7 @@ def test_a_refusal_says_what_it_would_take() -> None:
     assert replace(few, labels_needed=101).labels_missing == 10
     mixed = replace(few, labels_needed=300, copies=20)  # 160 of 200 more are to be labelled
     assert mixed.labels_missing == 160
-    assert "from 80 labelled queries and 20 unanswerable copies; about 160" in mixed.sentence
+    assert "from 80 labelled queries and 20 unanswerable copies: about 160" in mixed.sentence
     right = certify(np.ones(20), np.linspace(1, 0, 20), target=0.9)
     assert right.labels_needed is not None
     assert 20 < right.labels_needed < 300

@@ -22,7 +22,7 @@ from rerank.assessment.predictions import Predictions, predict
 from rerank.assessment.ranking import read
 from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled, hits
-from rerank.fitting import context_certificates, passage_maps
+from rerank.fitting import certificates, passage_maps
 from rerank.fitting import fit as fitting
 from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_with_passages
 from rerank.fitting.passage_maps import CUTOFFS, choose_cutoff, fit_score, read_labelled
@@ -218,7 +218,7 @@ def test_only_what_is_accepted_is_certified(
         return certify(y, p, **options)
 
     monkeypatch.setattr("rerank.fitting.fit.certify", spied)
-    monkeypatch.setattr("rerank.fitting.context_certificates.certify", spied)
+    monkeypatch.setattr("rerank.fitting.certificates.certify", spied)
     targets = Thresholds(medium=0.6, low=0.5, sufficient=0.65)
     fit(searched, replace(config, thresholds=targets), to_keep=True)
     assert floors == [(0.6, 0.6), (0.65, 0.65)]
@@ -287,13 +287,13 @@ def test_the_context_is_certified_on_sufficiency_that_has_not_seen_its_query(
 ) -> None:
     """Each fold's hazard is fitted on the others; the promise is of the first passages."""
     asked: list[set[str]] = []
-    original = context_certificates.fit_hazards
+    original = certificates.fit_hazards
 
     def watched(labelled: Labelled[Ranking], confidences: Floats, *reference: Any) -> Any:
         asked.append(set(labelled.groups.tolist()))
         return original(labelled, confidences, *reference)
 
-    monkeypatch.setattr(context_certificates, "fit_hazards", watched)
+    monkeypatch.setattr(certificates, "fit_hazards", watched)
     found = fit(searched, config, to_keep=True)
     everyone = set(to_fit.groups.tolist())
     assert len(asked) == config.folds

@@ -10,8 +10,8 @@ import pytest
 
 from calibration.thresholds import Certificate, certify
 from rerank.config import Config
+from rerank.fitting.certificates import require_both_kinds
 from rerank.fitting.fit import fit
-from rerank.fitting.refused_certificates import require_both_kinds
 from rerank.fitting.scored_plan import ScoredPlan
 
 GIVEN = certify(np.ones(100), np.linspace(1, 0, 100))

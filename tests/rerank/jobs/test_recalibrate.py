@@ -36,7 +36,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError
 from rerank.fitting import recalibrated_modes
-from rerank.fitting.refused_certificates import (
+from rerank.fitting.certificates import (
     CUT_FROM_SEARCH,
     KNOWN_GROUPS,
     KNOWN_GROUPS_LEFT_OUT,

@@ -24,9 +24,9 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure
+from rerank.fitting.certificates import refuse_certificates
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.fitting.refused_certificates import refuse_certificates
 from rerank.report.calibration import (
     band_sentence,
     groups_sentence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rerank.fitting.context_certificates import LOST, THRESHOLDS, choose_stopping_threshold
+from rerank.fitting.certificates import LOST, THRESHOLDS, choose_stopping_threshold
 
 
 def world(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
