@@ -208,7 +208,10 @@ class Certificate:
         if self.refused:
             return self.sentence
         if self.threshold is not None:
-            return f"Certified from {self.threshold:.3f} up, for {self.about}."
+            return (
+                f"Certified from {self.threshold:.3f} up: at least {percent(self.target)}, for "
+                f"{self.about}."
+            )
         return f"Nothing is certified yet for {self.about}: {self._missing}."
 
     @property

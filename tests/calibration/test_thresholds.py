@@ -354,7 +354,7 @@ def test_the_promise_names_its_questions() -> None:
         "90 of these get a right answer."
     )
     assert found.brief == (
-        f"Certified from {found.threshold:.3f} up, for questions about new documents."
+        f"Certified from {found.threshold:.3f} up: at least 70%, for questions about new documents."
     )
     weak = certify(np.arange(60) % 4 != 0, np.linspace(0.9, 0.5, 60))
     assert str(weak.labels_missing) in weak.brief.replace(",", "")
