@@ -40,7 +40,7 @@ class CalibratedRanker:
         self._loaded = None if isinstance(model, (str, Path)) else model
 
     def warm_up(self) -> None:
-        """Load the model, unless it is loaded."""
+        """Load the model, unless it is loaded; raises what `rerank.load` does."""
         if self._loaded is None:
             self._loaded = load(self.model)
 

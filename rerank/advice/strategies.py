@@ -44,7 +44,11 @@ class Strategy:
 
 
 def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
-    """The strategies of a TOML file, by table name; what a table leaves out has its default."""
+    """The strategies of a TOML file, by table name; what a table leaves out has its default.
+
+    Raises:
+        InputError: the file cannot be read, or a table is not a strategy.
+    """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -56,7 +56,11 @@ class Models:
         files: ModelPair | None = None,
         cache: ScoreCache | None = None,
     ) -> Models:
-        """The models that `config` names; `files` are theirs, if already looked up."""
+        """The models that `config` names; `files` are theirs, if already looked up.
+
+        Raises:
+            InputError: there is no such model, or an option has no effect on a given object.
+        """
         encoder, reranker = files or (
             find_model(config.encoder, "encoder"),
             find_model(config.reranker, "reranker"),

@@ -40,7 +40,7 @@ class AnswerConfidence:
 
     @classmethod
     def from_dict(cls, kept: dict[str, Any]) -> AnswerConfidence:
-        """Read `to_dict`'s value."""
+        """Read `to_dict`'s value; an InputError if it is none."""
         try:
             read = map_from_dict(kept)
         except (KeyError, TypeError, ValueError) as error:
