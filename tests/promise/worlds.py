@@ -39,7 +39,7 @@ class Ranked:
     groups, sizes: how many groups a draw has, and the sizes that are drawn for them, each as
         likely; the rows of a group are alike to the last bit.
     by_size: how much less likely a group is right for each row that it has more; `truth` is the
-        mean over rows, so the mean over groups is above it.
+        mean over groups, each counted once, so the mean over rows is below it.
     """
 
     confidence: Callable[[Floats], Floats]
@@ -52,8 +52,7 @@ class Ranked:
         """Return labels, confidences and groups, (n,) each."""
         u, known = rng.random(self.groups), np.array(self.sizes)
         size = rng.choice(known, self.groups)
-        middle = (known**2).sum() / known.sum()  # the mean size, over rows
-        right = rng.random(self.groups) < self.truth(u) + self.by_size * (middle - size)
+        right = rng.random(self.groups) < self.truth(u) + self.by_size * (known.mean() - size)
         groups = np.repeat(np.arange(self.groups), size)
         return right[groups], self.confidence(u)[groups], groups
 
@@ -86,7 +85,7 @@ WORLDS = {
     "50 groups right together, 68%": Ranked(
         rising, lambda u: np.full_like(u, 0.68), 50, tuple(range(1, 20))
     ),
-    "100 groups, larger ones worse: 69.9% of rows": Ranked(
+    "100 groups, larger ones worse: 69.9% of them": Ranked(
         rising, lambda u: np.full_like(u, 0.699), 100, tuple(range(1, 10)), by_size=0.04
     ),
     "five values; the upper two 72%, then 65%": Ranked(
