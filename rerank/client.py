@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from rerank.config import Thresholds
+from rerank.data.checks import is_url
 from rerank.data.records import passage_row
 from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.filters import Where
@@ -55,6 +57,17 @@ class _Call(Generic[Answer]):
     path: str
     body: Mapping[str, Any]
     read: Callable[[Json], Answer]
+
+    @property
+    def content(self) -> bytes:
+        """The body as JSON."""
+        try:
+            return json.dumps(self.body, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"the request is no JSON: {one_line(error)}; expected texts, finite numbers, "
+                "lists and dictionaries, of metadata too"
+            ) from None
 
 
 def _search(text: str, metadata: Given, where: Given, top_n: int) -> _Call[Assessment]:
@@ -97,11 +110,12 @@ class Client:
 
     Raises:
         MissingExtraError: httpx is not installed.
+        InputError: `url` is no address, or `key` cannot be sent.
     """
 
     def __init__(self, url: str, *, key: str = "", timeout: float = 60.0) -> None:
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=timeout, headers=_headers(key))
+        self._http = httpx.Client(base_url=url, timeout=timeout, headers=_headers(url, key))
 
     def __enter__(self) -> Self:
         """The client; it is closed at the end."""
@@ -134,10 +148,11 @@ class Client:
         self._send(_feedback(answer_id, right, comment))
 
     def _send(self, call: _Call[Answer]) -> Answer:
+        content = call.content
         for left in reversed(range(TRIES)):
             came: _Came
             try:
-                came = self._http.post(call.path, json=call.body)
+                came = self._http.post(call.path, content=content)
             except httpx.HTTPError as error:
                 came = error
             if not left or (wait := _wait(came)) is None:
@@ -151,7 +166,7 @@ class AsyncClient:
 
     def __init__(self, url: str, *, key: str = "", timeout: float = 60.0) -> None:
         self.url = url
-        self._http = httpx.AsyncClient(base_url=url, timeout=timeout, headers=_headers(key))
+        self._http = httpx.AsyncClient(base_url=url, timeout=timeout, headers=_headers(url, key))
 
     async def __aenter__(self) -> Self:
         """The client; it is closed at the end."""
@@ -181,10 +196,11 @@ class AsyncClient:
         await self._send(_feedback(answer_id, right, comment))
 
     async def _send(self, call: _Call[Answer]) -> Answer:
+        content = call.content
         for left in reversed(range(TRIES)):
             came: _Came
             try:
-                came = await self._http.post(call.path, json=call.body)
+                came = await self._http.post(call.path, content=content)
             except httpx.HTTPError as error:
                 came = error
             if not left or (wait := _wait(came)) is None:
@@ -196,9 +212,15 @@ class AsyncClient:
 _Came = httpx.Response | httpx.HTTPError
 
 
-def _headers(key: str) -> dict[str, str]:
+def _headers(url: str, key: str) -> dict[str, str]:
+    if not is_url(url):
+        raise InputError(f"expected an address such as http://localhost:8000, got {url!r:.100}")
     key = key or os.environ.get(KEY, "")
-    return {"Authorization": f"Bearer {key}"} if key else {}
+    if not (key.isascii() and key.isprintable()):
+        raise InputError("the key has a character that no header can hold; expected one of ASCII")
+    return {"Content-Type": "application/json"} | (
+        {"Authorization": f"Bearer {key}"} if key else {}
+    )
 
 
 def _wait(came: _Came) -> float | None:

@@ -9,14 +9,14 @@ passage without the key does not. It knows nothing of indexes.
 
 from __future__ import annotations
 
-import json
-import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rerank.errors import FilterError, nearest
+from rerank.storage.files import RepeatedKeyError, loads
 
 Value = str | int | float | bool
 BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
@@ -33,7 +33,7 @@ def kind_of(value: object) -> str:
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, (int, float)):
-        return "number" if math.isfinite(value) else ""
+        return "number" if abs(value) <= sys.float_info.max else ""
     return "text" if isinstance(value, str) else ""
 
 
@@ -44,6 +44,11 @@ class Condition:
     key: str
     values: tuple[Value, ...] = ()
     bounds: tuple[tuple[str, Value], ...] = ()
+    _known: frozenset[tuple[str, Value]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = frozenset((kind_of(value), value) for value in self.values)
+        object.__setattr__(self, "_known", known)
 
     @property
     def kind(self) -> str:
@@ -57,7 +62,7 @@ class Condition:
         kind = kind_of(value)
         if self.bounds:
             return kind == self.kind and all(BOUNDS[n](value, b) for n, b in self.bounds)
-        return any(kind == kind_of(one) and value == one for one in self.values)
+        return bool(kind) and (kind, value) in self._known
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,9 @@ class Where:
             return None
         if isinstance(given, str):
             try:
-                given = json.loads(given)
+                given = loads(given)
+            except RepeatedKeyError as error:
+                raise FilterError(f"filter: {error}; give it once") from None
             except (ValueError, RecursionError):
                 raise FilterError(f"a filter is no JSON, expected {EXPECTED}") from None
         if not isinstance(given, Mapping):

@@ -21,7 +21,8 @@ ROOMS = {room.package.split(".")[1] for room in rooms.ROOMS.values()}
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
     {"protocols", "rooms"},
-    {"config", "cores", "filters", "progress", "normal_form", "storage"},
+    {"config", "cores", "progress", "normal_form", "storage"},
+    {"filters"},
     {"types"},
     {"data", "inference", "workspace"},
     {"client", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them

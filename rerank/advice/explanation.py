@@ -170,8 +170,8 @@ def _recommendations(
         ),
         (
             cut > 0,
-            f"{cut} of the first passages are longer than the model's max_length, so only a part "
-            "of each was read: split documents into shorter passages.",
+            f"First passages that are longer than the model's max_length: {cut}. Only a part of "
+            "each was read: split documents into shorter passages.",
         ),
         (
             unlike_labelled(assessment.features[np.newaxis], maps).any(),

@@ -120,26 +120,31 @@ def assess_lists(
         and `calibrated`; without a `query`, for each value of its column `query`.
 
     Raises:
-        InputError: no row has one of the keys, or as `CalibratedReranker.assess`.
+        InputError: no query, no row has one of the keys, or as `CalibratedReranker.assess`.
     """
     frame = rows if hasattr(rows, "iloc") else None
-    if frame is not None and query is None:
+    if query is None:
+        if frame is None or "query" not in frame or not len(frame):
+            raise InputError("expected a query, or a data frame of rows with a column 'query'")
         with optional():
             import pandas as pd
 
         named = {"score_keys": score_keys}
-        by_query = frame.groupby("query", sort=False)
+        by_query = frame.groupby("query", sort=False, dropna=False)
         return pd.concat([assess_lists(model, text, some, **named) for text, some in by_query])
     dictionaries = rows if frame is None else frame.to_dict("records")
     given = model.source.kind.stages if score_keys is None else score_keys
     keys = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
+    for row in dictionaries if keys else ():
+        if not isinstance(row, Mapping):
+            raise InputError(f"expected dictionaries with scores, got {row!r:.100}")
     for key in keys.values():
         if dictionaries and not any(key in row for row in dictionaries):
             raise InputError(
                 f"no passage has the score {key!r:.80}; it has {list(dictionaries[0])}"
             )
     scores: Any = {stage: [row.get(key) for row in dictionaries] for stage, key in keys.items()}
-    asked = Query(str(query), passages=as_passages(dictionaries), scores=scores or None)
+    asked = Query(query, passages=as_passages(dictionaries), scores=scores or None)
     found = model.assess([asked])[0]
     if frame is None:
         return found

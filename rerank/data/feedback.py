@@ -26,6 +26,7 @@ from rerank.data.labels import Labels, drawn_at_random, weights_of
 from rerank.data.lines import read_records
 from rerank.data.records import read_id, read_query, read_right
 from rerank.errors import InputError
+from rerank.filters import Where
 from rerank.types import Assessment, Passage, Query, Ranking
 
 MOVED = "the model now puts another passage first"
@@ -100,17 +101,18 @@ def without_moved(
 def newest_of_each(feedback: Sequence[Feedback]) -> list[Feedback]:
     """The last label of each question, in their order: copies are not independent labels.
 
-    A question is the text, whatever its case and spaces, with the passages that came with it, if
-    any, in any order. The labels should be those that still apply: see `without_moved`.
+    A question is the text, whatever its case and spaces, with its filter, and the passages that
+    came with it, if any, in any order. The labels should be those that still apply: see
+    `without_moved`.
     """
     last = {question_key(f.query): i for i, f in enumerate(feedback)}
     return [feedback[i] for i in sorted(last.values())]
 
 
-def question_key(query: Query) -> tuple[str, str, frozenset[str]]:
+def question_key(query: Query) -> tuple[str, str, frozenset[str], Where | None]:
     """Equal for queries that are the same question: see `newest_of_each`."""
     passages = frozenset(p.full_text or p.doc_id for p in query.passages or ())
-    return query.mode, query_hash(query.text), passages
+    return query.mode, query_hash(query.text), passages, query.where
 
 
 def group_labels(

@@ -166,6 +166,11 @@ class Session:
                         "from a corpus of ours only; give questions with --questions FILE"
                     )
                 queries = propose(self.corpus, 2 * self.config.count)
+            if any(query.where for query in queries):
+                raise InputError(
+                    "a question has a filter, and passages to judge are found without; label such "
+                    "questions with `rerank label --next`"
+                )
             taken = {query_hash(q.text) for q in known}
             taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed, then reworded
             fresh: dict[str, Query] = {}
@@ -200,7 +205,7 @@ class Session:
         auto: How = "accuracy" if self.model.calibrated and not (proposed or even) else "even"
         how = auto if asked == "auto" else cast(How, asked)
         sampled = sample(self.model, queries, count, how=how, seed=seed)
-        order = np.random.default_rng([seed, 1]).permutation(count).tolist()
+        order = np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist()
         return [_draw_event(sampled[i], number, pool=len(queries)) for i in order]
 
     def questions(self) -> list[Question]:

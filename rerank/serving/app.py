@@ -152,7 +152,7 @@ def create_app(
     pages = {**PAGES, **{path: name for part in parts for path, name in part.pages.items()}}
     routers = (
         _answers(assessor),
-        decisions(assessor),
+        decisions(assessor, settings),
         *(router for part in parts for router in part.routers),
         page_routes(pages, [path for part in parts if not part.linked for path in part.pages]),
         _about(holder, worker),

@@ -7,16 +7,20 @@ answer is the one that is right; a name without a text, such as none, is that no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from rerank.data.checks import as_text, has_text
 from rerank.errors import InputError
+from rerank.serving.refusals import not_ready
 from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
 from rerank.serving.requests import HOSTED, DocumentsRequest, KnownFields, StrictRoute
 from rerank.serving.responses import Named, key
+from rerank.serving.settings import Settings
 from rerank.types import Assessment
 
 PASSAGE = "Passage:"  # what follows it in instructions is the passage; else all of them are
@@ -87,26 +91,40 @@ class DecisionResponse(Named):
     usage: dict[str, int] = Field(description="as Jina's clients read it; nothing is billed")
 
 
-def decisions(assessor: RequestAssessor) -> APIRouter:
-    """The route; `assessor` makes the assessments: one for all nouls, and one for each choice."""
+def decisions(assessor: RequestAssessor, settings: Settings) -> APIRouter:
+    """The route; `assessor` makes the assessments: one for all nouls, and one for each choice.
+
+    The limits are of the whole request.
+    """
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/systemone", response_model=DecisionResponse, response_model_exclude_none=True)
     async def systemone(request: Request, body: DecisionRequest) -> DecisionResponse:
         """Answer typed questions about passages, as decision models do."""
+        for name in body.questions:
+            as_text("a name in questions", name, empty=True)
         nouls = {n: passage_of(n, q) for n, q in body.questions.items() if q.type == "noul"}
         choices = {n: options_of(n, q) for n, q in body.questions.items() if q.type == "choice"}
+        texts = {n: [text for text in o.values() if text] for n, o in choices.items()}
+        if (count := len(nouls) + sum(map(len, texts.values()))) > settings.max_documents:
+            raise InputError(
+                f"questions: there are {count} passages, at most {settings.max_documents} are taken"
+            )
         answers, made = dict[str, Decided](), list[AssessedRequest]()
-        if nouls:
-            made.append(await assessor(request, body.asked(list(nouls.values()))))
-            by_place = relevances(made[0].assessment)
-            answers = {
-                n: Decided(type="noul", noul=p) for n, p in zip(nouls, by_place, strict=True)
-            }
-        for name, options in choices.items():
-            texts = [text for text in options.values() if text]
-            made.append(await assessor(request, body.asked(texts)))
-            answers[name] = chosen(options, made[-1].assessment)
+        try:
+            async with asyncio.timeout(settings.timeout):
+                if nouls:
+                    made.append(await assessor(request, body.asked(list(nouls.values()))))
+                    by_place = relevances(made[0].assessment)
+                    answers = {
+                        n: Decided(type="noul", noul=p)
+                        for n, p in zip(nouls, by_place, strict=True)
+                    }
+                for name, options in choices.items():
+                    made.append(await assessor(request, body.asked(texts[name])))
+                    answers[name] = chosen(options, made[-1].assessment)
+        except TimeoutError:
+            raise not_ready(settings.timeout) from None
         return DecisionResponse(
             answers={name: answers[name] for name in body.questions},
             calibrated=all(done.assessment.calibrated for done in made),
@@ -142,7 +160,10 @@ def options_of(name: str, question: Question) -> dict[str, str | None]:
     Raises:
         InputError: there is no passage, or more than one name without one.
     """
-    options = {option: text or None for option, text in (question.criteria or {}).items()}
+    options = {
+        as_text(f"questions.{name}", option, empty=True): text if text and has_text(text) else None
+        for option, text in (question.criteria or {}).items()
+    }
     without = [option for option, text in options.items() if text is None]
     if len(without) > 1 or len(options) == len(without):
         raise InputError(
@@ -173,9 +194,9 @@ def chosen(options: Mapping[str, str | None], assessment: Assessment) -> Decided
     """
     none, by_place = none_right(assessment), relevances(assessment)
     left = 1 - none if None in options.values() else 1.0
-    share = left / sum(by_place)
-    passages = iter(by_place)
-    each = {o: none if text is None else share * next(passages) for o, text in options.items()}
+    total = sum(by_place)
+    shares = iter(p / total if total else 1 / len(by_place) for p in by_place)
+    each = {o: none if text is None else left * next(shares) for o, text in options.items()}
     return Decided(
         type="choice",
         choice=max(each, key=lambda option: each[option]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -28,6 +29,7 @@ from rerank.types import Assessment
 
 NAME = "calibrated-rerank"
 SHOWN = 10  # passages of a span
+LAST = 3  # seconds at the end for what is not sent yet
 FAILED = 500  # HTTP status from which the server is to blame
 DECIDED = ("confidence", "sufficiency", "level", "verdict", "accepted", "calibrated", "certified")
 
@@ -42,9 +44,11 @@ def traced(host: Host, exporter: SpanExporter, reader: MetricReader) -> Part:
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     send_metrics(host.holder.metrics.registry, meters)
 
-    def finish() -> None:
-        spans.shutdown()
-        meters.shutdown()
+    def finish() -> None:  # side by side and not for long: the collector may be away
+        ending = Thread(target=spans.shutdown, daemon=True)
+        ending.start()
+        meters.shutdown(timeout_millis=1000 * LAST)
+        ending.join(LAST)
 
     layer = {"tracer": spans.get_tracer(NAME), "with_text": host.settings.log_text}
     return Part(middleware=[(Spans, layer)], finish=finish)

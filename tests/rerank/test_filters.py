@@ -128,6 +128,9 @@ def test_unknown_metadata_is_the_clients_fault(
         ({"a": {"gt": 1, "lte": "b"}}, "expected bounds"),
         ({"a": {}}, "expected bounds"),
         ({"a": {"gt": True}}, "expected bounds"),
+        ({"a": 10**400}, "expected texts"),
+        ({"a": {"gt": -(10**400)}}, "expected bounds"),
+        ('{"a": 1, "a": 2}', "twice"),
         ({"a": {"get": 1}}, "did you mean 'gt"),
     ],
 )
@@ -155,6 +158,7 @@ def test_a_filter_is_for_a_search() -> None:
         (["a", 2], ["b", 2], True),
         ("a", None, False),
         ("a", {"a": 1}, False),
+        ({"gte": 1}, 10**400, False),
     ],
 )
 def test_a_condition(given: Any, value: Any, holds: bool) -> None:

@@ -127,6 +127,8 @@ def test_plain_dictionaries_and_frames_are_lists(
         assert set(of_query["confidence"]) == {answer.confidence}
     with pytest.raises(InputError, match="no passage has the score 'worst'"):
         assess_lists(model, "a question", own, score_keys={**keys, "reranker": "worst"})
+    with pytest.raises(InputError, match="expected a query"):
+        assess_lists(model, None, own, score_keys=keys)
 
 
 def test_a_similarity_floor_is_refused(model: CalibratedReranker) -> None:

@@ -151,3 +151,20 @@ def test_a_cancelled_call_begins_no_new_query(
 
     asyncio.run(ask())
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("metadata", [{"a": float("nan")}, {"a": object()}, {"a": "\ud800"}])
+def test_what_cannot_be_sent(url: str, metadata: Any) -> None:
+    """Refused in a sentence, by the client or by the server."""
+    with Client(url) as client, pytest.raises(InputError):
+        client.search("a question", metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("address", "key"), [("localhost:8000", ""), ("http://a", "clé"), ("", "")]
+)
+def test_what_is_no_address_or_key(address: str, key: str) -> None:
+    """Before anything is sent."""
+    for kind in (Client, AsyncClient):
+        with pytest.raises(InputError):
+            kind(address, key=key)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import systemone
 
@@ -12,6 +15,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.inference.given import scores_of
 from rerank.inference.remote.probe import open_remote
 from rerank.protocols import Request
+from rerank.serving.decisions import chosen
 
 QUERY = "median along an axis while ignoring NaNs"
 
@@ -24,7 +28,8 @@ def passages(texts: list[str]) -> dict[str, str]:
 
 def ask(client: httpx.Client, questions: dict[str, Any], state: Any = QUERY) -> httpx.Response:
     """One request; the client has a path of its own."""
-    return client.post("/v1/systemone", json={"state": state, "questions": questions})
+    body = json.dumps({"state": state, "questions": questions})  # in ASCII, so surrogates too
+    return client.post("/v1/systemone", content=body, headers={"Content-Type": "application/json"})
 
 
 def test_its_own_client_reads_the_answers(
@@ -82,6 +87,10 @@ def test_how_far_to_trust_them_is_beside_them(
         ({"p": {"type": "noul", "instructions": " "}}, QUERY, "questions.p"),
         ({"p": {"type": "choice", "criteria": {"a": None, "b": None}}}, QUERY, "2 of 2"),
         ({"p": {"type": "choice", "criteria": {"a": "x", "b": None, "c": None}}}, QUERY, "2 of 3"),
+        ({"p": {"type": "choice", "criteria": {"a": " ", "b": None}}}, QUERY, "2 of 2"),
+        ({"p": {"type": "choice", "criteria": {"\ud800": "x"}}}, QUERY, "questions.p"),
+        ({"\ud800": {"type": "noul", "instructions": "x"}}, QUERY, "questions"),
+        ({f"{i}": {"type": "choice", "criteria": {"a": "x"}} for i in range(1001)}, QUERY, "1001"),
         ({"p": {"type": "noul", "instructions": "x"}}, {"email": "text"}, "state"),
         ({}, QUERY, "questions"),
     ],
@@ -93,3 +102,14 @@ def test_what_is_about_no_passage_is_refused(
     refused = ask(client, questions, state)
     assert refused.status_code == 422
     assert said in refused.text
+
+
+def test_where_no_passage_is_ever_right_the_names_share_evenly(
+    model: CalibratedReranker, passages: dict[str, str]
+) -> None:
+    """As maps of few labels may say; nothing is divided by zero."""
+    made = model.rerank(QUERY, list(passages.values()))
+    never = replace(made, relevance=np.zeros(5), confidence=0.0, sufficiency_at=(0.0,) * 5)
+    found = chosen({**passages, "none": None}, never).probabilities
+    assert found == {**dict.fromkeys(passages, 0.0), "none": 1.0}
+    assert chosen(passages, never).probabilities == dict.fromkeys(passages, 0.2)
