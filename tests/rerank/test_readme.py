@@ -58,7 +58,7 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model", max_queries=250)
+        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model", max_queries=500)
     finally:
         os.chdir(before)
     assert made.run is not None
