@@ -103,7 +103,9 @@ class CrossEncoder:
         """Whether each pair is truncated, without the network where our own tokens are its."""
         if self.windows > 1:
             return [more for _, more in self._parts(pairs)]
-        if self.precision != "bf16" and not runs_in_library(self.files, self.precision):
+        if self.precision != "bf16" and not (
+            self.instruction or runs_in_library(self.files, self.precision)
+        ):
             return [t.cut for t in self.tokenizer()(pairs)]
         return self._opened()(pairs)[1]
 

@@ -197,7 +197,10 @@ def test_an_instruction_takes_the_place_of_the_saved_one(
     expected = oracle.predict(PAIRS, prompt=asked, **raw)
     model = open_reranker(files, max_length=LENGTH, instruction=asked)
     plain = open_reranker(files, max_length=LENGTH)
-    np.testing.assert_allclose(model.score(PAIRS)[0], expected, rtol=0, atol=1e-5)
+    foreseen = model.truncates(PAIRS).tolist()
+    found, cut = model.score(PAIRS)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert foreseen == cut.tolist()
     assert model.scorer.traits.identity != plain.scorer.traits.identity
     assert np.abs(plain.score(PAIRS)[0] - expected).max() > 0.01
 
