@@ -75,9 +75,7 @@ class LibraryScorer:
     def __init__(
         self, files: ModelFiles, max_length: int, instruction: str = "", *, bf16: bool = False
     ) -> None:
-        check_length(files, max_length)
-        dtype = torch.bfloat16 if bf16 else torch.float32
-        self._model = open_model(files, "cross_encoder", dtype=dtype, device=device())
+        self._model = _open_reranker(files, max_length, bf16=bf16)
         self._model.max_seq_length = self._max_length = max_length
         self._prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
         self._turn = Lock()  # a tokenizer is for one thread
@@ -105,9 +103,7 @@ class LateInteraction:
     """
 
     def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
-        check_length(files, max_length)
-        dtype = torch.bfloat16 if bf16 else torch.float32
-        self._model = open_model(files, "cross_encoder", dtype=dtype, device=device())
+        self._model = _open_reranker(files, max_length, bf16=bf16)
         self._max_length = max_length
         self._turn = Lock()
 
@@ -224,6 +220,12 @@ def few_threads() -> None:
     """Let an operator of the calling thread use `cores` threads at most."""
     if torch.get_num_threads() > cores():
         torch.set_num_threads(cores())
+
+
+def _open_reranker(files: ModelFiles, max_length: int, *, bf16: bool) -> Any:
+    check_length(files, max_length)
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    return open_model(files, "cross_encoder", dtype=dtype, device=device())
 
 
 def _batch(model: Any) -> int:

@@ -27,13 +27,14 @@ def headline(evaluation: Evaluation, maps: FittedMaps, *, rank_by: str = "releva
 
     `rank_by` is the model's order: no other is advised where it was chosen.
     """
-    of_top = (maps.certificate, maps.documents_certificate)
-    promises = [" ".join(c.brief for c in of_top if c and not (c.refused and c is of_top[1]))]
+    of_top, documents = maps.certificate.brief, maps.documents_certificate
+    if documents and not documents.refused:
+        of_top += f" {documents.brief}"
     context = maps.context_certificate
-    promises += [context.brief if context and not context.refused else "Nothing is certified."]
+    of_first = context.brief if context and not context.refused else "Nothing is certified."
     return [
-        f"Top passage: {accepted_sentence(evaluation)} {promises[0]}",
-        f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {promises[1]}",
+        f"Top passage: {accepted_sentence(evaluation)} {of_top}",
+        f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {of_first}",
         *(order_sentence(evaluation, maps) if rank_by == "relevance" else ()),
         *simpler_sentence(evaluation),
     ]

@@ -135,8 +135,7 @@ def read_questions(answer: Any, count: int) -> list[float]:
     Raises:
         BadAnswerError: an answer is missing, or is no probability.
     """
-    answers = answer.get("answers") if isinstance(answer, dict) else None
-    return _probabilities(answers, count, "noul")
+    return _probabilities(_answers(answer), count, "noul")
 
 
 def read_choice(answer: Any, count: int) -> list[float]:
@@ -145,8 +144,7 @@ def read_choice(answer: Any, count: int) -> list[float]:
     Raises:
         BadAnswerError: one is missing, or is no probability.
     """
-    answers = answer.get("answers") if isinstance(answer, dict) else None
-    best = answers.get("best") if isinstance(answers, dict) else None
+    best = _answers(answer).get("best")
     given = best.get("probabilities") if isinstance(best, dict) else None
     of_passages = {i: {"": p} for i, p in given.items() if i != NONE} if given else None
     return _probabilities(of_passages, count, "")
@@ -160,6 +158,12 @@ def read_predicates(answer: Any, count: int) -> list[float]:
     """
     rows = {row.get("name"): row for row in _rows(answer, "answers")}
     return _probabilities(rows, count, "probability")
+
+
+def _answers(answer: Any) -> dict[str, Any]:
+    """System One's answers by the names of the questions; none if there is something else."""
+    found = answer.get("answers") if isinstance(answer, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _probabilities(answers: Any, count: int, name: str) -> list[float]:
