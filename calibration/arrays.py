@@ -23,14 +23,11 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 P = ParamSpec("P")
 Result = TypeVar("Result")
+# the group of each row (n,), whose rows may be dependent
 GroupNames = Sequence[Hashable] | NDArray[Any]
-"""The group of each row (n,), whose rows may be dependent."""
-
-Groups = GroupNames | None
-"""As `GroupNames`; None: every row is independent."""
-
+Groups = GroupNames | None  # as `GroupNames`; None: every row is independent
+# groups as `group_codes` numbers them: what takes these checks them no more
 Codes = NewType("Codes", Ints)
-"""Groups as `group_codes` numbers them: what takes these checks them no more."""
 
 
 def sigmoid(z: ArrayLike) -> Floats:

@@ -35,8 +35,8 @@ from calibration.score_fitting import SCORE_FITS, base_rate, maximum_likelihood
 from calibration.selection import grouped_folds, held_out, one_standard_error
 from calibration.shrinkage import STRONG, VERY_STRONG, fit_bounded_update, fit_shrunk
 
+# the grid of C that `TwoStageCalibrator` chooses from, strongest penalty first
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""The grid of C that `TwoStageCalibrator` chooses from, strongest penalty first."""
 
 
 class Penalty(NamedTuple):
@@ -46,9 +46,9 @@ class Penalty(NamedTuple):
     keep_signs: bool = False  # with a reference map: whether no weight changes its sign
 
 
+# the grid with a reference map, smallest steps first; chosen by evaluation on left-out sets, see
+# `docs/experiments.md`
 STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0, 6.0))
-"""The grid with a reference map, smallest steps first; chosen by evaluation on left-out sets, see
-`docs/experiments.md`."""
 
 
 def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:

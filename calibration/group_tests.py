@@ -13,20 +13,12 @@ from numpy.typing import ArrayLike
 from calibration.arrays import Bools, Floats, Groups, Ints, as_floats, group_codes
 from calibration.effective_sample_size import design_effect
 
-LEVEL = 0.95
-"""Confidence of a bound: how likely the mean is on the right side of it."""
-
+LEVEL = 0.95  # confidence of a bound: how likely the mean is on the right side of it
+# random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%
 DRAWS = 2000
-"""Random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%."""
-
-BOUND_DRAWS = 9_999
-"""Random weightings per bound."""
-
-CELLS = 2_000_000
-"""Numbers held in memory at once."""
-
-FIRST_GROUPS = 12
-"""Groups at the first start of a test sequence; each next one has twice as many."""
+BOUND_DRAWS = 9_999  # random weightings per bound
+CELLS = 2_000_000  # numbers held in memory at once
+FIRST_GROUPS = 12  # groups at the first start of a test sequence; each next one has twice as many
 
 
 def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Floats]:

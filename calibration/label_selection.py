@@ -14,12 +14,8 @@ from calibration.metrics.intervals import UNKNOWN, Estimate
 from calibration.thresholds import binomial_interval
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
-
-STRATA = 8
-"""Parts of the confidences, with equally many rows, that are sampled separately."""
-
-MIN_LABELS = 2
-"""Labels per stratum, if the budget allows: fewer say nothing of its spread."""
+STRATA = 8  # parts of the confidences, with equally many rows, that are sampled separately
+MIN_LABELS = 2  # labels per stratum, if the budget allows: fewer say nothing of its spread
 
 
 @dataclass(frozen=True, slots=True)

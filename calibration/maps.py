@@ -29,8 +29,7 @@ from calibration.arrays import (
 )
 from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 
-BLOCK = 2048
-"""Rows that are computed together: few enough to stay in a core's cache."""
+BLOCK = 2048  # rows that are computed together: few enough to stay in a core's cache
 
 
 def _is_empty(value: Any) -> bool:

@@ -217,6 +217,7 @@ def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
     return VennAbersMap(tuple(x), tuple(ends[0]), tuple(np.maximum(ends[0], ends[1])))
 
 
+# How a score becomes a probability, by name, simple to complex. Add a fit of your own here.
 SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {
     "temperature": fit_temperature,
     "logistic": fit_platt,
@@ -224,4 +225,3 @@ SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {
     "isotonic": fit_isotonic,
     "venn-abers": fit_venn_abers,
 }
-"""How a score becomes a probability, by name, simple to complex. Add a fit of your own here."""

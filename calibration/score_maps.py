@@ -24,14 +24,12 @@ from calibration.arrays import (
     sigmoid,
 )
 
-TILT = 1e-3
-"""Share of an isotonic probability that rises strictly with the score."""
-
+TILT = 1e-3  # share of an isotonic probability that rises strictly with the score
+# scales from the mean beyond which that share no longer rises as a sigmoid, but as 1 - 1 / z
 EDGE = 5.0
-"""Scales from the mean beyond which that share no longer rises as a sigmoid, but as 1 - 1 / z."""
 
+# the ends of an isotonic probability: the numbers next to 0 and to 1
 LOWEST, HIGHEST = 2.0**-1022, 1 - 2.0**-53
-"""The ends of an isotonic probability: the numbers next to 0 and to 1."""
 
 
 def _heavy_tailed_sigmoid(z: Floats) -> Floats:

@@ -28,10 +28,10 @@ from calibration.arrays import (
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
+# a candidate is considered only with at least this many labelled rows; fewer it would overfit
 MINIMUM_ROWS: Mapping[str, int] = MappingProxyType(
     {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
 )
-"""A candidate is considered only with at least this many labelled rows; fewer it would overfit."""
 
 
 class Predicts(Protocol):

@@ -12,25 +12,17 @@ import numpy as np
 
 from calibration.arrays import Floats, Ints, log_odds, sigmoid
 
-POWER = 0.8
-"""How likely a test should pass for a number of rows to be called enough."""
-
+POWER = 0.8  # how likely a test should pass for a number of rows to be called enough
+# the same for labels that are yet to be made, as the accuracy is itself estimated: so the advice is
+# right four times in five (`make promise`)
 ADVISED = 0.9
-"""The same for labels that are yet to be made, as the accuracy is itself estimated: so the advice
-is right four times in five (`make promise`)."""
-
+# accuracies that the first starts of a sequence are made for, as shares of the way from target to
+# 1; each further start is made for half the gap before it, up to the number of rows
 GAPS = (0.75, 0.5)
-"""Accuracies that the first starts of a sequence are made for, as shares of the way from target to
-1; each further start is made for half the gap before it, up to the number of rows."""
-
-WEIGHTS = (1, 2)
-"""How these starts share the chance of a false promise; 1 for each further one."""
-
-FORESEEN = 0.95
-"""Share of that chance for the one start whose place the confidences determine."""
-
+WEIGHTS = (1, 2)  # how these starts share the chance of a false promise; 1 for each further one
+FORESEEN = 0.95  # share of that chance for the one start whose place the confidences determine
+# by how much the log odds of the confidences may be too high where that start is chosen
 TOO_HIGH = (0.0, 1.0)
-"""By how much the log odds of the confidences may be too high where that start is chosen."""
 
 
 @lru_cache

@@ -25,23 +25,18 @@ from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
 from calibration.score_fitting import log_evidence, maximum_likelihood
 
+# standard deviations of a and b of an update, before labels
 SLOPE_SPREAD, INTERCEPT_SPREAD = 0.25, 0.5
-"""Standard deviations of a and b of an update, before labels."""
-
+# standard deviation of b where the old map is of other sets: their shares of hits differ more
 OF_ANOTHER_SET = 1.0
-"""Standard deviation of b where the old map is of other sets: their shares of hits differ more."""
-
+# effective number of labels behind an old map, for bounds on probabilities and features
 OLD_EFFECTIVE_N = 50
-"""Effective number of labels behind an old map, for bounds on probabilities and features."""
-
-MIN_SLOPE = 0.05
-"""Lowest slope of an update of log odds: below 0 it would reverse the order."""
-
+MIN_SLOPE = 0.05  # lowest slope of an update of log odds: below 0 it would reverse the order
+# how many times wider the prior of an update is if the labels are strong evidence for it
 WIDER = 4.0
-"""How many times wider the prior of an update is if the labels are strong evidence for it."""
 
+# nats that are strong evidence, about 20 to 1, and very strong, 150 to 1 (Kass & Raftery 1995)
 STRONG, VERY_STRONG = 3.0, 5.0
-"""Nats that are strong evidence, about 20 to 1, and very strong, 150 to 1 (Kass & Raftery 1995)."""
 
 
 def fit_shrunk(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-WIDTH = 100
-"""Characters of a line, at most."""
+WIDTH = 100  # characters of a line, at most
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -70,8 +70,7 @@ def sample_null_labels(
         yield (u < values).astype(np.float64)
 
 
-DRAWS = 500
-"""Draws of labels behind a consistency band."""
+DRAWS = 500  # draws of labels behind a consistency band
 
 
 def bins(values: Floats) -> Ints:
@@ -137,14 +136,11 @@ def _mean_absolute_normal(gap: float, error: Floats) -> Floats:
     return np.asarray(2 * error * density + gap * (2 * ndtr(scaled) - 1), dtype=np.float64)
 
 
-MESH = 1001
-"""Points on [0, 1] that `smece` smooths on, as many as relplot has."""
-
+MESH = 1001  # points on [0, 1] that `smece` smooths on, as many as relplot has
+# confidences at which the sign of the error may change, for the upper end of `smece_interval`
 CUTS = 16
-"""Confidences at which the sign of the error may change, for the upper end of `smece_interval`."""
-
+# squared distances at which the Gaussian of `smece` is taken: 0 to 0.5, where it is cut
 _SQUARED = (np.arange(MESH // 2 + 1) / (MESH - 1)) ** 2
-"""Squared distances at which the Gaussian of `smece` is taken: 0 to 0.5, where it is cut."""
 
 Waves = NDArray[np.complex128]
 

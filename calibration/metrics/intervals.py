@@ -21,11 +21,8 @@ from calibration.arrays import (
 )
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 
-LEVEL = 0.95
-"""Probability with which each interval holds the true value."""
-
-MIN_GROUPS = 10
-"""With fewer groups of rows, the spread is unknown and there is no interval."""
+LEVEL = 0.95  # probability with which each interval holds the true value
+MIN_GROUPS = 10  # with fewer groups of rows, the spread is unknown and there is no interval
 
 Interval = tuple[float, float]  # low and high
 

@@ -85,8 +85,8 @@ def nauc(y: Floats, p: Floats) -> float:
     return float((area(1 - errors[accepted - 1] / accepted) - flat) / (oracle - flat))
 
 
+# probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite
 CLIP = 1e-6
-"""Probabilities are kept this far from 0 and 1 in a log loss, so that one miss stays finite."""
 
 
 def brier(y: Floats, p: Floats) -> float:

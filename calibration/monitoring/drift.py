@@ -26,14 +26,9 @@ from calibration.arrays import (
 from calibration.effective_sample_size import effective_rows
 from calibration.tables import aligned
 
-BINS = 20
-"""Bins of equal mass per feature; ties reduce their number."""
-
-MIN_ROWS = 4
-"""Independent fitted rows below which `ks_bound` is not known to hold."""
-
-FEW = 20
-"""With fewer independent new rows, the absence of an alarm says little."""
+BINS = 20  # bins of equal mass per feature; ties reduce their number
+MIN_ROWS = 4  # independent fitted rows below which `ks_bound` is not known to hold
+FEW = 20  # with fewer independent new rows, the absence of an alarm says little
 
 
 def ks_bound(distance: float, n: int, m: int) -> float:

@@ -29,11 +29,9 @@ from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
 from calibration.thresholds import ABOUT, Certificate, certify
 
-UNCHANGED = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))
-"""The update that moves nothing."""
-
+UNCHANGED = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))  # the update that moves nothing
+# relative reduction of a carried threshold, so that rounding does not lose the rows at it
 ROUNDING = 1e-12
-"""Relative reduction of a carried threshold, so that rounding does not lose the rows at it."""
 
 WORSE = (
     "The update makes the confidence worse: the log loss rises on labels that it was not fitted "

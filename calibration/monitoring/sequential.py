@@ -110,32 +110,26 @@ def log_factors(y: ArrayLike, p: ArrayLike, b: ArrayLike) -> Floats:
     return np.asarray(tilt * np.asarray(y) - np.log1p(price * np.expm1(tilt)), dtype=np.float64)
 
 
-SIZES = (0.25, 0.5, 1.0, 2.0)
-"""How far the bets of `CalibrationMonitor` move the log odds."""
-
+SIZES = (0.25, 0.5, 1.0, 2.0)  # how far the bets of `CalibrationMonitor` move the log odds
+# How far off a confidence may be without an alarm: no fitted map is exact. In simulations with maps
+# fitted on 250 labels, half of the monitors without it alarmed within 2,000 new labels, and one in
+# twenty with it. Confidences that are .10 too high alarm after about 350 labels, .15 after about
+# 110.
 TOLERANCE = 0.04
-"""How far off a confidence may be without an alarm: no fitted map is exact.
-
-In simulations with maps fitted on 250 labels, half of the monitors without it alarmed within 2,000
-new labels, and one in twenty with it. Confidences that are .10 too high alarm after about 350
-labels, .15 after about 110."""
 
 NO_BOUND = 0.0005  # a share that is shown as 0.0%
-
+# what `CalibrationMonitor` bets on, and how: b = size * (second + third * (2 p - 1))
 DIRECTIONS = (
     ("promise too much", -1.0, 0.0),
     ("promise too little", 1.0, 0.0),
     ("are too sure", 0.0, -1.0),
     ("are too timid", 0.0, 1.0),
 )
-"""What `CalibrationMonitor` bets on, and how: b = size * (second + third * (2 p - 1))."""
-
+# What `CalibrationMonitor` lays on each direction and size: most on small shifts, which are the
+# likeliest and need the most labels. With equal parts a shift of .10 took twice as many.
 PARTS = np.outer([1.8, 1.8, 0.2, 0.2], np.array([3, 3, 1, 0.3]) / 1.825).ravel()
-"""What `CalibrationMonitor` lays on each direction and size: most on small shifts, which are the
-likeliest and need the most labels. With equal parts a shift of .10 took twice as many."""
-
+# the b of `AccuracyMonitor`, which bets that the accuracy is below its target
 FALLS = (-0.0625, -0.125, -0.25, -0.5, -1.0, -2.0)
-"""The b of `AccuracyMonitor`, which bets that the accuracy is below its target."""
 
 
 class _Bets:

@@ -33,13 +33,10 @@ COLOURS = (
 )
 DASHED = (0, (4, 3))
 LEFT, WIDE = 0.11, 0.85
-SMALL = 8.5
-"""Size of captions and legends, in points."""
+SMALL = 8.5  # size of captions and legends, in points
 
 LEGEND: Mapping[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": INK}
-
-LINES = 1.35
-"""Line height of a caption, as a multiple of its font size."""
+LINES = 1.35  # line height of a caption, as a multiple of its font size
 
 DPI = 130
 MARGIN = 12  # pixels of white below a picture without its caption

@@ -21,8 +21,7 @@ from rerank.data.duplicates import near_duplicates
 from rerank.data.labels import Grades, Labelled
 from rerank.types import Bools, Candidates, Passage, Query
 
-ENOUGH_UNANSWERABLE = 20
-"""Labelled queries without an answer from which on no copies are made."""
+ENOUGH_UNANSWERABLE = 20  # labelled queries without an answer from which on no copies are made
 
 ANSWERS_TAKEN_OUT = "answers_taken_out"  # metadata of a copy: true
 
