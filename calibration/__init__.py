@@ -37,50 +37,17 @@ if TYPE_CHECKING:
         VennAbersCalibrator,
     )
 
-_ESTIMATORS = (
-    *("BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "PlattCalibrator"),
-    *("TemperatureCalibrator", "TwoStageCalibrator", "VennAbersCalibrator"),
-)
-
-__all__ = [
-    "AccuracyMonitor",
-    "BetaCalibrator",
-    "BetaMap",
-    "CalibrationMap",
-    "CalibrationMonitor",
-    "Certificate",
-    "Choice",
-    "Comparison",
-    "Drift",
-    "IsotonicCalibrator",
-    "IsotonicMap",
-    "LogisticCalibrator",
-    "LogisticMap",
-    "PlattCalibrator",
-    "Reliability",
-    "Segments",
-    "Sketch",
-    "TemperatureCalibrator",
-    "TwoStageCalibrator",
-    "TwoStageMap",
-    "VennAbersCalibrator",
-    "VennAbersMap",
-    "alarm",
-    "certify",
-    "choose",
-    "comparison",
-    "cross_fit",
-    "grouped_folds",
-    "lower_bound",
-    "map_from_dict",
-    "measure",
-    "sketch",
-    "upper_bound",
-]
+__all__ = ["BetaMap", "CalibrationMap", "IsotonicMap", "LogisticMap", "TwoStageMap", "VennAbersMap"]
+__all__ += ["BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "PlattCalibrator"]
+__all__ += ["TemperatureCalibrator", "TwoStageCalibrator", "VennAbersCalibrator", "map_from_dict"]
+__all__ += ["Choice", "Segments", "choose", "cross_fit", "grouped_folds"]
+__all__ += ["Comparison", "Reliability", "comparison", "measure"]
+__all__ += ["Certificate", "certify", "lower_bound", "upper_bound"]
+__all__ += ["AccuracyMonitor", "CalibrationMonitor", "Drift", "Sketch", "alarm", "sketch"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ESTIMATORS:
+    if not (name in __all__ and name.endswith("Calibrator")):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         return getattr(import_module("calibration.calibrators"), name)

@@ -46,8 +46,7 @@ def logit(p: ArrayLike) -> Floats:
 
 def log_odds(p: ArrayLike) -> Floats:
     """Return the log odds of probabilities, kept 1e-6 away from 0 and 1 so that they are finite."""
-    inner = np.minimum(np.maximum(np.asarray(p, dtype=np.float64), 1e-6), 1 - 1e-6)
-    return np.asarray(np.log(inner) - np.log1p(-inner), dtype=np.float64)
+    return logit(np.minimum(np.maximum(np.asarray(p, dtype=np.float64), 1e-6), 1 - 1e-6))
 
 
 def as_floats(values: ArrayLike) -> Floats:
@@ -67,7 +66,7 @@ def as_floats(values: ArrayLike) -> Floats:
 
 
 def _check_numbers(values: NDArray[np.object_]) -> None:
-    """Raise a ValueError if an object is no real number, as which NumPy would take some."""
+    """Refuse objects that are no real numbers, as which NumPy would take some."""
     for value in values.flat:
         if isinstance(value, (str, bytes)):
             raise ValueError("expected real numbers, got text")
@@ -77,7 +76,7 @@ def _check_numbers(values: NDArray[np.object_]) -> None:
 
 
 def _is_real(value: object) -> bool:
-    """Whether it is a real number or a truth value; NumPy counts spans of time as numbers."""
+    # NumPy counts spans of time as numbers
     return isinstance(value, (Real, Decimal)) and not isinstance(value, np.timedelta64)
 
 
@@ -118,14 +117,11 @@ def as_features(X: ArrayLike, width: int | None = None) -> Floats:
     width None: the width of X, which is 1 for shape (n,).
     """
     x = np.asarray(as_floats(X), order="C")  # so that sums run the same way for any caller
-    if width is None:
-        width = x.shape[1] if x.ndim == 2 else 1
+    width = width or (x.shape[1] if x.ndim == 2 else 1)
     if x.ndim == 1 and width == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != width:
-        raise ValueError(
-            f"expected features of shape (n, {width}), got an array of shape {x.shape}"
-        )
+        raise ValueError(f"expected features of shape (n, {width}), got shape {x.shape}")
     _check_finite(x)
     return x
 
@@ -139,10 +135,11 @@ def all_finite(x: Floats) -> bool:
 
 def _check_finite(x: Floats) -> None:
     if not all_finite(x):
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
-        count = int((~np.isfinite(x)).sum())
+        wrong = np.argwhere(~np.isfinite(x))
+        first = tuple(wrong[0].tolist())
         raise ValueError(
-            f"expected finite numbers, got {x[first]} at position {first} ({count} such in all)"
+            f"expected finite numbers, got {x[first]} at position {first} "
+            f"({len(wrong)} such in all)"
         )
 
 

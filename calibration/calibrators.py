@@ -74,10 +74,8 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
             classes = np.array([0, 1])
         self.classes_ = classes
         if len(classes) != 2:
-            got = f"{len(classes)} ({', '.join(map(str, classes[:5]))})"
-            raise ValueError(
-                f"Only binary classification is supported: expected two classes, got {got}"
-            )
+            n, some = len(classes), ", ".join(map(str, classes[:5]))
+            raise ValueError(f"Only binary classification is supported, got {n} classes: {some}")
         return np.asarray(y == self.classes_[1], dtype=np.int64)
 
     def __sklearn_tags__(self) -> Any:
@@ -188,13 +186,7 @@ class TwoStageCalibrator(_Calibrator):
         """
         x, labels = self._checked(X, y)
         self.map_, penalty, self.out_of_fold_ = fit_two_stage(
-            x,
-            labels,
-            groups,
-            second_stage=self.second_stage,
-            folds=self.folds,
-            C=self.C,
-            random_state=self.random_state,
+            x, labels, groups, **self.get_params()
         )
         self.C_ = penalty.C
         return self

@@ -10,6 +10,7 @@ without a reference map gives a constant, the smoothed base rate; one with it st
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,42 +85,10 @@ def _fit_logistic(x: Floats, labels: Ints, C: float) -> LogisticMap:
 def _fit_first(
     x: Floats, labels: Ints, number: Ints, penalty: Penalty, reference: LogisticMap | None
 ) -> LogisticMap:
-    """Fit the first stage once, shrunk to the reference map if there is one, else to zero."""
+    """Shrunk to the reference map if there is one, else to zero."""
     if reference is None:
         return _fit_logistic(x, labels, penalty.C)
     return fit_shrunk(reference, x, labels, number, C=penalty.C, keep_signs=penalty.keep_signs)
-
-
-def _out_of_fold_logits(
-    x: Floats,
-    labels: Ints,
-    number: Codes,
-    fold: Ints,
-    penalties: Sequence[Penalty],
-    reference: LogisticMap | None,
-) -> tuple[Floats, Floats]:
-    """Return logits (penalties, n), each by a map fitted without the row's fold, and the mean
-    logits (penalties, n) that these maps give the rows they were fitted on.
-    """
-    logits, levels = np.empty((2, len(penalties), len(x)))
-    with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
-        for held in held_out(fold):
-            for i, penalty in enumerate(penalties):
-                fitted = _fit_first(x[~held], labels[~held], number[~held], penalty, reference)
-                logits[i, held] = fitted.logit(x[held])
-                levels[i, held] = fitted.logit(x[~held]).mean()
-    return logits, levels
-
-
-def _penalties(C: float | Penalty | None, reference: LogisticMap | None) -> Sequence[Penalty]:
-    """The penalties to choose from, strongest first."""
-    if C is None:
-        return STEPS if reference else [Penalty(each) for each in PENALTIES]
-    if isinstance(C, Penalty):
-        return [C]
-    if not C > 0:
-        raise ValueError(f"C must be positive, got {C}")
-    return [Penalty(C, keep_signs=True)]
 
 
 def _choose_step(losses: Floats, number: Codes) -> int:
@@ -166,15 +135,26 @@ def fit_first_stage(
     labels = as_labels(y, len(x))
     number = group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
-    penalties = _penalties(C, reference)
+    penalties: Sequence[Penalty] = STEPS if reference else [Penalty(each) for each in PENALTIES]
+    if C is not None:
+        penalties = [C if isinstance(C, Penalty) else Penalty(C, keep_signs=True)]
+        if not penalties[0].C > 0:
+            raise ValueError(f"C must be positive, got {C}")
     if reference is not None and fold.max() == 0:
         first = _fit_first(x, labels, number, penalties[0], reference)
         return first, penalties[0], reference.logit(x)
     if reference is None and (fold.max() == 0 or labels.min() == labels.max()):
         flat = _fit_logistic(x, np.zeros_like(labels), penalties[0].C)
-        first = LogisticMap(flat.coef, float(logit(base_rate(labels))), flat.mean, flat.scale)
+        first = replace(flat, intercept=float(logit(base_rate(labels))))
         return first, penalties[0], np.full(len(x), first.intercept)
-    logits, levels = _out_of_fold_logits(x, labels, number, fold, penalties, reference)
+    # by maps fitted without the row's fold, and the mean logits of the rows that these saw
+    logits, levels = np.empty((2, len(penalties), len(x)))
+    with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
+        for held in held_out(fold):
+            for i, each in enumerate(penalties):
+                fitted = _fit_first(x[~held], labels[~held], number[~held], each, reference)
+                logits[i, held] = fitted.logit(x[held])
+                levels[i, held] = fitted.logit(x[~held]).mean()
     losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number) if reference is None else _choose_step(losses, number)
     first = _fit_first(x, labels, number, penalties[best], reference)
@@ -250,14 +230,10 @@ def cross_fit_two_stage(
 
 
 def _second_stage(second_stage: str, reference: LogisticMap | None) -> Callable[..., Any]:
-    """Return the fit of the second stage, a function of logits, labels and groups.
-
-    With a reference map, the logistic one is `fit_bounded_update`, shrunk towards no change.
-    """
+    """Return the fit of the second stage: a function of logits, labels and groups."""
     if second_stage not in SCORE_FITS:
-        raise ValueError(
-            f"second_stage must be one of {', '.join(SCORE_FITS)}, got {second_stage!r}"
-        )
+        kinds = ", ".join(SCORE_FITS)
+        raise ValueError(f"second_stage must be one of {kinds}, got {second_stage!r}")
     if reference is not None and second_stage == "logistic":
         return fit_bounded_update
     fit = SCORE_FITS[second_stage]

@@ -28,25 +28,7 @@ selective_accuracy = checked(scores.selective_accuracy)
 smece = checked(calibration_error.smece)
 smece_interval = checked(calibration_error.smece_interval)
 
-__all__ = [
-    "MIN_GROUPS",
-    "augrc",
-    "aurc",
-    "auroc",
-    "auroc_interval",
-    "band",
-    "brier",
-    "brier_interval",
-    "corp",
-    "coverage",
-    "ece_debiased",
-    "expected_errors",
-    "log_loss",
-    "nauc",
-    "naurc",
-    "sample_null_labels",
-    "selective_accuracy",
-    "smece",
-    "smece_floor",
-    "smece_interval",
-]
+__all__ = ["augrc", "aurc", "expected_errors", "nauc", "naurc", "selective_accuracy"]
+__all__ += ["auroc", "auroc_interval", "band", "brier", "brier_interval", "corp", "coverage"]
+__all__ += ["MIN_GROUPS", "ece_debiased", "log_loss", "sample_null_labels", "smece"]
+__all__ += ["smece_floor", "smece_interval"]
