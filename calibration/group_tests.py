@@ -40,7 +40,9 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
     exponentials are always the same, and go to the groups in the order of their first rows: names
     of groups change nothing.
     """
-    n, number = len(labels), _by_first_row(number)
+    n = len(labels)
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    number = np.argsort(np.argsort(first))[number]  # in the order of their first rows
     n_groups = int(number.max()) + 1
     gain = _changes(labels - target, number).astype(np.float32)
     worst, rng = np.float32(target), np.random.default_rng(0)
@@ -120,16 +122,13 @@ def expected_groups(
 
 
 def _changes(values: Floats, number: Ints) -> Floats:
-    """Return (n,) by how much each row of values (n,) changes the mean of its group so far.
-
-    The mean of a group without rows is 0.
-    """
+    """By how much each row (n,) changes the mean of its group so far, which is 0 without rows."""
     sums, rows = _within(values, number), _within(np.ones(len(number)), number)
     return sums / rows - (sums - values) / np.maximum(rows - 1, 1)
 
 
 def _within(values: Floats, number: Ints) -> Floats:
-    """Return (n,) running sums of values (n,) within each row's group, the row itself included."""
+    """Running sums of values (n,) within each row's group, the row itself included."""
     order = np.argsort(number, kind="stable")
     total = np.cumsum(values[order])
     begins = np.flatnonzero(np.diff(number[order], prepend=-1))
@@ -140,14 +139,7 @@ def _within(values: Floats, number: Ints) -> Floats:
 
 
 def _groups_so_far(number: Ints) -> Floats:
-    """Return (n,) the number of groups among the rows down to each."""
     return np.cumsum(_within(np.ones(len(number)), number) == 1).astype(np.float64)
-
-
-def _by_first_row(number: Ints) -> Ints:
-    """Return the groups (n,) numbered in the order of their first rows."""
-    _, first, number = np.unique(number, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[number]
 
 
 def group_sizes(n_groups: float) -> tuple[int, ...]:

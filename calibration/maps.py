@@ -64,17 +64,10 @@ class LogisticMap:
         for name in {"low", "high"}.difference(bounds):
             object.__setattr__(self, name, ())
         object.__setattr__(self, "intercept", finite_number("intercept", self.intercept))
-        lengths = (len(self.coef), len(self.mean), len(self.scale))
-        if len(set(lengths)) != 1:
-            raise ValueError(
-                "coef, mean and scale must have one number a feature each, "
-                f"got {lengths[0]}, {lengths[1]} and {lengths[2]}"
-            )
-        if bounds and {len(self.low), len(self.high)} != {len(self.coef)}:
-            raise ValueError(
-                f"low and high must have {len(self.coef)} numbers each, "
-                f"got {len(self.low)} and {len(self.high)}"
-            )
+        names = ("coef", "mean", "scale", *(("low", "high") if bounds else ()))
+        lengths = {name: len(getattr(self, name)) for name in names}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"expected one number a feature of each, got {lengths}")
         if any(a > b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError("low must not be above high")
         if min(self.scale) <= 0:
@@ -85,7 +78,7 @@ class LogisticMap:
 
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the logit; rows sum to `logit - intercept`."""
-        return self._contributions(as_features(X, len(self.coef)))
+        return np.asarray(self._arrays[0] * self.standardised(X), dtype=np.float64)
 
     def standardised(self, X: ArrayLike) -> Floats:
         """Return (n, d): each feature clipped to its range, less its mean, divided by its scale."""
@@ -97,9 +90,6 @@ class LogisticMap:
             x = np.minimum(np.maximum(x, low), high)
         return np.asarray((x - mean) / scale, dtype=np.float64)
 
-    def _contributions(self, x: Floats) -> Floats:
-        return np.asarray(self._arrays[0] * self._standardised(x), dtype=np.float64)
-
     def logit(self, X: ArrayLike) -> Floats:
         """Return (n,): the log odds of each row of X (n, d), or of X (n,) if d is 1.
 
@@ -108,14 +98,9 @@ class LogisticMap:
         if len(self.coef) == 1:
             return self._line(as_scores(X))
         x = as_features(X, len(self.coef))
-        if len(x) <= BLOCK:
-            logits = self._contributions(x).sum(axis=1)
-        else:
-            parts = [
-                self._contributions(x[i : i + BLOCK]).sum(axis=1) for i in range(0, len(x), BLOCK)
-            ]
-            logits = np.concatenate(parts)
-        return _finite_logits(logits + self.intercept)
+        blocks = (x[i : i + BLOCK] for i in range(0, max(1, len(x)), BLOCK))
+        parts = [(self._arrays[0] * self._standardised(block)).sum(axis=1) for block in blocks]
+        return _finite_logits(np.concatenate(parts) + self.intercept)
 
     def _line(self, s: Floats) -> Floats:
         if self.low:
@@ -157,11 +142,8 @@ class TwoStageMap:
     def __post_init__(self) -> None:
         for name in ("second", "update"):
             stage = getattr(self, name)
-            if isinstance(stage, LogisticMap) and len(stage.coef) != 1:
-                raise ValueError(
-                    f"{name} of a two-stage map takes one logit, got a map of {len(stage.coef)} "
-                    "features"
-                )
+            if isinstance(stage, LogisticMap) and (n := len(stage.coef)) != 1:
+                raise ValueError(f"{name} of a two-stage map takes one logit, got {n} features")
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) probabilities for X (n, d)."""
@@ -206,12 +188,8 @@ class TwoStageMap:
                 raise ValueError(f"expected a logistic second stage, got {type(stage).__name__}")
             a = stage.coef[0] / stage.scale[0]
             slope, intercept = a * slope, a * (intercept - stage.mean[0]) + stage.intercept
-        first = self.first
-        return replace(
-            first,
-            coef=tuple(slope * c for c in first.coef),
-            intercept=slope * first.intercept + intercept,
-        )
+        coef = tuple(slope * c for c in self.first.coef)
+        return replace(self.first, coef=coef, intercept=slope * self.first.intercept + intercept)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "two-stage"`."""
@@ -244,10 +222,8 @@ _KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 def _stage(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
     result = map_from_dict(value)
-    if value["kind"] not in allowed:
-        raise ValueError(
-            f"{name} of a two-stage map must be {' or '.join(allowed)}, got {value['kind']}"
-        )
+    if (kind := value["kind"]) not in allowed:
+        raise ValueError(f"{name} of a two-stage map must be {' or '.join(allowed)}, got {kind}")
     return result
 
 

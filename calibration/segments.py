@@ -7,7 +7,7 @@ an unseen segment stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,6 @@ from calibration.arrays import (
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.selection import grouped_folds, held_out
 
-SegmentNames = Sequence[Hashable] | NDArray[Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Segments:
@@ -44,7 +42,7 @@ class Segments:
             if not isinstance(update, LogisticMap) or len(update.coef) != 1:
                 raise ValueError(f"the update of {segment!r} must be a logistic map of one input")
 
-    def apply(self, p: ArrayLike, segments: SegmentNames) -> Floats:
+    def apply(self, p: ArrayLike, segments: GroupNames) -> Floats:
         """Return (n,) probabilities: p (n,) updated by the segments (n,), compared as text."""
         moved = as_scores(p).copy()
         names = as_segments(segments, len(moved))
@@ -71,7 +69,7 @@ class Segments:
 
 
 def fit_segments(
-    p: ArrayLike, y: ArrayLike, segments: SegmentNames, groups: Groups = None
+    p: ArrayLike, y: ArrayLike, segments: GroupNames, groups: Groups = None
 ) -> Segments:
     """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
@@ -85,20 +83,14 @@ def fit_segments(
     labels, values = check_y_p(y, p)
     scores = log_odds(values)
     names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
-    return Segments(
-        {
-            segment: fit_update(
-                scores[names == segment], labels[names == segment], number[names == segment]
-            )
-            for segment in sorted(set(names.tolist()) - {""})
-        }
-    )
+    rows_of = {segment: names == segment for segment in sorted(set(names.tolist()) - {""})}
+    return Segments({s: fit_update(scores[r], labels[r], number[r]) for s, r in rows_of.items()})
 
 
 def cross_fit_segments(
     p: ArrayLike,
     y: ArrayLike,
-    segments: SegmentNames,
+    segments: GroupNames,
     groups: GroupNames,
     *,
     folds: int = 5,
@@ -119,7 +111,7 @@ def cross_fit_segments(
     return moved
 
 
-def as_segments(segments: SegmentNames, n: int) -> NDArray[np.object_]:
+def as_segments(segments: GroupNames, n: int) -> NDArray[np.object_]:
     """Return (n,) segments as text of any length."""
     names = np.array([str(segment) for segment in segments], dtype=np.object_)
     if names.shape != (n,):

@@ -28,10 +28,8 @@ from calibration.arrays import (
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
-# a candidate is considered only with at least this many labelled rows; fewer it would overfit
-MINIMUM_ROWS: Mapping[str, int] = MappingProxyType(
-    {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
-)
+# independent labelled rows that a candidate takes to be considered; fewer it would overfit
+MINIMUM_ROWS: Mapping[str, int] = {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
 
 
 class Predicts(Protocol):
@@ -150,12 +148,13 @@ def choose(
     if not names:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
     number = group_codes(groups, len(labels))
+    losses_of = []
     for name in names:
         try:
-            check_y_p(labels, predictions[name])
+            losses_of.append(row_losses(*check_y_p(labels, predictions[name])))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    rows = np.array([row_losses(labels, predictions[name]) for name in names])
+    rows = np.array(losses_of)
     means = rows.mean(axis=1)
     best, chosen = int(np.argmin(means)), one_standard_error(rows, number)
     reason = f"{names[chosen]} has the lowest grouped cross-validated log loss, {means[chosen]:.4f}"

@@ -78,8 +78,12 @@ def fit_shrunk(
             reference, x, labels, weights, precision, row_weight
         )
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
-    own = as_features(X, len(reference.coef))
-    low, high = _feature_range(reference, own, len(z) * row_weight)
+    low, high = reference.low, reference.high
+    if low:
+        within = np.clip(as_features(X, len(reference.coef)), low, high)
+        own_share = len(z) * row_weight / (len(z) * row_weight + OLD_EFFECTIVE_N)
+        low = tuple(own_share * within.min(axis=0) + (1 - own_share) * np.array(low))
+        high = tuple(own_share * within.max(axis=0) + (1 - own_share) * np.array(high))
     return LogisticMap(
         tuple(coef),
         float(slope * reference.intercept + intercept + coef @ middle),
@@ -130,22 +134,6 @@ def _sign_constrained(
         options={"maxiter": 1000, "ftol": 1e-12},
     ).x
     return found[:d], float(found[d]), float(found[d + 1])
-
-
-def _feature_range(
-    reference: LogisticMap, x: Floats, effective: float
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The range between those of x (n, d), of so many effective labels, and of the reference.
-
-    None, as two empty tuples, if the reference has none.
-    """
-    if not reference.low:
-        return (), ()
-    within = np.clip(x, reference.low, reference.high)
-    own_share = effective / (effective + OLD_EFFECTIVE_N)
-    low = own_share * within.min(axis=0) + (1 - own_share) * np.array(reference.low)
-    high = own_share * within.max(axis=0) + (1 - own_share) * np.array(reference.high)
-    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> LogisticMap:

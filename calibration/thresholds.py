@@ -40,8 +40,7 @@ ABOUT = "new questions like these"  # what a promise is about, by default
 RIGHT = "right"  # what is promised of an accepted row, by default
 FEW = 50  # with fewer independent labels, it cannot be told how many more are needed
 MOST = 10**9  # more labels than this were not counted
-# nor fewer than this many times: there were enough by their accuracy, and they failed
-LEAST_TIMES = 1.25
+LEAST_TIMES = 1.25  # nor fewer than this many times: there were enough by their accuracy
 PLACES = 64  # places at which it is asked how many labels would do
 ROUNDING = 1e-6  # what two ways to compute a tail may differ by
 MAX_TIMES = 40  # the advice is never to collect more than this many times the labels that there are
@@ -83,13 +82,9 @@ def binomial_tail(hits: int, n: int, share: float) -> float:
 
     The exact sum, without SciPy: hits > n share, so that its terms fall.
     """
-    term = math.exp(
-        math.lgamma(n + 1)
-        - math.lgamma(hits + 1)
-        - math.lgamma(n - hits + 1)
-        + hits * math.log(share)
-        + (n - hits) * math.log1p(-share)
-    )
+    misses = n - hits
+    ways = math.lgamma(n + 1) - math.lgamma(hits + 1) - math.lgamma(misses + 1)
+    term = math.exp(ways + hits * math.log(share) + misses * math.log1p(-share))
     total = 0.0
     while term > total * 1e-17:
         total += term
@@ -141,17 +136,14 @@ class Certificate:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
         if not 0 <= self.copies <= self.queries:
             raise ValueError(f"expected at most {self.queries} copies, got {self.copies}")
-        if not isinstance(self.about, str) or not self.about:
-            raise ValueError(f"about should say what is promised of, got {self.about!r:.80}")
-        if not isinstance(self.event, str) or not self.event:
-            raise ValueError(f"event should say what is promised, got {self.event!r:.80}")
+        for name in ("about", "event"):
+            if not isinstance(text := getattr(self, name), str) or not text:
+                raise ValueError(f"{name} should say what is promised, got {text!r:.80}")
         if not isinstance(self.refused, str) or (self.refused and self.threshold is not None):
             raise ValueError(f"refused should say why there is no threshold, got {self.refused!r}")
         if self.threshold is not None and not self._follows:
-            raise ValueError(
-                f"{self.right} right of {self.accepted} certify no {percent(self.target)} at "
-                f"{percent(self.level)} confidence"
-            )
+            promise = f"{percent(self.target)} at {percent(self.level)} confidence"
+            raise ValueError(f"{self.right} right of {self.accepted} certify no {promise}")
 
     @property
     def _follows(self) -> bool:
@@ -285,7 +277,15 @@ def certify(
     labels, values = labels[order], values[order]
     number, n = group_codes(groups, len(values))[order], len(values)
     n_groups = int(number.max()) + 1
-    ends = _refuted_ends(labels, values, number, target, level)
+    ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal values
+    if n_groups == n:
+        size, tail = np.arange(1.0, n + 1), tails(labels, target)
+        sizes = rows_to_begin_with(target, level, n)
+    else:
+        tail, size = group_tails(labels, number, target)
+        sizes = group_sizes(float(size[-1]))
+    foreseen = foreseen_place(values, size, ends, target, 1 - level)
+    ends = refuted(tail, ends, *starts_of(size, ends, sizes, foreseen, 1 - level))
     last = int(ends[values[ends] >= floor].max(initial=-1))
     needed = _labels_needed(labels, values, number, floor, target, level) if last < 0 else None
     return Certificate(
@@ -302,33 +302,19 @@ def certify(
     )
 
 
-def _refuted_ends(
-    labels: Floats, values: Floats, number: Ints, target: float, level: float
-) -> Ints:
-    """Return the rows, by falling values (n,), up to which the target is certified."""
-    n = len(labels)
-    ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal values
-    if number.max() + 1 == n:
-        size, tail = np.arange(1.0, n + 1), tails(labels, target)
-        sizes = rows_to_begin_with(target, level, n)
-    else:
-        tail, n_groups = group_tails(labels, number, target)
-        size, sizes = n_groups, group_sizes(float(n_groups[-1]))
-    foreseen = foreseen_place(values, size, ends, target, 1 - level)
-    starts, chances = starts_of(size, ends, sizes, foreseen, 1 - level)
-    return refuted(tail, ends, starts, chances)
-
-
 def _labels_needed(
     labels: Floats, values: Floats, number: Ints, floor: float, target: float, level: float
 ) -> int | None:
     """Return `Certificate.labels_needed` of a sample by falling values (n,) without a promise."""
+    from calibration.score_fitting import fit_platt
+
+    scores = log_odds(values)
+    truth = fit_platt(scores, labels).predict(scores)  # the accuracy at each confidence
     n, n_groups, reach = len(labels), int(number.max()) + 1, int((values >= floor).sum())
     if not reach:
         if n_groups >= FEW:
             return None
         reach = n  # of more labels, some may reach the floor
-    truth = _accuracy(values, labels)
     places = np.unique(np.linspace(0, reach - 1, PLACES).astype(np.int64))
     units = worth = np.arange(1.0, n + 1)
     mean = np.cumsum(truth) / units
@@ -339,16 +325,7 @@ def _labels_needed(
     return None if times > MAX_TIMES else int(np.ceil(max(times, LEAST_TIMES) * n))
 
 
-def _accuracy(values: Floats, labels: Floats) -> Floats:
-    """Return the accuracy (n,) at confidences (n,), as a sigmoid fitted on the labels (n,)."""
-    from calibration.score_fitting import fit_platt
-
-    scores = log_odds(values)
-    return fit_platt(scores, labels).predict(scores)
-
-
 def _checked(hits: float, n: float, level: float) -> tuple[float, float, float]:
-    """The three numbers as floats."""
     found, rows = finite_number("hits", hits), finite_number("n", n)
     if not 0 <= found <= rows:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
