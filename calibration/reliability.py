@@ -50,11 +50,6 @@ class Curves(NamedTuple):
     bins: list[Bin]
     thresholds: list[Accepted]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: the rows of each as objects with named fields."""
-        values: dict[str, Any] = plain(self)
-        return values
-
 
 def reliability_bins(y: ArrayLike, p: ArrayLike, *, groups: Groups = None) -> list[Bin]:
     """The dots of a reliability diagram: labels y (n,) of 0 and 1, confidences p (n,) in [0, 1].
@@ -94,8 +89,6 @@ def at_thresholds(
 
 
 Metric = Callable[[Floats, Floats], float]  # of labels (n,) and confidences (n,)
-NO_METRICS: Mapping[str, Metric] = MappingProxyType({})
-
 DASH = "-"
 
 
@@ -145,10 +138,7 @@ class Reliability:
     extra: Mapping[str, float] = field(default_factory=dict)  # metrics that the caller added
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values: intervals as lists, NaN as None.
-
-        They are JSON, unless the threshold is infinite.
-        """
+        """Return plain JSON values, unless the threshold is infinite; NaN is None."""
         values: dict[str, Any] = plain(asdict(self))
         return values
 
@@ -170,22 +160,18 @@ class Reliability:
 
 
 def _restore(kind: str, value: Any) -> Any:
-    if kind == "Interval":
-        if not isinstance(value, (list, tuple)) or len(value) != 2:
-            raise ValueError(f"not a reliability: expected low and high, got {value!r:.80}")
-        low, high = (_restore("float", v) for v in value)
-        return low, high
-    if kind == "float | None" and value is None:
-        return None
     if kind.startswith("float"):
-        return float("nan") if value is None else as_number("a value of a reliability", value)
-    if kind == "int" and type(value) is not int:
-        raise ValueError(f"not a reliability: expected a whole number, got {value!r:.80}")
-    if kind.startswith("Mapping"):
-        if not isinstance(value, Mapping):
-            raise ValueError(f"not a reliability: expected extra metrics, got {value!r:.80}")
+        if value is None:
+            return None if kind == "float | None" else math.nan
+        return as_number("a value of a reliability", value)
+    if kind == "Interval" and isinstance(value, (list, tuple)) and len(value) == 2:
+        return tuple(_restore("float", v) for v in value)
+    if kind.startswith("Mapping") and isinstance(value, Mapping):
         return {name: _restore("float", v) for name, v in value.items()}
-    return value
+    if kind == "int" and type(value) is int:
+        return value
+    expected = {"Interval": "low and high", "int": "a whole number"}.get(kind, "extra metrics")
+    raise ValueError(f"not a reliability: expected {expected}, got {value!r:.80}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,19 +207,14 @@ class Comparison:
 
 
 def _cells(r: Reliability) -> tuple[str, ...]:
-    low, high = r.smece_interval
-    right, bound = DASH, DASH
-    if r.accuracy_accepted is not None:
-        right = f"{r.right_accepted} ({100 * r.accuracy_accepted:.1f}%)"
-    if r.accuracy_accepted_lower95 is not None:
-        bound = f"{100 * r.accuracy_accepted_lower95:.1f}%"
+    (low, high), share, bound = r.smece_interval, r.accuracy_accepted, r.accuracy_accepted_lower95
     return (
         DASH if math.isnan(r.auroc) else f"{r.auroc:.3f}",
         f"{r.brier:.4f}",
         f"{r.smece:.3f} [{DASH if math.isnan(low) else f'{low:.3f}, {high:.3f}'}]",
         str(r.accepted) if r.accepted else DASH,
-        right,
-        bound,
+        DASH if share is None else f"{r.right_accepted} ({100 * share:.1f}%)",
+        DASH if bound is None else f"{100 * bound:.1f}%",
         *(f"{value:.3f}" for value in r.extra.values()),
     )
 
@@ -247,7 +228,7 @@ def measure(
     threshold: float = 0.7,
     draws: int = 500,
     random_state: int = 0,
-    extra: Mapping[str, Metric] = NO_METRICS,
+    extra: Mapping[str, Metric] = MappingProxyType({}),
 ) -> Reliability:
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
@@ -323,8 +304,7 @@ def comparison(
     results, number = [], group_codes(groups, np.size(y))
     for name, p in rows.items():
         try:
-            result = measure(y, p, groups=number, **options)
+            results.append((name, measure(y, p, groups=number, **options)))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        results.append((name, result))
     return Comparison(tuple(results))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,15 +69,14 @@ class FeatureSketch:
         set_finite_numbers(self, "edges", "shares")
         if (np.diff(self.edges) <= 0).any():
             raise ValueError("edges must rise strictly")
-        if len(self.shares) != 2 * len(self.edges) - 1:
+        places, least, total = 2 * len(self.edges) - 1, min(self.shares), sum(self.shares)
+        if len(self.shares) != places:
             raise ValueError(
-                f"{len(self.edges)} edges need {2 * len(self.edges) - 1} shares, "
-                f"got {len(self.shares)}"
+                f"{len(self.edges)} edges need {places} shares, got {len(self.shares)}"
             )
-        if min(self.shares) < 0 or abs(sum(self.shares) - 1) > 1e-9:
+        if least < 0 or abs(total - 1) > 1e-9:
             raise ValueError(
-                f"shares must be at least 0 and sum to 1, got a lowest of {min(self.shares)} "
-                f"and a sum of {sum(self.shares)}"
+                f"shares must be at least 0 and sum to 1, got one of {least} and a sum of {total}"
             )
 
     def cumulative(self) -> Floats:
@@ -103,9 +102,8 @@ class Sketch:
         object.__setattr__(self, "features", tuple(self.features))
         _check_names(self.names)
         if len(self.features) != len(self.names):
-            raise ValueError(
-                f"{len(self.names)} names need as many features, got {len(self.features)}"
-            )
+            n, got = len(self.names), len(self.features)
+            raise ValueError(f"{n} names need as many features, got {got}")
         if not isinstance(self.n, int) or self.n < MIN_ROWS:
             raise ValueError(f"expected at least {MIN_ROWS} independent rows, got {self.n!r}")
         if type(self.rows) is not int or self.rows < 0:
@@ -131,10 +129,9 @@ class Sketch:
         check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
             raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
-        for feature in d["features"]:
-            check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
         features = []
         for feature in d["features"]:
+            check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
             try:
                 features.append(FeatureSketch(feature["edges"], feature["shares"]))
             except ValueError as error:
@@ -263,17 +260,12 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
         p = min(1.0, 2 * min(ks_bound(distance, n, m), rare))
         median = float(column.quantiles(np.array([0.5]))[0])
         moves.append(Move(name, distance, feature.median(), median, outside, p))
-    adjusted = _holm(np.array([move.p_value for move in moves])).tolist()
+    moves.sort(key=lambda move: move.p_value)
+    holm = np.maximum.accumulate([m.p_value * (len(moves) - i) for i, m in enumerate(moves)])
+    adjusted = np.minimum(holm, 1.0).tolist()
     moves = [replace(move, p_value=p) for move, p in zip(moves, adjusted, strict=True)]
     moves.sort(key=lambda move: (move.p_value, -move.distance, move.name))
     return Drift(float(level), n, m, tuple(moves), fitted.rows, len(x))
-
-
-def _holm(p: Floats) -> Floats:
-    order = np.argsort(p, kind="stable")
-    result = np.empty(len(p))
-    result[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    return np.minimum(result, 1.0)
 
 
 def _as_float32(x: Floats) -> Floats:
@@ -281,8 +273,7 @@ def _as_float32(x: Floats) -> Floats:
     return np.clip(x, -most, most).astype(np.float32).astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(NamedTuple):
     """Sorted values (n,) of a feature, and the share of the rows (n + 1,) before each."""
 
     values: Floats
@@ -295,10 +286,8 @@ class _Column:
 
     def cumulative(self, edges: Floats) -> Floats:
         """Return (2 K,): for each edge, the share below it, then up to it."""
-        share = np.empty(2 * len(edges))
-        share[0::2] = self.before[np.searchsorted(self.values, edges, side="left")]
-        share[1::2] = self.before[np.searchsorted(self.values, edges, side="right")]
-        return share
+        below, up_to = (np.searchsorted(self.values, edges, side=s) for s in ("left", "right"))
+        return self.before[np.column_stack([below, up_to]).ravel()]
 
 
 def _columns(x: Floats) -> list[_Column]:

@@ -79,7 +79,7 @@ class Report:
             "groups": len(set(self.fitted.groups)),
             "effective_queries": self.fitted.effective,
             **self.evaluation.to_dict(),
-            "curves": self.curves.to_dict(),
+            "curves": plain(self.curves),
             **({"rerank": self.rerank.to_dict()} if self.rerank else {}),
             "ablation": [plain(asdict(step)) for step in self.steps],
             "labels": plain(asdict(self.budgets)),
