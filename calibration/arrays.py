@@ -49,6 +49,14 @@ def log_odds(p: ArrayLike) -> Floats:
     return logit(np.minimum(np.maximum(np.asarray(p, dtype=np.float64), 1e-6), 1 - 1e-6))
 
 
+def bisect(holds: Callable[[float], bool], inside: float, outside: float, steps: int = 40) -> float:
+    """Return where `holds`, true inside and false outside, ends: the outer end of the last step."""
+    for _ in range(steps):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
+    return outside
+
+
 def as_floats(values: ArrayLike) -> Floats:
     """Return real numbers, of any shape, as floats; booleans are 0 and 1, None is NaN."""
     if type(values) is np.ndarray and values.dtype == np.float64:

@@ -11,14 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    Groups,
-    as_floats,
-    group_codes,
-    logit,
-    sigmoid,
-)
+from calibration.arrays import Floats, Groups, as_floats, bisect, group_codes, logit, sigmoid
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
 
 LEVEL = 0.95  # probability with which each interval holds the true value
@@ -53,11 +46,7 @@ class Estimate(NamedTuple):
 
 
 def student_interval(
-    values: ArrayLike,
-    groups: Groups = None,
-    *,
-    least_groups: int = MIN_GROUPS,
-    unseen: float = 0.0,
+    values: ArrayLike, groups: Groups = None, *, least_groups: int = MIN_GROUPS, unseen: float = 0.0
 ) -> Estimate:
     """Return the mean of values (n,) with Student's interval, by group (n,).
 
@@ -134,20 +123,13 @@ def auroc_interval(y: Floats, p: Floats, groups: Groups = None) -> Interval:
     wider = max(1.0, measured / expected) if expected > 0 else len(y) / n_groups
     z = student_point(LEVEL, effective_groups(number))
 
-    def end(outside: float) -> float:
-        inside = area
-        for _ in range(40):
-            middle = (inside + outside) / 2
-            if abs(area - middle) <= z * np.sqrt(wider * variance(middle)):
-                inside = middle
-            else:
-                outside = middle
-        return outside
+    def is_near(a: float) -> bool:
+        return bool(abs(area - a) <= z * np.sqrt(wider * variance(a)))
 
-    return end(0.0), end(1.0)
+    return bisect(is_near, area, 0.0), bisect(is_near, area, 1.0)
 
 
 def _share_below(ordered: Floats, values: Floats) -> Floats:
-    """Return the share of `ordered` below each value, ties half."""
+    """The share of `ordered` below each value, ties half."""
     left, right = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
     return np.asarray((left + right) / (2 * len(ordered)), dtype=np.float64)

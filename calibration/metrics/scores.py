@@ -27,10 +27,8 @@ def expected_errors(y: Floats, p: Floats) -> Floats:
     """
     order = np.argsort(-p, kind="stable")
     ends, wrong = tie_blocks(-p[order], 1 - y[order])
-    errors = np.append(0.0, np.cumsum(wrong))
-    return np.asarray(
-        np.interp(np.arange(1, len(order) + 1), np.append(0, ends), errors), dtype=np.float64
-    )
+    ends, errors = np.append(0, ends), np.append(0.0, np.cumsum(wrong))
+    return np.asarray(np.interp(np.arange(1, len(order) + 1), ends, errors), dtype=np.float64)
 
 
 def aurc(y: Floats, p: Floats) -> float:

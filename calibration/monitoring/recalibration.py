@@ -6,12 +6,12 @@ Confidences and labels in; an update, its gain, and a new certificate out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import (
-    Bools,
     Floats,
     GroupNames,
     check_y_p,
@@ -65,9 +65,9 @@ class Recalibration:
         """Whether the update is worse, what was learned, its gain, and what is promised now."""
         slope, intercept = self.update.coef[0], self.update.intercept
         before, effective = self.table["before"], round(self.effective)
-        better, (low, high) = self.gain >= 0, self.gain_interval
-        low, high = (low, high) if better else (-high, -low)
-        gain = f"{abs(self.gain):.4f} nats {'better' if better else 'worse'}"
+        low, high = self.gain_interval
+        low, high = (low, high) if self.gain >= 0 else (-high, -low)
+        gain = f"{abs(self.gain):.4f} nats {'better' if self.gain >= 0 else 'worse'}"
         gain += "" if np.isnan(low) else f" [95%: {low:.4f} to {high:.4f}]"
         moved = f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {gain}, cross-fitted."
         if self.update == UNCHANGED:
@@ -108,7 +108,13 @@ def fit_recalibration(
     from calibration.shrinkage import fit_update
 
     right, before = check_y_p(y, p)
-    rows = _certifying_rows(certifying, len(right))
+    refuse_masked(certifying)
+    rows = np.asarray(np.ones(len(right), np.bool_) if certifying is None else certifying)
+    if rows.shape != right.shape or rows.dtype != np.bool_ or not rows.any():
+        raise ValueError(
+            f"certifying should be one truth value per label, shape ({len(right)},), and true for "
+            f"one at least; got {rows.dtype.name} of shape {rows.shape}"
+        )
     scores, number = log_odds(before), group_codes(groups, len(right))
     apart = sigmoid(scores)  # near 0 and 1 equal log odds: the update accepts these together
     if accepted_from is None:
@@ -121,20 +127,20 @@ def fit_recalibration(
     certificate = certify(
         right[rows], apart[rows], groups=number[rows], target=target, floor=lowest, about=about
     )
-    table = comparison(
-        {"before": before, "after": after},
-        right,
-        groups=number,
-        threshold=target,
-        random_state=random_state,
-    )
+    if certificate.threshold is not None and not accepted_from:
+        # of old confidences, which no label has influenced; the update keeps their order, so the
+        # same rows reach the moved threshold
+        moved = float(update.predict(log_odds([certificate.threshold]))[0])
+        certificate = replace(certificate, threshold=moved * (1 - ROUNDING))
+    options: dict[str, Any] = {"threshold": target, "random_state": random_state}
+    table = comparison({"before": before, "after": after}, right, groups=number, **options)
     first = np.sort(np.unique(number, return_index=True)[1])
     monitor = CalibrationMonitor.start().update(right[first], before[first])
     saved = row_losses(right, before) - row_losses(right, after)
     gain = student_interval(saved, number, unseen=1.0)  # nat
     return Recalibration(
         update=update,
-        certificate=certificate if accepted_from else _carry_threshold(certificate, update),
+        certificate=certificate,
         table=table,
         monitor=monitor,
         gain=gain.mean,
@@ -147,39 +153,11 @@ def fit_recalibration(
     )
 
 
-def _certifying_rows(certifying: ArrayLike | None, n: int) -> Bools:
-    """The labels that certify, (n,); None: all."""
-    if certifying is None:
-        return np.ones(n, dtype=np.bool_)
-    refuse_masked(certifying)
-    rows = np.asarray(certifying)
-    if rows.shape != (n,) or rows.dtype != np.bool_:
-        raise ValueError(
-            f"certifying should be one truth value per label, shape ({n},), got {rows.dtype.name} "
-            f"of shape {rows.shape}"
-        )
-    if not rows.any():
-        raise ValueError("certifying should be true for one label at least")
-    return rows
-
-
-def _carry_threshold(certificate: Certificate, update: LogisticMap) -> Certificate:
-    """The certificate of old confidences, which no label has influenced, for the updated ones.
-
-    The update keeps their order, so the same rows reach the moved threshold.
-    """
-    if certificate.threshold is None:
-        return certificate
-    moved = float(update.predict(log_odds([certificate.threshold]))[0])
-    return replace(certificate, threshold=moved * (1 - ROUNDING))
-
-
 def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticMap:
     """One update of log odds that equals `first` followed by `second`."""
     if first is None:
         return second
-    a, b = first.coef[0], first.intercept
-    c, d = second.coef[0], second.intercept
+    (a,), b, (c,), d = first.coef, first.intercept, second.coef, second.intercept
     return LogisticMap((a * c,), b * c + d, (0.0,), (1.0,))
 
 
@@ -188,6 +166,5 @@ def rebase_update(segment: LogisticMap, update: LogisticMap) -> LogisticMap:
 
     `update` followed by the result equals `segment` followed by `update`.
     """
-    a, b = segment.coef[0], segment.intercept
-    c, d = update.coef[0], update.intercept
+    (a,), b, (c,), d = segment.coef, segment.intercept, update.coef, update.intercept
     return LogisticMap((a,), c * b + d - a * d, (0.0,), (1.0,))

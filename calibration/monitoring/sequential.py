@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import (
     Floats,
+    bisect,
     check_keys,
     check_share,
     check_y_p,
@@ -52,10 +53,8 @@ class Wealth:
         set_finite_numbers(self, "stakes")
         object.__setattr__(self, "peak", finite_number("peak", self.peak))
         if type(self.n) is not int or self.n < 0 or self.peak < 0:
-            raise ValueError(
-                f"n must be a whole number and peak a number, both at least 0, got {self.n!r:.80} "
-                f"and {self.peak}"
-            )
+            got = f"{self.n!r:.80} and {self.peak}"
+            raise ValueError(f"n must be a whole number, n and peak at least 0, got {got}")
 
     @classmethod
     def start(cls, parts: Floats) -> Wealth:
@@ -88,12 +87,8 @@ class Wealth:
         laid = np.log(parts)[:, None] - np.log((n + 1) * (n + 2)) - run
         begun = np.column_stack([np.array(self.stakes), laid])
         stakes = run + np.logaddexp.accumulate(begun, axis=1)[:, 1:]
-        wealth = np.logaddexp(log_mean(stakes), -np.log(n + 2))
-        return Wealth(
-            tuple(stakes[:, -1].tolist()),
-            self.n + factors.shape[1],
-            max(self.peak, float(wealth.max())),
-        )
+        peak = float(np.logaddexp(log_mean(stakes), -np.log(n + 2)).max())
+        return Wealth(tuple(stakes[:, -1].tolist()), int(n[-1]), max(self.peak, peak))
 
 
 def log_mean(logs: Floats) -> Floats:
@@ -113,8 +108,7 @@ def log_factors(y: ArrayLike, p: ArrayLike, b: ArrayLike) -> Floats:
 SIZES = (0.25, 0.5, 1.0, 2.0)  # how far the bets of `CalibrationMonitor` move the log odds
 # How far off a confidence may be without an alarm: no fitted map is exact. In simulations with maps
 # fitted on 250 labels, half of the monitors without it alarmed within 2,000 new labels, and one in
-# twenty with it. Confidences that are .10 too high alarm after about 350 labels, .15 after about
-# 110.
+# twenty with it. What is .10 too high alarms after about 350 labels, .15 after about 110.
 TOLERANCE = 0.04
 
 NO_BOUND = 0.0005  # a share that is shown as 0.0%
@@ -125,8 +119,8 @@ DIRECTIONS = (
     ("are too sure", 0.0, -1.0),
     ("are too timid", 0.0, 1.0),
 )
-# What `CalibrationMonitor` lays on each direction and size: most on small shifts, which are the
-# likeliest and need the most labels. With equal parts a shift of .10 took twice as many.
+# what it lays on each direction and size: most on small shifts, which are the likeliest and need
+# the most labels; with equal parts a shift of .10 took twice as many
 PARTS = np.outer([1.8, 1.8, 0.2, 0.2], np.array([3, 3, 1, 0.3]) / 1.825).ravel()
 # the b of `AccuracyMonitor`, which bets that the accuracy is below its target
 FALLS = (-0.0625, -0.125, -0.25, -0.5, -1.0, -2.0)
@@ -188,7 +182,6 @@ class CalibrationMonitor(_Bets):
     p - tolerance, so its expected stake does not grow while the truth lies between them. The chance
     of ever giving a false alarm is at most `level`, for any confidences. If 70% are promised and
     43% are right, it alarms after about 40 labels (median).
-
     """
 
     kind: ClassVar[str] = "calibration-monitor"
@@ -220,19 +213,14 @@ class CalibrationMonitor(_Bets):
         if np.size(y) == np.size(p) == 0:
             return self
         labels, prices = check_y_p(np.atleast_1d(y), np.atleast_1d(p))
-        slopes = np.array([third for _, _, third in DIRECTIONS])[:, None, None]
-        shifts = np.array([second for _, second, _ in DIRECTIONS])[:, None, None]
+        shifts, slopes = np.array([moves for _, *moves in DIRECTIONS]).T[..., None, None]
         b = np.array(SIZES)[:, None] * (shifts + slopes * (2 * prices - 1))
         least, most = prices - self.tolerance, prices + self.tolerance
         paid = np.clip(np.where(b > 0, most, np.where(b < 0, least, prices)), 0.0, 1.0)
         factors = log_factors(labels, paid, b).reshape(-1, len(labels))
-        return CalibrationMonitor(
-            self.level,
-            self.hits + int(labels.sum()),
-            self.promised + float(prices.sum()),
-            self.wealth.after(factors, PARTS),
-            self.tolerance,
-        )
+        hits, promised = self.hits + int(labels.sum()), self.promised + float(prices.sum())
+        wealth = self.wealth.after(factors, PARTS)
+        return CalibrationMonitor(self.level, hits, promised, wealth, self.tolerance)
 
     @property
     def direction(self) -> str:
@@ -333,17 +321,11 @@ def _upper(hits: int, n: int, level: float) -> float:
     """
     b = np.array(FALLS)
 
-    def won(mean: float) -> bool:
+    def not_won(mean: float) -> bool:
         logs = hits * log_factors(1, mean, b) + (n - hits) * log_factors(0, mean, b)
-        return float(log_mean(logs)) >= -math.log(level)
+        return float(log_mean(logs)) < -math.log(level)
 
-    low, high = 0.0, 1.0
-    if not won(high):
-        return high
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if won(middle) else (middle, high)
-    return high
+    return 1.0 if not_won(1.0) else bisect(not_won, 0.0, 1.0, 50)
 
 
 def _evidence(wealth: Wealth) -> str:
@@ -351,7 +333,6 @@ def _evidence(wealth: Wealth) -> str:
 
 
 def _checked(level: float, hits: int, wealth: Wealth, bets: int) -> float:
-    """The level as a float, if the rest fits too."""
     if not isinstance(hits, int) or not 0 <= hits <= wealth.n:
         raise ValueError(f"hits must lie between 0 and n, got {hits!r} of {wealth.n}")
     if len(wealth.stakes) != bets:
