@@ -5,8 +5,8 @@ As in `confidence`: arrays in, a matplotlib `Figure` with its caption out, witho
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -40,25 +40,32 @@ def feature_effects(
     `confidence`, because a second stage transforms the score, the picture says so.
     """
     steps = np.asarray(contributions, dtype=np.float64)
-    if steps.shape != (len(names),) or not len(names):
-        raise ValueError(
-            f"expected one contribution per name, got {steps.shape} for {len(names)} names"
-        )
+    if steps.shape != (n := len(names),) or not n:
+        raise ValueError(f"expected one contribution per name, got {steps.shape} for {n} names")
     order = np.argsort(-np.abs(steps), kind="stable")
     rows = [(names[i], float(steps[i])) for i in order[:STRONGEST]]
     if others := len(order) - len(rows):
         rows.append((f"{others} others together", float(steps[order[STRONGEST:]].sum())))
     ends = base + np.cumsum([0.0, *(step for _, step in rows)])
     exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
-
     start = f"a usual query ({float(sigmoid(base)):.2f})" if exact else "a usual query"
     labels = [start, *(name for name, _ in rows), f"this query ({confidence:.2f})"]
-    rows_of = [_wrapped(label) for label in labels]
-    figure, axes = _named_rows(rows_of, NAMES, title, below, top=1.2, foot=1.3)
+    wrapped = [[part for line in x.split("\n") for part in wrap(line, LONGEST)] for x in labels]
+    beside = [style.literal("\n".join(lines)) for lines in wrapped]
+    figure, axes = _named_rows(beside, NAMES, title, below, top=1.2, foot=1.3)
     span = float(np.ptp(ends)) or 1.0
     low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span
     axes.set_xlim(low, high)
-    _draw_steps(axes, [step for _, step in rows], ends, gap=0.015 * span)
+    for i, (_, step) in enumerate(rows, start=1):  # each from where the one above it ended
+        colour, side, away = (
+            (style.BLUE, "left", 0.015) if step >= 0 else (style.AMBER, "right", -0.015)
+        )
+        axes.barh(i, step, left=ends[i - 1], height=0.62, color=colour, zorder=3)
+        number = axes.text(ends[i] + away * span, i, f"{step:+.2f}", ha=side, va="center", zorder=5)
+        number.set(fontsize=style.SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
+    for i, end in enumerate(ends):  # from each row to the next
+        axes.plot([end, end], [i, i + 1], color=style.SOFT, lw=0.8, zorder=2)
+    axes.plot([ends[0], ends[-1]], [0, len(ends)], "o", color=style.INK, ms=7, zorder=4)
     axes.set_xlabel("log odds of being right" if exact else "score of the first stage")
     bent = f" A second stage turns the score into the confidence, {confidence:.2f}."
     if exact:
@@ -75,10 +82,7 @@ def feature_effects(
 def _named_rows(
     labels: Sequence[str], left: float, title: str, below: str, *, top: float, foot: float
 ) -> tuple[Figure, Axes]:
-    """Return a figure and its axes, with a row for each label, which stands to the left of it.
-
-    left: share of the width that the labels take; top, foot: inches above and below the rows.
-    """
+    """A figure and its axes: a row each, labels in the `left` share, `top` and `foot` in inches."""
     lines = max(label.count("\n") + 1 for label in labels)
     height = max(0.42, 0.1 + 0.16 * lines) * len(labels) + top + foot
     figure = style.sheet(7.2, height, title, below)
@@ -90,39 +94,16 @@ def _named_rows(
     return figure, axes
 
 
-def _draw_steps(axes: Axes, steps: Sequence[float], ends: Floats, *, gap: float) -> None:
-    """Draw steps (d,) as bars, each from where the one above it ended, with dots at both ends.
-
-    ends: (d + 1,), from the start on. gap: between a bar and its number.
-    """
-    for i, step in enumerate(steps, start=1):
-        colour, side, away = (
-            (style.BLUE, "left", gap) if step >= 0 else (style.AMBER, "right", -gap)
-        )
-        axes.barh(i, step, left=ends[i - 1], height=0.62, color=colour, zorder=3)
-        number = axes.text(ends[i] + away, i, f"{step:+.2f}", ha=side, va="center", zorder=5)
-        number.set(fontsize=style.SMALL, color=colour, bbox={"color": "white", "pad": 0.5})
-    for i, end in enumerate(ends):  # from each row to the next
-        axes.plot([end, end], [i, i + 1], color=style.SOFT, lw=0.8, zorder=2)
-    axes.plot([ends[0], ends[-1]], [0, len(ends)], "o", color=style.INK, ms=7, zorder=4)
-
-
-def _wrapped(label: str) -> str:
-    """A label broken into lines short enough to stand beside the rows."""
-    lines = (part for line in label.split("\n") for part in textwrap.wrap(line, LONGEST))
-    return style.literal("\n".join(lines))
-
-
 def _chances(axes: Axes, low: float, high: float) -> None:
     """Label the upper edge with as many probabilities as there is room for."""
-    shown: list[tuple[float, float]] = []
+    shown: dict[float, str] = {}
     for chance in CHANCES:
         place = float(logit(chance))
-        apart = all(abs(place - other) > 0.12 * (high - low) for other, _ in shown)
+        apart = all(abs(place - other) > 0.12 * (high - low) for other in shown)
         if low <= place <= high and apart:
-            shown.append((place, chance))
+            shown[place] = f"{chance:g}"
     upper = axes.secondary_xaxis("top")
-    upper.set_xticks([place for place, _ in shown], [f"{chance:g}" for _, chance in shown])
+    upper.set_xticks(list(shown), list(shown.values()))
     upper.spines["top"].set_visible(False)
     upper.tick_params(colors=style.SOFT, labelsize=9, length=0, pad=2)
     upper.set_xlabel("confidence", color=style.INK, fontsize=9.5)
@@ -141,11 +122,9 @@ def feature_groups(
     `notes` stand below the names, one per row. An interval of NaN is not drawn.
     """
     nats = np.asarray(saved, dtype=np.float64)
-    if not len(names) or not len(names) == len(nats) == len(intervals):
-        raise ValueError(
-            f"expected a number and an interval a name, got {len(names)}, {len(nats)} and "
-            f"{len(intervals)}"
-        )
+    lengths = (len(names), len(nats), len(intervals))
+    if not len(names) or len(set(lengths)) > 1:
+        raise ValueError(f"expected a number and an interval a name, got {lengths}")
     beside = [f"{n}\n{note}" for n, note in zip(names, notes, strict=True)] if notes else names
     rows, title = [style.literal(label) for label in beside], "What each group of features adds"
     figure, axes = _named_rows(rows, 0.34, title, below, top=0.85, foot=1.4)
@@ -177,11 +156,14 @@ def label_budget(
     Each of `measured` has its own panel; those of `selected` are shares and have one panel
     together. Dots are medians, lines reach from the lowest to the highest subset; NaN is left out.
     """
-    panels: list[dict[str, Floats]] = [{name: np.asarray(v)} for name, v in measured.items()]
-    panels.append({name: np.asarray(values) for name, values in selected.items()})
-    for name, values in [pair for shown in panels for pair in shown.items()]:
+    arrays = {name: np.asarray(values) for name, values in {**measured, **selected}.items()}
+    for name, values in arrays.items():
         if values.ndim != 2 or len(values) != len(labels):
             raise ValueError(f"{name}: expected ({len(labels)}, r) numbers, got {values.shape}")
+    panels = [
+        *({name: arrays[name]} for name in measured),
+        {name: arrays[name] for name in selected},
+    ]
     named = [labels[-1]]
     for n in reversed(labels):  # those with room for their number
         if np.log(named[-1] / n) > ROOM * np.log(labels[-1] / labels[0]):
@@ -222,10 +204,8 @@ def label_budget(
 
 
 def _spread(axes: Axes, labels: Sequence[int], values: Floats, colour: str) -> None:
-    defined = [row[~np.isnan(row)] for row in values]
-    rows = [(n, row) for n, row in zip(labels, defined, strict=True) if len(row)]
-    x = [n for n, _ in rows]
-    low, high = [row.min() for _, row in rows], [row.max() for _, row in rows]
+    defined = {n: row[~np.isnan(row)] for n, row in zip(labels, values, strict=True)}
+    ends = [(n, row.min(), row.max(), np.median(row)) for n, row in defined.items() if len(row)]
+    x, low, high, middle = zip(*ends, strict=True) if ends else ((), (), (), ())
     axes.vlines(x, low, high, color=colour, alpha=0.55, lw=1.6)
-    middle = [float(np.median(row)) for _, row in rows]
     axes.plot(x, middle, "-o", color=colour, lw=1.2, ms=6.5, mec="white", mew=0.9, zorder=4)

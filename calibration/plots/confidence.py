@@ -7,6 +7,7 @@ no global state, so it works on any thread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -50,18 +51,16 @@ def reliability_diagram(
     _dots(main, bins)
     main.set(xlim=(-0.015, 1.015), ylim=(-0.015, 1.015), ylabel="share that is right")
     main.tick_params(labelbottom=False)
-    strip.hist(
-        values, bins=np.linspace(0, 1, 41).tolist(), color=style.BLUE, alpha=0.75, rwidth=0.88
-    )
+    edges = np.linspace(0, 1, 41).tolist()
+    strip.hist(values, bins=edges, color=style.BLUE, alpha=0.75, rwidth=0.88)
     strip.set(xlabel="confidence", ylabel="queries")
     strip.locator_params(axis="y", nbins=3)
+    at = f"threshold {threshold:g}"
     handles = [
         Line2D([], [], marker="o", color=style.BLUE, mec="white", ms=7, label="measured, 95%"),
         Line2D([], [], color=style.SOFT, lw=1.0, label="exact"),
         Line2D([], [], color=style.BAND, lw=8, label="chance alone"),
-        Line2D(
-            [], [], color=style.AMBER, lw=1.1, ls=style.DASHED, label=f"threshold {threshold:g}"
-        ),
+        Line2D([], [], color=style.AMBER, lw=1.1, ls=style.DASHED, label=at),
     ]
     look = {"ncols": 4, "handlelength": 1.8, "columnspacing": 1.6, **style.LEGEND}
     figure.legend(handles=handles, loc="center left", bbox_to_anchor=(0.095, 0.892), **look)
@@ -80,9 +79,7 @@ def _dots(axes: Axes, bins: Sequence[Bin]) -> None:
     if len(centre) > 1:
         axes.fill_between(centre, low, high, color=style.BAND, lw=0, zorder=1)
     else:
-        axes.plot(
-            [centre[0]] * 2, [low[0], high[0]], color=style.BAND, lw=14, solid_capstyle="butt"
-        )
+        axes.plot(centre * 2, [*low, *high], color=style.BAND, lw=14, solid_capstyle="butt")
     hits = [round(s * n) for s, n in zip(share, count, strict=True)]
     bounds = [binomial_interval(h, n) for h, n in zip(hits, count, strict=True)]
     axes.vlines(centre, *zip(*bounds, strict=True), color=style.BLUE, lw=1.3, alpha=0.55, zorder=3)
@@ -113,16 +110,14 @@ def risk_coverage_curve(
     height = 5.2 + foot
     below = f"{n:,} queries · {base:.1%} right in all"
     figure = style.sheet(7.2, height, "Accuracy against coverage", below)
-    axes = style.panel(
-        figure, (style.LEFT, foot / height, style.WIDE, (height - foot - 0.85) / height)
-    )
+    box = (style.LEFT, foot / height, style.WIDE, (height - foot - 0.85) / height)
+    axes = style.panel(figure, box)
     accepted = np.arange(1, n + 1)
     oracle = np.minimum(1.0, labels.sum() / accepted)
     promise = f"threshold {threshold:g}: no dot should lie below"
+    knows = "oracle: knows every answer"
     handles = [
-        *axes.plot(
-            accepted / n, oracle, color=style.LINE, lw=2.2, label="oracle: knows every answer"
-        ),
+        *axes.plot(accepted / n, oracle, color=style.LINE, lw=2.2, label=knows),
         axes.axhline(base, color=style.SOFT, lw=1.0, ls=":", label="base rate: no selection"),
         axes.axhline(threshold, color=style.AMBER, lw=1.1, ls=style.DASHED, label=promise),
     ]
@@ -185,9 +180,8 @@ def _point(
 
 
 def _entry(label: str, colour: str, dash: str, marker: str) -> Line2D:
-    return Line2D(
-        [], [], color=colour, ls=dash, lw=1.7, label=label, marker=marker, ms=7, mec="white"
-    )
+    look: dict[str, Any] = {"color": colour, "ls": dash, "marker": marker, "label": label}
+    return Line2D([], [], lw=1.7, ms=7, mec="white", **look)
 
 
 def confidence_histogram(y: ArrayLike, p: ArrayLike, *, threshold: float = 0.7) -> Figure:

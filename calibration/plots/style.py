@@ -78,13 +78,9 @@ def legend_below(
 ) -> None:
     """Write the legend under the axes, which begin `foot` inches above the bottom."""
     place = (0.095, (foot - 0.52) / figure.get_size_inches()[1])
-    options: dict[str, Any] = {
-        "loc": "upper left",
-        "bbox_to_anchor": place,
-        "borderaxespad": 0.0,
-        **LEGEND,
-    }
-    legend = figure.legend(handles=handles, ncols=ncols, columnspacing=columnspacing, **options)
+    look: dict[str, Any] = {"ncols": ncols, "columnspacing": columnspacing, **LEGEND}
+    corner: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": place, "borderaxespad": 0.0}
+    legend = figure.legend(handles=handles, **corner, **look)
     for text in legend.get_texts():
         text.set_parse_math(False)
 

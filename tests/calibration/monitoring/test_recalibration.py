@@ -228,7 +228,7 @@ def test_the_interval_of_the_gain_is_students_by_group() -> None:
 @pytest.mark.parametrize(
     ("certifying", "sentence"),
     [
-        (np.arange(5), r"one truth value per label, shape \(20,\), got int64 of shape \(5,\)"),
+        (np.arange(5), r"shape \(20,\), .* got int64 of shape \(5,\)"),
         (np.ones(20), "got float64"),
         ([True], r"of shape \(1,\)"),
         (np.zeros(20, dtype=np.bool_), "true for one at least"),
