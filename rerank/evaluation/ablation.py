@@ -110,10 +110,11 @@ def by_features(
     for name, used in columns.items():
         predicted, penalties = [], []
         for trial in trials:
+            rows = trial.fitted_on
             fitted, penalty, _ = fit_two_stage(
-                trial.fitted_on.features[:, used],
-                trial.fitted_on.right,
-                trial.fitted_on.groups,
+                rows.features[:, used],
+                rows.right,
+                rows.groups,
                 second_stage=trial.second_stage,
                 folds=folds,
                 random_state=random_state,
@@ -170,12 +171,8 @@ def by_labels(
             fitted = _fit_subset(trial, rows, penalty, folds=folds, random_state=random_state)
             parts.append(_predict(fitted, trial.measured_on.features))
         p = np.concatenate(parts)
-        return (
-            metrics.log_loss(y, p),
-            metrics.smece(y, p),
-            metrics.coverage(p, threshold),
-            metrics.selective_accuracy(y, p, threshold),
-        )
+        reached = metrics.coverage(p, threshold), metrics.selective_accuracy(y, p, threshold)
+        return metrics.log_loss(y, p), metrics.smece(y, p), *reached
 
     figures = [figures_of(subset, size) for size in labels for subset in range(SUBSETS)]
     figures += [figures_of(0, None)] * SUBSETS
@@ -187,12 +184,9 @@ def _keep_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap |
     """The map with the weights of some features only: the others are taken to be at their mean."""
     if old is None:
         return None
-
-    def chosen(values: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(values[i] for i in used) if values else ()
-
-    coef, mean, scale, low, high = map(chosen, (old.coef, old.mean, old.scale, old.low, old.high))
-    return replace(old, coef=coef, mean=mean, scale=scale, low=low, high=high)
+    names = ("coef", "mean", "scale", *(("low", "high") if old.low else ()))
+    chosen: dict[str, Any] = {n: tuple(getattr(old, n)[i] for i in used) for n in names}
+    return replace(old, **chosen)
 
 
 def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
@@ -206,7 +200,6 @@ def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]
 def _fit_subset(
     trial: Trial, rows: NDArray[np.int64], penalty: Penalty, *, folds: int, random_state: int
 ) -> Any:
-    """The confidence fitted on some rows of a trial."""
     from calibration.fitting import fit_two_stage
 
     y = trial.fitted_on.right

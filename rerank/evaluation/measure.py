@@ -68,14 +68,12 @@ def order_quality(
     runs: Sequence[Sequence[str]], qrels: Sequence[Mapping[str, float]]
 ) -> OrderQuality:
     """Measure ranked ids against grades: one run and its grades per query, in the same order."""
-    pairs = [
-        ([q.get(d, 0.0) for d in run], list(q.values())) for run, q in zip(runs, qrels, strict=True)
-    ]
-    answerable = [(gains, ideal) for gains, ideal in pairs if ideal]
+    gains = [[q.get(d, 0.0) for d in run] for run, q in zip(runs, qrels, strict=True)]
+    answerable = [(g, list(q.values())) for g, q in zip(gains, qrels, strict=True) if q]
     return OrderQuality(
-        np.array([ndcg(gains, ideal) for gains, ideal in answerable]),
-        np.array([reciprocal_rank(gains) for gains, _ in answerable]),
-        np.array([float(bool(gains) and gains[0] > 0) for gains, _ in pairs]),
+        np.array([ndcg(g, ideal) for g, ideal in answerable]),
+        np.array([reciprocal_rank(g) for g, _ in answerable]),
+        np.array([float(bool(g) and g[0] > 0) for g in gains]),
     )
 
 
@@ -93,20 +91,18 @@ class WeightedAccuracy:
     def sentence(self) -> str:
         """The estimate in words."""
         stood_for = f"the {self.queries:.0f} queries that these stand for"
+        at = f"at a confidence of {self.threshold:g} or more,"
         if self.right is None:
-            return (
-                f"at a confidence of {self.threshold:g} or more, none of {stood_for} is accepted, "
-                "as far as these say."
-            )
+            return f"{at} none of {stood_for} is accepted, as far as these say."
         interval = "too few for an interval"
         if not self.own_sample:
             interval = "no interval: this model is not known to have drawn the sample"
         elif np.isfinite(self.right.low):
             interval = f"between {self.right.low:.1%} and {self.right.high:.1%} with 95% confidence"
         return (
-            f"at a confidence of {self.threshold:g} or more, of {stood_for}, about "
-            f"{self.accepted:.0f} are accepted ({self.accepted / self.queries:.0%}), and "
-            f"{self.right.mean:.1%} of these are right ({interval})."
+            f"{at} of {stood_for}, about {self.accepted:.0f} are accepted "
+            f"({self.accepted / self.queries:.0%}), and {self.right.mean:.1%} of these are right "
+            f"({interval})."
         )
 
 
@@ -182,16 +178,15 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; undefined values are None."""
-        return {
+        context = {"k": self.context_k, **self.context._asdict()} if self.context else None
+        values = {
             "confidence": self.table.to_dict(),
             "events": plain(self.events),
             "orders": plain(self.orders),
             "passages_scored": self.passages_scored,
-            "context": plain({"k": self.context_k, **self.context._asdict()})
-            if self.context
-            else None,
-            **({"weighted": plain(asdict(self.weighted))} if self.weighted else {}),
+            "context": plain(context),
         }
+        return values | ({"weighted": plain(asdict(self.weighted))} if self.weighted else {})
 
     def curves(self) -> Curves:
         """The dots of the reliability diagram, and what each threshold accepts."""
@@ -236,8 +231,6 @@ def _format(value: float, sign: str = "") -> str:
 
 
 class _PredictedPart(NamedTuple):
-    """The predictions for one part, before all parts are measured together."""
-
     predictions: Predictions
     orders: Mapping[str, Sequence[Sequence[str]]]  # passage ids, best first
     confidences: dict[str, Floats]
@@ -261,11 +254,12 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
         name: np.concatenate([part.confidences[name] for part in predicted])
         for name in predicted[0].confidences
     }
+    orders = {n: [ids for part in predicted for ids in part.orders[n]] for n in predicted[0].orders}
     sufficiency = np.concatenate([part.predictions.sufficiency for part in predicted])
     relevance = [row for part in predicted for row in part.predictions.relevance]
     counts = [count for part in predicted for count in part.passages_scored]
     hit, k = hits(labelled, depth=DEPTH), config.sufficiency_k
-    units = sampled_units(labelled).tolist()
+    units, enough = sampled_units(labelled).tolist(), [config.thresholds.sufficient]
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),
@@ -281,23 +275,12 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
         right=hit[:, 0],
         certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),
-        orders=_orders(
-            {
-                name: [ids for part in predicted for ids in part.orders[name]]
-                for name in predicted[0].orders
-            },
-            labelled,
-        ),
+        orders=_orders(orders, labelled),
         passages_scored=float(np.mean(counts)) if counts else 0.0,
         fold_maps=tuple(part.maps for part in parts),
         fold_of=np.repeat(np.arange(len(parts)), [len(part.scored) for part in parts]),
         context_k=k,
-        context=at_thresholds(
-            hit[:, k - 1],
-            sufficiency[:, k - 1],
-            [config.thresholds.sufficient],
-            groups=units,
-        )[0],
+        context=at_thresholds(hit[:, k - 1], sufficiency[:, k - 1], enough, groups=units)[0],
     )
 
 
@@ -309,10 +292,13 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
     names = [name for name in ORDERS[:-1] if name != "dense" or not maps.kind.stages]
     orders = {name: [reorder(r, rank_by=name).doc_ids for r in in_full] for name in names}
     orders["relevance"] = [reorder(r, rank_by="relevance").doc_ids for r in predictions.rankings]
-    all_scored = list(map(_in_order_of, predictions.rankings, in_full))
-    confidences = {
-        name: heuristic_confidences(rule, all_scored) for name, rule in part.baselines.items()
-    }
+    all_scored = []  # the same passages as in full, in the order of the predictions
+    for ranking, other in zip(predictions.rankings, in_full, strict=True):
+        place = {row: i for i, row in enumerate(other.first_stage.rows.tolist())}
+        rows = np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64)
+        all_scored.append(other.take(rows))
+    rules = part.baselines.items()
+    confidences = {name: heuristic_confidences(rule, all_scored) for name, rule in rules}
     confidences[OURS] = predictions.confidence
     return _PredictedPart(
         predictions,
@@ -323,23 +309,12 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
     )
 
 
-def _in_order_of(ranking: Ranking, other: Ranking) -> Ranking:
-    """`other`, which holds the same passages, in the order of `ranking`."""
-    place = {row: i for i, row in enumerate(other.first_stage.rows.tolist())}
-    return other.take(np.array([place[row] for row in ranking.first_stage.rows], dtype=np.int64))
-
-
 def _events(
     hit: Labels, sufficiency: Floats, labels: Sequence[Labels], relevance: Sequence[Floats]
 ) -> dict[str, dict[str, float]]:
-    """The measurements of sufficiency at each k, and of relevance at each range of ranks.
-
-    `hit` and `sufficiency` are (n, DEPTH); `labels` and `relevance` have an array per query.
-    """
-    events = {
-        SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1])
-        for k in range(2, DEPTH + 1)
-    }
+    """Sufficiency at each k, of arrays (n, DEPTH); relevance at each range of `RANKS`."""
+    every = range(2, DEPTH + 1)
+    events = {SUFFICIENCY.format(k): _event(hit[:, k - 1], sufficiency[:, k - 1]) for k in every}
     for name, (first, last) in RANKS.items():
         y = np.concatenate([row[first - 1 : last] for row in labels])
         p = np.concatenate([row[first - 1 : last] for row in relevance])
@@ -351,13 +326,10 @@ def _event(y: Labels, p: Floats) -> dict[str, float]:
     """How well probabilities p (n,) predict an event y (n,); undefined values are NaN."""
     if not len(y):
         return dict.fromkeys(EVENT_METRICS, float("nan"))
-    base = float(y.mean())
+    base, measured = float(y.mean()), ("auroc", "brier", "smece", "log_loss")
     return {
         "base_rate": base,
-        "auroc": metrics.auroc(y, p),
-        "brier": metrics.brier(y, p),
-        "smece": metrics.smece(y, p),
-        "log_loss": metrics.log_loss(y, p),
+        **{name: getattr(metrics, name)(y, p) for name in measured},
         "log_loss_of_base_rate": metrics.log_loss(y, np.full(len(y), base)),
     }
 

@@ -83,22 +83,31 @@ def certify_context(
     their map is above `max_probability`. `about` names the questions that the certificate is about,
     and `units` (n,) are what the labels sampled at random.
     """
+    # the sufficiency (n, 10) by hazards that were not fitted on the query's group
+    folds = grouped_folds(ordered.groups, config.folds, random_state=config.seed)
+    hazards = {
+        fold: fit_hazards(ordered.where(folds != fold), confidences[folds != fold], reference)
+        for fold in set(folds.tolist())
+    }
+    rows = zip(ordered.items, confidences.tolist(), folds.tolist(), strict=True)
+    sufficiency = np.array(
+        [relevance_and_sufficiency(r, p, *hazards[fold], max_probability)[1] for r, p, fold in rows]
+    )
     right_within, k = hits(ordered, depth=DEPTH), config.sufficiency_k
-    sufficiency = _cross_fit_sufficiency(ordered, confidences, config, reference, max_probability)
+    target, event = config.thresholds.sufficient, HOLDS.format(k)
     certificate = certify(
         right_within[:, k - 1],
         sufficiency[:, k - 1],
         groups=units,
-        target=config.thresholds.sufficient,
-        floor=config.thresholds.sufficient,
+        target=target,
+        floor=target,
         about=about,
-        event=HOLDS.format(k),
+        event=event,
     )
-    originals = ~copies_in(ordered)
-    stop = choose_stopping_threshold(
-        right_within[originals], sufficiency[originals], units[originals]
+    kept = ~copies_in(ordered)
+    return certificate, choose_stopping_threshold(
+        right_within[kept], sufficiency[kept], units[kept]
     )
-    return certificate, stop
 
 
 def choose_stopping_threshold(
@@ -113,41 +122,13 @@ def choose_stopping_threshold(
     of `LOST` of new questions is lost, with 95% confidence: see
     `calibration.thresholds.fixed_sequence`.
     """
-    losses = [
-        right_within[:, -1] - _answer_in_context(right_within, sufficiency, t) for t in THRESHOLDS
-    ]
+    losses = []
+    for threshold in THRESHOLDS:
+        reached = sufficiency >= threshold
+        k = np.where(reached.any(axis=1), reached.argmax(axis=1), right_within.shape[1] - 1)
+        losses.append(right_within[:, -1] - right_within[np.arange(len(k)), k])
     place = fixed_sequence(np.column_stack(losses), groups, risk=LOST)
     return None if place < 0 else THRESHOLDS[place]
-
-
-def _answer_in_context(right_within: Labels, sufficiency: Floats, threshold: float) -> Labels:
-    """1 if the passages handed on hold an answer, (n,)."""
-    reached = sufficiency >= threshold
-    k = np.where(reached.any(axis=1), reached.argmax(axis=1), right_within.shape[1] - 1)
-    return np.asarray(right_within[np.arange(len(right_within)), k], dtype=np.int64)
-
-
-def _cross_fit_sufficiency(
-    ordered: Labelled[Ranking],
-    confidences: Floats,
-    config: Config,
-    reference: Hazards,
-    max_probability: float,
-) -> Floats:
-    """Sufficiency (n, 10) by hazards that were not fitted on the query's group."""
-    folds = grouped_folds(ordered.groups, config.folds, random_state=config.seed)
-    hazards = {
-        fold: fit_hazards(ordered.where(folds != fold), confidences[folds != fold], reference)
-        for fold in set(folds.tolist())
-    }
-    return np.array(
-        [
-            relevance_and_sufficiency(ranking, confidence, *hazards[fold], max_probability)[1]
-            for ranking, confidence, fold in zip(
-                ordered.items, confidences.tolist(), folds.tolist(), strict=True
-            )
-        ]
-    )
 
 
 def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
@@ -164,21 +145,18 @@ def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Ce
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
     """The certificate, changed to promise nothing, for this reason and those that it had before."""
-    reasons = certificate.refused
-    if reason not in reasons:
-        reasons = f"{reasons} {reason}".strip()
-    return replace(
-        certificate, threshold=None, accepted=0, right=0, labels_needed=None, refused=reasons
-    )
+    if reason in certificate.refused:
+        reason = ""
+    reasons = f"{certificate.refused} {reason}".strip()
+    nothing: dict[str, Any] = {"threshold": None, "accepted": 0, "right": 0, "labels_needed": None}
+    return replace(certificate, **nothing, refused=reasons)
 
 
 def refuse_certificates(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, with all their certificates refused: see `refused`."""
-    context, documents = maps.context_certificate, maps.documents_certificate
-    return replace(
-        maps,
-        certificate=refused(maps.certificate, reason),
-        documents_certificate=refused(documents, reason) if documents else None,
-        context_certificate=refused(context, reason) if context else None,
-        stopping_threshold=None,
-    )
+    names = ("certificate", "documents_certificate", "context_certificate")
+    given = {name: getattr(maps, name) for name in names}
+    none: dict[str, Any] = {
+        name: refused(one, reason) if one else None for name, one in given.items()
+    }
+    return replace(maps, **none, stopping_threshold=None)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,51 +133,45 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     features = ranking_features(ordered.items, features_of(scored_plan.kind).ranking)
     right, has_passages = hits(ordered)[:, 0], have_passages(ordered.items)
     rows = rows_to_fit(right, has_passages, scored.groups)
-    confidence = _fit_confidence(ordered.where(rows), features[rows], config, reference)
+    fitted, segments, cross_fitted, calibrator, reason = _fit_confidence(
+        ordered.where(rows), features[rows], config, reference
+    )
     out_of_fold = np.zeros(len(right))
-    out_of_fold[rows] = np.where(has_passages[rows], confidence.out_of_fold, 0.0)
+    out_of_fold[rows] = np.where(has_passages[rows], cross_fitted, 0.0)
     target, units, of_groups = config.thresholds.advisory, sampled_units(ordered), about
+    answered, copies = [bool(grades) for grades in ordered.grades], copies_in(scored)
+
+    def checked(certificate: Certificate) -> Certificate:
+        return require_both_kinds(replace(certificate, copies=int(copies.sum())), answered)
+
+    promise = partial(certify, right, out_of_fold, target=target, floor=target)
     larger = len(set(ordered.groups.tolist())) < len(set(units.tolist()))
     if larger and config.promise == "documents":
         units = ordered.groups
     elif larger:
         about = about.replace(NEW_DOCUMENTS, ABOUT).replace(THESE_DOCUMENTS, ABOUT)
-    certificate = certify(
-        right, out_of_fold, groups=units, target=target, floor=target, about=about
-    )
+    certificate = checked(promise(groups=units, about=about))
     context_certificate, stopping_threshold, documents_certificate = None, None, None
     if to_keep:
         if larger and config.promise == "both":
-            of_documents = certify(
-                right,
-                out_of_fold,
-                groups=ordered.groups,
-                target=target,
-                floor=target,
-                about=of_groups,
-            )
-            documents_certificate = _with_kinds_checked(of_documents, ordered)
+            documents_certificate = checked(promise(groups=ordered.groups, about=of_groups))
+        most = fitted.max_probability
         context_certificate, stopping_threshold = certify_context(
-            ordered,
-            out_of_fold,
-            config,
-            hazards,
-            max_probability=confidence.fitted.max_probability,
-            units=units,
-            about=about,
+            ordered, out_of_fold, config, hazards, max_probability=most, units=units, about=about
         )
-        context_certificate = _with_kinds_checked(context_certificate, ordered)
+        context_certificate = checked(context_certificate)
     hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, hazards)
     best_logits = np.array([highest(s.logits) for s in scored.items])
+    errors = (right - out_of_fold)[rows]
     return Fitted(
         maps=FittedMaps(
             policy=scored_plan.policy,
             score=fit_score(unordered, score),
-            confidence=confidence.fitted,
+            confidence=fitted,
             hazard=hazard,
             hazard_after_hit=hazard_after_hit,
-            certificate=_with_kinds_checked(certificate, ordered),
-            segments=confidence.segments,
+            certificate=certificate,
+            segments=segments,
             documents_certificate=documents_certificate,
             context_certificate=context_certificate,
             stopping_threshold=stopping_threshold,
@@ -184,18 +179,17 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             metadata=scored_plan.metadata,
             feature_range=range_of(features[rows]),
         ),
-        calibrator=confidence.calibrator,
-        reason=f"{confidence.reason} {SHRUNK if pooled else NOT_SHRUNK}",
+        calibrator=calibrator,
+        reason=f"{reason} {SHRUNK if pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
         effective=effective_n(
-            (errors := (right - out_of_fold)[rows]) - errors.mean(),
-            group_codes(scored.groups[rows], int(rows.sum())),
+            errors - errors.mean(), group_codes(scored.groups[rows], len(errors))
         ),
         reference=reference,
         features=features,
         right=right,
         groups=scored.groups,
-        copies=copies_in(scored),
+        copies=copies,
         has_passages=has_passages,
         rows=rows,
     )
@@ -207,33 +201,18 @@ def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) ->
     All of them, if those with passages are all right (n,), all wrong, or of one group (n,): then
     nothing could be learned from them, or cross-fitted.
     """
-    several = (
-        len(set(right[has_passages].tolist())) == 2 and len(set(groups[has_passages].tolist())) > 1
-    )
+    outcomes, kept = set(right[has_passages].tolist()), set(groups[has_passages].tolist())
+    several = len(outcomes) == 2 and len(kept) > 1
     return has_passages if several else np.ones(len(has_passages), dtype=np.bool_)
-
-
-def _with_kinds_checked(certificate: Certificate, ordered: Labelled[Ranking]) -> Certificate:
-    """The certificate with its number of copies; refused if only one kind of query was labelled."""
-    answered = [bool(grades) for grades in ordered.grades]
-    copies = int(copies_in(ordered).sum())
-    return require_both_kinds(replace(certificate, copies=copies), answered)
-
-
-class _Confidence(NamedTuple):
-    """The map of the confidence with its segments, and out-of-fold confidences (n,) by its kind."""
-
-    fitted: TwoStageMap
-    segments: Segments
-    out_of_fold: Floats
-    calibrator: str
-    reason: str  # one sentence: why this calibrator
 
 
 def _fit_confidence(
     ordered: Labelled[Ranking], features: Floats, config: Config, reference: LogisticMap | None
-) -> _Confidence:
-    """Choose the calibrator, if it is `auto`, and fit it on features (n, d); then the segments."""
+) -> tuple[TwoStageMap, Segments, Floats, str, str]:
+    """Choose the calibrator, if it is `auto`, and fit it on features (n, d); then the segments.
+
+    Returns the map, the segments, out-of-fold confidences (n,), the calibrator, and why this one.
+    """
     with optional():
         from calibration.fitting import cross_fit_two_stage, fit_two_stage
         from calibration.score_fitting import base_rate
@@ -243,25 +222,12 @@ def _fit_confidence(
     considered = AUTO if automatic else (config.calibrator,)
     n_effective = effective_n(right - right.mean(), group_codes(groups, len(right)))
     names = [name for name in considered if not automatic or enough_rows(name, n_effective)]
-    out_of_fold = cross_fit_two_stage(
-        names,
-        features,
-        right,
-        groups,
-        folds=config.folds,
-        random_state=config.seed,
-        reference=reference,
-    )
+    how: dict[str, Any] = {"folds": config.folds, "random_state": config.seed}
+    out_of_fold = cross_fit_two_stage(names, features, right, groups, reference=reference, **how)
     left_out = [name for name in considered if name not in names]
     choice = choose(out_of_fold, right, groups, left_out=left_out, effective_n=n_effective)
     fitted, _, _ = fit_two_stage(
-        features,
-        right,
-        groups,
-        second_stage=choice.name,
-        folds=config.folds,
-        random_state=config.seed,
-        reference=reference,
+        features, right, groups, second_stage=choice.name, reference=reference, **how
     )
     reason = choice.reason
     if not automatic:
@@ -283,10 +249,8 @@ def _fit_confidence(
     if config.segment_by:
         named = segments_of(ordered.items, config.segment_by)
         segments = fit_segments(corrected, right, named, groups)
-        corrected = cross_fit_segments(
-            corrected, right, named, groups, folds=config.folds, random_state=config.seed
-        )
-    return _Confidence(fitted, segments, corrected, choice.name, reason)
+        corrected = cross_fit_segments(corrected, right, named, groups, **how)
+    return fitted, segments, corrected, choice.name, reason
 
 
 class FittedFold(NamedTuple):
@@ -309,12 +273,11 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
         with progress_shown(on=False):
             if not main.kind.stages:
                 cutoff = choose_cutoff(main.to_fit.where(~held), config, main.pooled)
-            return {
-                mode: fit(
-                    replace(plan.where(~held), policy=replace(plan.policy, cutoff=cutoff)), config
-                )
+            plans = {
+                mode: replace(plan.where(~held), policy=replace(plan.policy, cutoff=cutoff))
                 for mode, plan in scored.items()
             }
+            return {mode: fit(plan, config) for mode, plan in plans.items()}
 
     fold_of = grouped_folds(main.to_fit.groups, config.folds, random_state=config.seed)
     all_held = list(held_out(fold_of))
@@ -332,12 +295,10 @@ def check_both_outcomes(right: Labels, name: str) -> None:
     """Refuse to learn a confidence if every answer, or none, is right."""
     if right.any() and not right.all():
         return
-    outcome, remedy = (
-        ("right for all", "queries that are harder, or that nothing answers")
-        if right.all()
-        else ("wrong for all", "queries that the passages answer, and check the ids in qrels/")
-    )
+    outcome, remedy = "wrong", "queries that the passages answer, and check the ids in qrels/"
+    if right.all():
+        outcome, remedy = "right", "queries that are harder, or that nothing answers"
     raise InputError(
-        f"{name}: the top passage is {outcome} of the {len(right)} queries to fit on. A confidence "
-        f"is learned from both outcomes, and a constant tells nothing: add {remedy}"
+        f"{name}: the top passage is {outcome} for all of the {len(right)} queries to fit on. A "
+        f"confidence is learned from both outcomes, and a constant tells nothing: add {remedy}"
     )
