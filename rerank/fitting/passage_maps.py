@@ -20,13 +20,7 @@ from calibration.maps import LogisticMap
 from calibration.metrics import MIN_GROUPS
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.ranking import (
-    best_first,
-    limit_scored,
-    read,
-    reorder,
-    unscored_features,
-)
+from rerank.assessment.ranking import best_first, limit_scored, read, reorder, unscored_features
 from rerank.config import Config
 from rerank.data.labels import Labelled, Labels, passage_labels
 from rerank.errors import InputError, optional
@@ -90,10 +84,8 @@ def _cross_fit_scores(
     """The score of each passage, (n,) a query, by maps fitted on the other folds' queries."""
     X, y = np.concatenate(features), np.concatenate(passage_labels(labelled))
     counts = [len(rows) for rows in features]
-    fold_of = np.repeat(
-        grouped_folds(labelled.groups, config.folds, random_state=config.seed), counts
-    )
-    scores = np.zeros(len(X))
+    folds = grouped_folds(labelled.groups, config.folds, random_state=config.seed)
+    fold_of, scores = np.repeat(folds, counts), np.zeros(len(X))
     for fold in np.unique(fold_of):
         held = fold_of == fold
         scores[held] = _fit_passages(X[~held], y[~held], reference).predict(X[held])
@@ -158,25 +150,18 @@ def _fit_passages(X: Floats, y: Labels, reference: LogisticMap | None) -> Logist
         from calibration.shrinkage import fit_shrunk
 
     if not len(X):
-        raise InputError(
-            "no passage was found for any query; is the corpus the one of the queries?"
-        )
-    if reference is None:
+        raise InputError("no passage was found for any query; is the corpus the one of these?")
+    if (old := reference) is None:
         return fit_logistic(X, y, C=SCORE_C)
-    return fit_shrunk(_pad_features(reference, X), X, y, C=STEP_C)
-
-
-def _pad_features(old: LogisticMap, X: Floats) -> LogisticMap:
-    """The map with a weight of 0 for the last columns of X (n, d), on which it was not fitted."""
-    more = X[:, len(old.coef) :]
-    if not more.shape[1]:
-        return old
-    spread = more.std(axis=0)
-    return LogisticMap(
-        (*old.coef, *np.zeros(more.shape[1])),
-        old.intercept,
-        (*old.mean, *more.mean(axis=0)),
-        (*old.scale, *np.where(spread > 0, spread, 1.0)),
-        (*old.low, *more.min(axis=0)) if old.low else (),
-        (*old.high, *more.max(axis=0)) if old.high else (),
-    )
+    more = X[:, len(old.coef) :]  # the last columns, on which it was not fitted: their weight is 0
+    if more.shape[1]:
+        spread = more.std(axis=0)
+        old = LogisticMap(
+            (*old.coef, *np.zeros(more.shape[1])),
+            old.intercept,
+            (*old.mean, *more.mean(axis=0)),
+            (*old.scale, *np.where(spread > 0, spread, 1.0)),
+            (*old.low, *more.min(axis=0)) if old.low else (),
+            (*old.high, *more.max(axis=0)) if old.high else (),
+        )
+    return fit_shrunk(old, X, y, C=STEP_C)

@@ -50,22 +50,18 @@ class Plan:
     @property
     def reported(self) -> str:
         """What the figures are measured on, in words: other queries, or these in folds."""
-        pooled = (
-            f" Left out: {self.seen_by_pooled} queries that the pooled maps were fitted on."
-            if self.seen_by_pooled
-            else ""
-        )
+        n, pooled = len(self.report), ""
+        if self.seen_by_pooled:
+            left_out = f"{self.seen_by_pooled} queries that the pooled maps were fitted on"
+            pooled = f" Left out: {left_out}."
         if not self.cross_fitted:
-            return (
-                f"Measured on {len(self.report)} queries ({self.report_split}) that were not "
-                f"fitted on.{pooled}"
-            )
+            split = self.report_split
+            return f"Measured on {n} queries ({split}) that were not fitted on.{pooled}"
         return (
-            f"Measured on the same {len(self.report)} queries by nested cross-fitting: the "
-            "fit (cutoff, calibrator and certified threshold too) is made again for each fold, "
-            "without the groups that it then measures. So no label is held out, and none measures "
-            "a fit that has seen it. Name a split `test` to measure on that instead."
-            f"{pooled}"
+            f"Measured on the same {n} queries by nested cross-fitting: the fit (cutoff, "
+            "calibrator and certified threshold too) is made again for each fold, without the "
+            "groups that it then measures. So no label is held out, and none measures a fit that "
+            f"has seen it. Name a split `test` to measure on that instead.{pooled}"
         )
 
     @property
@@ -172,17 +168,18 @@ def plan(
     possible = list(groupings(labelled, all_ids))
     grouping, group_of = choose_grouping(possible, labelled, fit, least_groups=MIN_GROUPS_TO_FIT)
     if (count := len(set(group_of.values()))) < MIN_GROUPS_TO_FIT:
-        groups = "1 group" if count == 1 else f"{count} groups"
         raise InputError(
-            f"{labelled.name}: the {len(fit)} queries to fit on are {groups}; expected at "
-            f"least {MIN_GROUPS_TO_FIT}: group them more finely, or label queries about more "
-            "documents"
+            f"{labelled.name}: the {len(fit)} queries to fit on are {count} "
+            f"{'group' if count == 1 else 'groups'}; expected at least {MIN_GROUPS_TO_FIT}: group "
+            "them more finely, or label queries about more documents"
         )
     grouped = replace(labelled, grouping=grouping)
     fitted_groups = {grouped.group(i) for i in fit}
+    reported_apart = [] if cross_fitted else report
     fitted = labelled.select(fit, group_of)
     documents = next((g for g in possible[:-1] if g.about == NEW_DOCUMENTS), None)
-    trained_ids = {*all_ids} - untrained_ids
+    if beside_training and documents:
+        beside_training = documents.shares({*fit, *report}, {*all_ids} - untrained_ids)
     return Plan(
         fit=fitted,
         report=fitted if cross_fitted else grouped.select(report),
@@ -190,11 +187,8 @@ def plan(
         seen_by_reranker=seen,
         seen_by_pooled=pooled,
         asked_twice=twice,
-        beside_training=beside_training
-        and (documents is None or documents.shares({*fit, *report}, trained_ids)),
-        reported_of_fitted_groups=0
-        if cross_fitted
-        else sum(grouped.group(i) in fitted_groups for i in report),
+        beside_training=beside_training,
+        reported_of_fitted_groups=sum(grouped.group(i) in fitted_groups for i in reported_apart),
         grouping=grouping,
     )
 
@@ -206,13 +200,10 @@ def _divide(
 
     The report is empty if no split can be held out.
     """
-    untrained = {
-        split: [i for i in ids if i in untrained_ids] for split, ids in labelled.splits.items()
-    }
+    splits = labelled.splits
+    untrained = {split: [i for i in ids if i in untrained_ids] for split, ids in splits.items()}
     untrained_splits = {
-        split
-        for split, ids in labelled.splits.items()
-        if len(untrained[split]) >= (1 - TRAINED_SHARE) * len(ids)
+        s for s, ids in splits.items() if len(untrained[s]) >= (1 - TRAINED_SHARE) * len(ids)
     }
     to_report = [s for s in ("test", "dev") if untrained.get(s) and len(untrained) > 1]
     held_out = next((s for s in to_report if s in untrained_splits), next(iter(to_report), None))

@@ -54,9 +54,8 @@ def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMap
     if len(sets) < MIN_SETS:
         raise InputError(f"expected at least {MIN_SETS} labelled sets to pool, got {len(sets)}")
     cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
-    scored = balance_sets(
-        {name: limit_labelled(planned.to_fit, cutoffs[name]) for name, planned in sets.items()}
-    )
+    limited = {n: limit_labelled(planned.to_fit, cutoffs[n]) for n, planned in sets.items()}
+    scored = balance_sets(limited)
     prior = fit_prior_map(scored.with_items([s.candidates for s in scored.items]))
     folds = min(config.folds, len(sets))
     pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
@@ -123,15 +122,16 @@ def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
     means: dict[str, Any] = {}
     for count in counts:
         rows_of_sets = [rows[count] for rows in figures.values() if count in rows]
-        means[count] = {
-            arm: {
-                **{f: _mean([r[arm][f] for r in rows_of_sets if arm in r]) for f in FIGURES},
-                "accepted_right": _ratio([r[arm] for r in rows_of_sets if arm in r]),
-                "sets": sum(arm in r for r in rows_of_sets),
-            }
-            for arm in ("pooled", "alone")
-            if any(arm in r for r in rows_of_sets)
-        }
+        means[count] = {}
+        for arm in ("pooled", "alone"):
+            if rows := [r[arm] for r in rows_of_sets if arm in r]:
+                accepted = sum(r["accepted_count"] for r in rows)
+                right = sum(r["accepted_right"] for r in rows)
+                means[count][arm] = {
+                    **{figure: _mean([r[figure] for r in rows]) for figure in FIGURES},
+                    "accepted_right": right / accepted if accepted else math.nan,
+                    "sets": len(rows),
+                }
         both = [r for r in rows_of_sets if len(r) == 2]
         gaps = [r["pooled"]["log_loss"] - r["alone"]["log_loss"] for r in both]
         if len(gaps) > 1:
@@ -218,9 +218,7 @@ def _figures(maps: FittedMaps, measured: Labelled[Scored], config: Config) -> Fi
     accepted = p >= config.thresholds.advisory
     return {
         "n": len(p),
-        "log_loss": metrics.log_loss(right, p),
-        "auroc": metrics.auroc(right, p),
-        "smece": metrics.smece(right, p),
+        **{name: getattr(metrics, name)(right, p) for name in ("log_loss", "auroc", "smece")},
         "hit1": float(right.mean()),
         "accepted": float(accepted.mean()),
         "accepted_right": float(right[accepted].sum()),
@@ -230,8 +228,3 @@ def _figures(maps: FittedMaps, measured: Labelled[Scored], config: Config) -> Fi
 
 def _mean(values: Sequence[float]) -> float:
     return math.nan if np.isnan(values).all() else float(np.nanmean(values))
-
-
-def _ratio(rows: Sequence[Figures]) -> float:
-    accepted = sum(r["accepted_count"] for r in rows)
-    return sum(r["accepted_right"] for r in rows) / accepted if accepted else math.nan

@@ -19,11 +19,10 @@ from calibration.monitoring.recalibration import (
 from calibration.segments import Segments
 from calibration.thresholds import ABOUT
 from rerank.assessment.decisions import CALIBRATED_FROM
-from rerank.assessment.fitted_maps import FeatureRange, FittedMaps, MapsByMode, range_of
+from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, range_of
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import Predictions, have_passages, predict
 from rerank.assessment.ranking import by_prior, prior_score
-from rerank.config import Config
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen
 from rerank.data.labelled_set import given_group
@@ -38,7 +37,7 @@ from rerank.fitting.certificates import (
 )
 from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.scored_plan import as_from_caller
-from rerank.types import Bools, Floats, Mode, Query
+from rerank.types import Bools, Floats, Mode, Scored
 
 MIN_QUESTIONS = 10
 NO_LABELS_OF: dict[Mode, str] = {
@@ -134,32 +133,12 @@ def _recalibrated_mode(
     fitted_on: frozenset[str],
     accepted_from: float | None,
 ) -> RecalibratedMode | None:
-    """The maps of one mode, recalibrated on labels of its own top passages; None if too few.
-
-    A label is used whatever the other mode ranks first: using only labels on which both agree would
-    select easy queries. The mode `rerank` uses labels of lists that callers provided. If these are
-    too few, it uses labels with ids of the right passages, on lists cut from our own search, which
-    certify nothing.
-    """
-    old, of_mode = maps[mode], [f for f in feedback if pipeline.source.mode_of(f.query) == mode]
-    from_search = mode == "rerank" and not _has_least_labels(of_mode)
-    labels = [f for f in search_labels(feedback) if f.right is None] if from_search else of_mode
+    """The maps of one mode, recalibrated on labels of its own top passages; None if too few."""
+    old, config = maps[mode], pipeline.config
+    labels, scored, from_search = _scored_labels(maps, mode, feedback, pipeline)
     if not _has_least_labels(labels):
         return None
-    queries = [f.query for f in labels]
-    if from_search:
-        prior = maps["search"].policy.prior
-        retrieved = pipeline.retrieve(queries, label="finding candidates")
-        likeliest_first = [by_prior(c, prior_score(c, prior))[0] for c in retrieved]
-        candidates = as_from_caller(pipeline, likeliest_first)
-        scored = pipeline.score_by(candidates, old.policy, label="scoring callers' passages")
-    else:
-        scored = pipeline.run(queries, old.policy, label="scoring candidates")
-    with_passages = [i for i, s in enumerate(scored) if len(s.candidates)]  # else: confidence 0
-    labels, scored = [labels[i] for i in with_passages], [scored[i] for i in with_passages]
-    if not _has_least_labels(labels):
-        return None
-    predicted = predict(scored, old, pipeline.config)
+    predicted = predict(scored, old, config)
     groups, about = group_labels(labels, pipeline.source.passages())
     if accepted_from is not None:  # questions were drawn, not documents
         groups, about = [given_group(f.query) or f.group for f in labels], ABOUT
@@ -171,13 +150,30 @@ def _recalibrated_mode(
             f"measured on other groups than it is fitted on; the {len(labels)} labels are of "
             f"{len(set(groups))}: label questions of other groups, too"
         )
-    new_groups = _of_new_groups([f.query for f in labels], fitted_on)
+    new_groups = ~np.array([was_seen(f.query, fitted_on) for f in labels])
+    if not new_groups.all():  # what names no group may be about the same as one fitted on
+        new_groups &= np.array([bool(given_group(f.query)) for f in labels])
     counts = {"count": int((~new_groups).sum()), "n": len(labels)}
     enough = _has_least_labels(_those_of(labels, new_groups))
     certifying = new_groups if enough else np.ones(len(labels), dtype=np.bool_)
-    recalibration, new = _update(
-        old, predicted, labels, groups, about, certifying, pipeline.config, accepted_from
+    recalibration = fit_recalibration(
+        predicted.confidence,
+        hit_labels(labels, predicted.rankings),
+        groups,
+        target=config.thresholds.advisory,
+        about=about,
+        certifying=certifying,
+        accepted_from=accepted_from,
+        random_state=config.seed,
     )
+    if accepted_from is not None:
+        new = replace(old, certificate=recalibration.certificate)
+    else:
+        if all(f.right is None for f in labels):  # else a wrong answer may mean that there is none
+            answered = [bool(f.relevant) for f in _those_of(labels, certifying)]
+            checked = require_both_kinds(recalibration.certificate, answered)
+            recalibration = replace(recalibration, certificate=checked)
+        new = _updated(old, predicted, recalibration)
     left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
     made = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
@@ -185,18 +181,34 @@ def _recalibrated_mode(
     return made.without_certificates(CUT_FROM_SEARCH) if from_search else made
 
 
-def _of_new_groups(queries: Sequence[Query], fitted_on: frozenset[str]) -> Bools:
-    """Whether each query, (n,), is of a group that was not fitted on.
+def _scored_labels(
+    maps: MapsByMode, mode: Mode, feedback: Sequence[Feedback], pipeline: Pipeline
+) -> tuple[list[Feedback], list[Scored], bool]:
+    """The labels of a mode for which passages were found, these, and whether our search found them.
 
-    True for all if no query is of a fitted group. Otherwise a query without `metadata.group` is not
-    counted as new: it may be about the same as one that was fitted on.
+    A label is used whatever the other mode ranks first: using only labels on which both agree would
+    select easy queries. The mode `rerank` uses labels of lists that callers provided. If these are
+    too few, it uses labels with ids of the right passages, on lists cut from our own search, which
+    certify nothing.
     """
-    known = np.array([was_seen(query, fitted_on) for query in queries])
-    if not known.any():
-        return ~known
-    named = np.array([bool(given_group(query)) for query in queries])
-    of_new: Bools = named & ~known
-    return of_new
+    policy, mode_of = maps[mode].policy, pipeline.source.mode_of
+    labels = [f for f in feedback if mode_of(f.query) == mode]
+    from_search = mode == "rerank" and not _has_least_labels(labels)
+    if from_search:
+        labels = [f for f in search_labels(feedback) if f.right is None]
+    if not _has_least_labels(labels):
+        return [], [], from_search
+    queries = [f.query for f in labels]
+    if from_search:
+        prior = maps["search"].policy.prior
+        retrieved = pipeline.retrieve(queries, label="finding candidates")
+        likeliest_first = [by_prior(c, prior_score(c, prior))[0] for c in retrieved]
+        candidates = as_from_caller(pipeline, likeliest_first)
+        scored = pipeline.score_by(candidates, policy, label="scoring callers' passages")
+    else:
+        scored = pipeline.run(queries, policy, label="scoring candidates")
+    with_passages = [i for i, s in enumerate(scored) if len(s.candidates)]  # else: confidence 0
+    return [labels[i] for i in with_passages], [scored[i] for i in with_passages], from_search
 
 
 def _one_outcome(mode: Mode, right: Floats) -> list[str]:
@@ -216,43 +228,16 @@ def _has_least_labels(labels: Sequence[Feedback]) -> bool:
     return len({f.group for f in labels}) >= MIN_QUESTIONS
 
 
-def _update(
-    old: FittedMaps,
-    predicted: Predictions,
-    feedback: Sequence[Feedback],
-    groups: Sequence[str],
-    about: str,
-    certifying: Bools,
-    config: Config,
-    accepted_from: float | None,
-) -> tuple[Recalibration, FittedMaps]:
-    """The recalibration by labels of rankings with the probabilities of `old`, and the new maps.
-
-    The certificate rests on the labels (n,) that are `certifying`.
-    """
-    recalibration = fit_recalibration(
-        predicted.confidence,
-        hit_labels(feedback, predicted.rankings),
-        groups,
-        target=config.thresholds.advisory,
-        about=about,
-        certifying=certifying,
-        accepted_from=accepted_from,
-        random_state=config.seed,
-    )
-    if accepted_from is not None:
-        return recalibration, replace(old, certificate=recalibration.certificate)
-    if all(f.right is None for f in feedback):  # else a wrong answer may mean that there is none
-        answered = [bool(f.relevant) for f in _those_of(feedback, certifying)]
-        recalibration = replace(
-            recalibration, certificate=require_both_kinds(recalibration.certificate, answered)
-        )
+def _updated(old: FittedMaps, predicted: Predictions, recalibration: Recalibration) -> FittedMaps:
+    """The maps after the update of a recalibration by rankings with their probabilities."""
     updates = {k: rebase_update(u, recalibration.update) for k, u in old.segments.updates.items()}
-    new = replace(
+    update = compose_updates(old.confidence.update, recalibration.update)
+    features = predicted.features[have_passages(predicted.rankings)]
+    ends = np.array(old.feature_range or ()).reshape(-1, features.shape[1])
+    rows = np.concatenate([ends, features])  # of the labelled rankings, and of the new ones
+    return replace(
         old,
-        confidence=replace(
-            old.confidence, update=compose_updates(old.confidence.update, recalibration.update)
-        ),
+        confidence=replace(old.confidence, update=update),
         segments=Segments(updates),
         certificate=recalibration.certificate,
         # the sufficiency has changed, and these labels are of the top passage
@@ -260,13 +245,5 @@ def _update(
         context_certificate=None,
         stopping_threshold=None,
         calibrated=old.calibrated or recalibration.effective >= CALIBRATED_FROM,
-        feature_range=_widened(old, predicted.features[have_passages(predicted.rankings)]),
+        feature_range=range_of(rows) if len(rows) else None,
     )
-    return recalibration, new
-
-
-def _widened(old: FittedMaps, features: Floats) -> FeatureRange | None:
-    """The range of the labelled rankings, with the new ones, whose features are (n, d)."""
-    ends = np.array(old.feature_range or ()).reshape(-1, features.shape[1])
-    rows = np.concatenate([ends, features])
-    return range_of(rows) if len(rows) else None

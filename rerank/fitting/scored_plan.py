@@ -29,19 +29,17 @@ LENGTHS = (5, 10, 20, 50)  # how many passages a caller brings, chosen by a quer
 class ScoredPlan:
     """Scored candidates to fit on and to report on, and what a fit must know besides.
 
-    policy: which of them the model is to score. about: the questions that a certificate is about.
-    pooled: maps that the fitted ones are shrunk towards: with few labels they stay close to them,
-    with many they do not. kind: the stages that score. metadata: the
-    last features, of the passages' metadata.
+    The fitted maps are shrunk towards the `pooled` ones: with few labels they stay close to them,
+    with many they do not.
     """
 
     to_fit: Labelled[Scored]
     to_report: Labelled[Scored]
-    policy: ReadPolicy
-    about: str = ABOUT
+    policy: ReadPolicy  # which of them the model is to score
+    about: str = ABOUT  # the questions that a certificate is about
     pooled: FittedMaps | None = None
-    kind: ListKind = OWN_STAGES
-    metadata: Metadata = ()
+    kind: ListKind = OWN_STAGES  # the stages that score
+    metadata: Metadata = ()  # the last features, of the passages' metadata
 
     def where(self, chosen: Bools) -> ScoredPlan:
         """The same to fit on those queries only at which `chosen` (n,) is True."""
@@ -128,10 +126,8 @@ def score_rerank(
     to_fit = to_report = from_callers(searched.to_fit)
     if searched.to_report is not searched.to_fit:
         to_report = from_callers(searched.to_report)
-    cutoff = searched.policy.cutoff
-    return score_planned(
-        pipeline, to_fit, to_report, about=searched.about, pooled=pooled, cutoff=cutoff
-    )
+    about, cutoff = searched.about, searched.policy.cutoff
+    return score_planned(pipeline, to_fit, to_report, about=about, pooled=pooled, cutoff=cutoff)
 
 
 def as_from_caller(pipeline: Pipeline, candidates: Sequence[Candidates]) -> list[Candidates]:
