@@ -42,7 +42,6 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     """All sections, the headline first. `pictures` are `report_figures`, drawn."""
     fitted, evaluation = report.fitted, report.evaluation
     comparison, orders, events = measured_sections(evaluation)
-    promises = promise_sentences(evaluation, fitted.maps)
     queries = [*split_sentences(report), groups_sentence(report), scored_sentence(report)]
     made_from = flatten(report.made_from).items()
     kept = {k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in made_from}
@@ -52,11 +51,10 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     compared = {way: text for way, text in ways.items() if way in evaluation.confidences}
     named = fitted.reason.startswith(fitted.calibrator)
     chosen = fitted.reason if named else f"{fitted.calibrator}. {fitted.reason}"
+    rank_by = report.made_from["config"]["rank_by"]
     sections = [
-        Section(
-            "", headline(evaluation, fitted.maps, rank_by=report.made_from["config"]["rank_by"])
-        ),
-        Section("What is promised", promises),
+        Section("", headline(evaluation, fitted.maps, rank_by=rank_by)),
+        Section("What is promised", promise_sentences(evaluation, fitted.maps)),
         Section("Near the threshold", band_sentence(report)),
         Section("The queries", queries),
         Section("The calibrator", [chosen]),
@@ -76,11 +74,10 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
 
 def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section]:
     """The tables of an evaluation: the confidences, the orders, the other probabilities."""
-    table, orders = evaluation.table.cells(), evaluation.orders_cells()
-    events = evaluation.events_cells()
-    title, note = "Confidence methods compared, on the same queries", table_note(evaluation)
+    title, table = "Confidence methods compared, on the same queries", evaluation.table.cells()
+    orders, events = evaluation.orders_cells(), evaluation.events_cells()
     return (
-        Section(title, table=table, ours=OURS, note=note),
+        Section(title, table=table, ours=OURS, note=table_note(evaluation)),
         Section("The order of the passages", table=orders, ours="relevance", note=ORDERS_NOTE),
         Section("Probabilities beside the confidence", table=events, note=EVENTS_NOTE),
     )
@@ -131,18 +128,18 @@ def _copies_sentence(report: Report) -> str:
 def groups_sentence(report: Report) -> str:
     """What keeps queries together, the number of groups, and the effective number of labels."""
     fitted, planned = report.fitted, report.planned
-    shared = planned.reported_of_fitted_groups
-    return (
+    sentence = (
         f"Groups: {planned.grouping.name}, {len(set(fitted.groups))} of them; the errors of the "
         f"confidence on the {len(fitted.right)} queries fitted on"
         f"{', copies included,' if report.copies else ''} are worth those of "
         f"{fitted.effective:.0f} independent queries."
-    ) + (
-        f" {shared} of the measured queries are of groups that were fitted on: the figures are of "
-        "new questions about the same, and flatter the model on others."
-        if shared
-        else ""
     )
+    if shared := planned.reported_of_fitted_groups:
+        sentence += (
+            f" {shared} of the measured queries are of groups that were fitted on: the figures are "
+            "of new questions about the same, and flatter the model on others."
+        )
+    return sentence
 
 
 def scored_sentence(report: Report) -> str:
@@ -230,15 +227,11 @@ def report_figures(report: Report) -> dict[str, Figure]:
         "histogram": plots.confidence_histogram(evaluation.right, ours, threshold=threshold),
     }
     for one in report.explained:
+        below, base, p = f"confidence {one.confidence:.2f}", one.base, one.confidence
         figures[one.file] = ablation.feature_effects(
-            one.names,
-            one.contributions,
-            base=one.base,
-            confidence=one.confidence,
-            title=one.title,
-            below=f"confidence {one.confidence:.2f}",
+            one.names, one.contributions, base=base, confidence=p, title=one.title, below=below
         )
-    steps = report.steps
+    steps, budgets = report.steps, report.budgets
     figures["features"] = ablation.feature_groups(
         [step.name for step in steps],
         [step.saved for step in steps],
@@ -246,7 +239,6 @@ def report_figures(report: Report) -> dict[str, Figure]:
         notes=[f"{step.features} features, AUROC {step.auroc:.3f}" for step in steps],
         below=f"{len(report.planned.fit):,} queries fitted on, {len(ours):,} measured",
     )
-    budgets = report.budgets
     if len(budgets.labels) > 1:
         figures["labels"] = ablation.label_budget(
             budgets.labels,

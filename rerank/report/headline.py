@@ -128,19 +128,16 @@ def simpler_sentence(evaluation: Evaluation) -> list[str]:
     right, table = evaluation.right, evaluation.table
     groups = group_codes(evaluation.labelled.groups, len(right))
     ours = (evaluation.confidences[OURS] - right) ** 2
-    for name in SIMPLER:
-        if name not in evaluation.confidences:
-            continue
+    for name in filter(evaluation.confidences.__contains__, SIMPLER):
         lost = (evaluation.confidences[name] - right) ** 2 - ours
         if lost.mean() <= grouped_standard_error(lost, groups):
-            counts = [
-                f"{one.accepted:,} of which {one.right_accepted:,} are right"
-                for one in (table[name], table[OURS])
-            ]
+            simple, own = table[name], table[OURS]
             return [
                 f"A simpler confidence, `{name}`, is as good on these labels, within one standard "
-                f"error (Brier score {table[name].brier:.3f}, ours {table[OURS].brier:.3f}): from "
-                f"{table[OURS].threshold:g} up it accepts {counts[0]}; ours {counts[1]}."
+                f"error (Brier score {simple.brier:.3f}, ours {own.brier:.3f}): from "
+                f"{own.threshold:g} up it accepts {simple.accepted:,} of which "
+                f"{simple.right_accepted:,} are right; ours {own.accepted:,} of which "
+                f"{own.right_accepted:,} are right."
             ]
     return []
 

@@ -18,7 +18,6 @@ from calibration.reliability import Curves
 from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
-from rerank.data.labels import Grades
 from rerank.evaluation.ablation import (
     Budgets,
     Examples,
@@ -31,7 +30,7 @@ from rerank.evaluation.ablation import (
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
-from rerank.types import Bools, Floats, Passage, Ranking
+from rerank.types import Floats, Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +99,16 @@ def make_report(
 
     `fits` measured one fold each; if there was one fold, the only one is `fitted`.
     """
-    folds, seed = enumerate(fits), config.seed
-    trials = [_trial(one, evaluation.fold_of == k, evaluation) for k, one in folds]
+    trials, groups = [], evaluation.labelled.groups
+    for k, one in enumerate(fits):  # the rows that it was fitted on, and those of its fold
+        rows, fold = one.rows, evaluation.fold_of == k
+        fitted_on = Examples(one.features[rows], one.right[rows], one.groups[rows])
+        measured_on = Examples(evaluation.features[fold], evaluation.right[fold], groups[fold])
+        trials.append(Trial(fitted_on, measured_on, one.calibrator, one.reference))
     columns = columns_by_step(fitted.maps.features)
-    steps = by_features(trials, columns=columns, folds=config.folds, random_state=seed)
+    how: dict[str, Any] = {"folds": config.folds, "random_state": config.seed}
+    steps = by_features(trials, columns=columns, **how)
+    penalties, threshold = steps[-1].penalties, config.thresholds.advisory
     return Report(
         name=str(made_from["dataset"]["name"]),
         made_from=made_from,
@@ -113,31 +118,12 @@ def make_report(
         curves=evaluation.curves(),
         rerank=rerank,
         steps=steps,
-        budgets=by_labels(
-            trials,
-            threshold=config.thresholds.advisory,
-            penalties=steps[-1].penalties,
-            folds=config.folds,
-            random_state=seed,
-        ),
-        explained=tuple(
-            _explain(*example, evaluation, config) for example in _extreme_examples(evaluation)
-        ),
+        budgets=by_labels(trials, threshold=threshold, penalties=penalties, **how),
+        explained=tuple(_explain(*one, evaluation, config) for one in _extremes(evaluation)),
     )
 
 
-def _trial(fitted: Fitted, fold: Bools, evaluation: Evaluation) -> Trial:
-    """What a fit was fitted on, and what it measured: the rows of a fold."""
-    rows, groups = fitted.rows, evaluation.labelled.groups
-    return Trial(
-        Examples(fitted.features[rows], fitted.right[rows], fitted.groups[rows]),
-        Examples(evaluation.features[fold], evaluation.right[fold], groups[fold]),
-        fitted.calibrator,
-        fitted.reference,
-    )
-
-
-def _extreme_examples(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
+def _extremes(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
     """The measured rows worth a look: the most confident mistake, the least confident success."""
     ours = evaluation.confidences[OURS]
     has_passages = have_passages(evaluation.labelled.items)
@@ -154,6 +140,10 @@ def _explain(file: str, title: str, row: int, evaluation: Evaluation, config: Co
     """A measured row, explained by the maps that measured it."""
     maps = evaluation.fold_maps[evaluation.fold_of[row]]
     ranking, grades = evaluation.labelled.items[row], evaluation.labelled.grades[row]
+    answer = "no passage: nothing here answers it"  # the first that would be right
+    if grades:
+        answer = f"{min(grades)}, which is not among the {len(ranking)} candidates"
+        answer = next((_shorten(p) for p in ranking.passages if p.doc_id in grades), answer)
     values, usual = evaluation.features[row], maps.confidence.first.mean
     table = maps.features.ranking
     names = [
@@ -173,22 +163,12 @@ def _explain(file: str, title: str, row: int, evaluation: Evaluation, config: Co
         title=title,
         query=ranking.query.text,
         top=_shorten(ranking.passages[0]),
-        answer="" if evaluation.right[row] else _right_answer(ranking, grades),
+        answer="" if evaluation.right[row] else answer,
         base=usual_log_odds(maps.confidence),
         contributions=contributions,
         names=tuple(names),
         confidence=confidence,
     )
-
-
-def _right_answer(ranking: Ranking, grades: Grades) -> str:
-    """The first passage that would be right, in words."""
-    if not grades:
-        return "no passage: nothing here answers it"
-    first = next((p for p in ranking.passages if p.doc_id in grades), None)
-    if first is not None:
-        return _shorten(first)
-    return f"{min(grades)}, which is not among the {len(ranking)} candidates"
 
 
 def usual_log_odds(confidence: TwoStageMap) -> float:
@@ -206,8 +186,6 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested names joined by dots."""
     by_path: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            by_path |= flatten(value, f"{prefix}{key}.")
-        else:
-            by_path[f"{prefix}{key}"] = value
+        nested = isinstance(value, Mapping)
+        by_path |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return by_path
