@@ -49,8 +49,8 @@ def test_the_import_is_light() -> None:
 
 
 def test_all_names_exist() -> None:
-    """What `calibration` says it exports is there, sorted."""
-    assert calibration.__all__ == sorted(calibration.__all__)
+    """What `calibration` says it exports is there, and named once."""
+    assert len(calibration.__all__) == len(set(calibration.__all__))
     assert all(hasattr(calibration, name) for name in calibration.__all__)
 
 
@@ -75,7 +75,7 @@ def test_json_keeps_every_bit(original: LogisticMap) -> None:
             "low must not be above",
         ),
         ({**LOGISTIC, "colour": 1}, "has the unknown colour"),
-        ({**LOGISTIC, "coef": [1.0]}, "one number a feature each, got 1, 2 and 2"),
+        ({**LOGISTIC, "coef": [1.0]}, "one number a feature of each, got .*'mean': 2"),
         ({**LOGISTIC, "intercept": float("nan")}, "finite"),
         ({**LOGISTIC, "mean": "ab"}, "mean must be a list of numbers"),
         ({**LOGISTIC, "coef": "12"}, "coef must be a list of numbers, got '12'"),
@@ -112,7 +112,7 @@ def test_a_broken_map_is_refused(d: dict, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("X", "sentence"),
     [
-        (np.zeros((3, 5)), r"shape \(n, 2\), got an array of shape \(3, 5\)"),
+        (np.zeros((3, 5)), r"shape \(n, 2\), got shape \(3, 5\)"),
         (np.zeros(2), r"shape \(n, 2\)"),
         ([[0.0, np.nan]], r"got nan at position \(0, 1\)"),
     ],
