@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate, grouped_as
 from rerank.jobs.track import model_name, track_model
-from rerank.tracking.registry import BEST, CHAMPION, aliased, aliases, folder_at, set_champion
+from rerank.tracking.registry import BEST, CHAMPION, aliases, fetch, set_champion
 from rerank.workspace import Workspace
 
 MAX_TIMES = 100  # times the queries given; a check is never said to need more
@@ -39,7 +39,7 @@ MAX_TIMES = 100  # times the queries given; a check is never said to need more
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of the gate: what is required, what was measured, and whether it holds."""
+    """One check of the gate."""
 
     name: str
     asked: str
@@ -61,22 +61,21 @@ class Promotion:
     @property
     def sentence(self) -> str:
         """Which version production loads now, and which one the next model is compared with."""
-        if self.version is not None:
-            sentence = f"version {self.version} is the champion now: models:/{self.name}@{CHAMPION}"
-            if self.best != self.version:
-                sentence += f"; the best so far, which new ones are compared with, is {self.best}"
-            return sentence
-        if self.before is None:
-            return f"not promoted; {self.name} has no champion yet"
-        return f"not promoted; version {self.before} stays the champion: {self.name}"
+        if self.version is None:
+            if self.before is None:
+                return f"not promoted; {self.name} has no champion yet"
+            return f"not promoted; version {self.before} stays the champion: {self.name}"
+        sentence = f"version {self.version} is the champion now: models:/{self.name}@{CHAMPION}"
+        if self.best != self.version:
+            sentence += f"; the best so far, which new ones are compared with, is {self.best}"
+        return sentence
 
     def table(self) -> str:
         """A plain text table of the checks."""
-        lines = []
-        for check in self.checks:
-            lines.append(f"{'passed' if check.holds else 'FAILED'}  {check.name}: {check.measured}")
-            lines.append(f"        asked: {check.asked}")
-        return "\n".join(lines)
+        return "\n".join(
+            f"{'passed' if c.holds else 'FAILED'}  {c.name}: {c.measured}\n        asked: {c.asked}"
+            for c in self.checks
+        )
 
 
 def promote(
@@ -117,56 +116,43 @@ def promote(
         )
     name = model_name(candidate.manifest)
     before = aliases(name, tracking_uri=uri)
-    present = aliased(name, CHAMPION, tracking_uri=uri)
-    best = aliased(name, BEST, tracking_uri=uri) or present
+    champion = before.get(CHAMPION)
+    best = before.get(BEST, champion)
     measured = evaluate(candidate, labelled, split, work=work)
     checks, notes = own_checks(candidate, measured, labelled, gate), list(measured.notes)
     best_kept = None  # the version that stays the best so far
     if best is not None:
-        version, source = best
-        with _folder_at(source, uri) as place:
+        place, temporary = fetch(f"models:/{name}/{best}", tracking_uri=uri)
+        try:
             other = open_folder(place)
             if _ranks_the_same(candidate, other):
                 model = CalibratedReranker.load(place, cache=cache)
                 of_best = evaluate(model, labelled, split, work=work)
-                notes += [f"version {version}: {note}" for note in of_best.notes]
+                notes += [f"version {best}: {note}" for note in of_best.notes]
                 lost, common = losses_to(measured, of_best)
-                checks += best_checks(lost, gate, common, version=version)
-                best_kept = None if surely_better(list(lost.values())) else version
+                checks += best_checks(lost, gate, common, version=best)
+                best_kept = None if surely_better(list(lost.values())) else best
             else:
                 dataset = other.manifest["dataset"]
-                checks.append(_other_corpus(version, dataset, allowed=new_corpus))
-    champion = present[0] if present else None
+                checks.append(_other_corpus(best, dataset, allowed=new_corpus))
+        finally:
+            if temporary is not None:  # a copy that was downloaded
+                shutil.rmtree(temporary, ignore_errors=True)
     if not all(check.holds for check in checks):
-        stays = best[0] if best else None
-        return Promotion(name, tuple(checks), champion, None, stays, tuple(notes))
+        return Promotion(name, tuple(checks), champion, None, best, tuple(notes))
     run = track_model(folder, work=workspace)
     now = set_champion(name, run.run_id, best=best_kept, before=before, tracking_uri=uri)
     return Promotion(name, tuple(checks), champion, now, best_kept or now, tuple(notes))
 
 
-@contextmanager
-def _folder_at(source: str, tracking_uri: str) -> Iterator[Path]:
-    """The model folder of a version; what was downloaded for it is removed afterwards."""
-    place, temporary = folder_at(source, tracking_uri=tracking_uri)
-    try:
-        yield place
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
 def _ranks_the_same(candidate: CalibratedReranker, other: ModelFolder) -> bool:
     """Whether two models can be compared; a folder that this version cannot read cannot."""
     try:
-        theirs = read_maps(other)
+        both = ((candidate.files, candidate.maps), (other, read_maps(other)))
     except InputError:
         return False
-    ours, other_key = (
-        maps.source.comparison_key(files.manifest, maps.main.kind)
-        for files, maps in ((candidate.files, candidate.maps), (other, theirs))
-    )
-    return bool(ours == other_key)
+    ours, theirs = (m.source.comparison_key(files.manifest, m.main.kind) for files, m in both)
+    return bool(ours == theirs)
 
 
 def _other_corpus(version: str, dataset: dict[str, object], *, allowed: bool) -> Check:
@@ -185,17 +171,15 @@ def own_checks(
     model: CalibratedReranker, measured: Evaluation, labelled: LabelledSet, gate: PromotionGate
 ) -> list[Check]:
     """The checks of the model alone: unseen queries, a calibrated confidence, a certified share."""
-    measured_ids = measured.query_ids
-    n = len(measured_ids)
-    seen = n - len(unseen(labelled, measured_ids, model.fitted_on))
+    n = len(measured.query_ids)
+    seen = n - len(unseen(labelled, measured.query_ids, model.fitted_on))
+    fitted_on = f"{seen} of {n} were fitted on, or their group was"
     smece, (low, high) = measured.table[OURS].smece, measured.table[OURS].smece_interval
     return [
         Check(
             "unseen",
             "none of the queries, nor of their `metadata.group`, was fitted on",
-            f"{seen} of {n} were fitted on, or their group was"
-            if seen
-            else f"none of {n} was fitted on",
+            fitted_on if seen else f"none of {n} was fitted on",
             not seen,
         ),
         Check(
@@ -243,20 +227,21 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estima
     it is wrong, and the error of its confidence (the Brier score, which is bounded). Both are
     paired by query and clustered by group.
     """
-    group_of = dict(zip(candidate.query_ids, candidate.labelled.groups.tolist(), strict=True))
-    common = sorted(set(candidate.query_ids) & set(best.query_ids))
-    if not common:
+    common, rows, rows_of_best = np.intersect1d(
+        candidate.query_ids, best.query_ids, return_indices=True
+    )
+    if not len(common):
         raise InputError("the cross-encoder of one model was trained on all queries of the other")
-    losses = []
-    for measured in (candidate, best):
-        row_of = {query_id: row for row, query_id in enumerate(measured.query_ids)}
-        rows = [row_of[i] for i in common]
-        brier = np.square(measured.confidences[OURS] - measured.right)[rows]
-        losses.append({"right answers": 1.0 - measured.right[rows], "Brier score": brier})
-    ours, theirs = losses
-    groups = [group_of[i] for i in common]
-    lost = {name: paired_difference(ours[name], theirs[name], groups) for name in ours}
-    return lost, len(common)
+    groups = candidate.labelled.groups[rows].tolist()
+
+    def lost(error: Callable[[Evaluation], Any]) -> Estimate:
+        return paired_difference(error(candidate)[rows], error(best)[rows_of_best], groups)
+
+    by_metric = {
+        "right answers": lost(lambda of: 1.0 - of.right),
+        "Brier score": lost(lambda of: np.square(of.confidences[OURS] - of.right)),
+    }
+    return by_metric, len(common)
 
 
 def best_checks(

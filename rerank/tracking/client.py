@@ -25,16 +25,11 @@ from rerank.workspace import sqlite_url
 VARIABLE = "MLFLOW_TRACKING_URI"
 _IN_USE = RLock()
 
-HTTP_LIMITS = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-}
-"""Settings of MLflow while a store is in use, where the environment has none. With its defaults,
-seven retries of two minutes each, a dead server delays a finished job by a quarter of an hour."""
-
+# where the environment has none; with MLflow's own, seven retries of two minutes each, a dead
+# server delays a finished job by a quarter of an hour
+HTTP_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+# while a run is marked as failed, perhaps because its server does not answer
 HTTP_LIMITS_ON_FAILURE = dict(zip(HTTP_LIMITS, ("0", "5"), strict=True))
-"""Settings while a run is marked as failed, perhaps because its server does not answer."""
-
 _SILENT = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -54,13 +49,18 @@ def named_store() -> str | None:
 def store(tracking_uri: str) -> Iterator[MlflowClient]:
     """A client of one store, which is MLflow's global one meanwhile: some of its code needs that.
 
-    A request without an answer is given up as `HTTP_LIMITS` says.
+    A request without an answer is given up as `HTTP_LIMITS` says. MLflow would take `VARIABLE` for
+    its global store, and writes it to the environment as well.
     """
-    with _IN_USE, _quiet():
-        unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
-        with environment({**unset, **_SILENT}), _tracking_uri(tracking_uri):
+    unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
+    with _IN_USE, _quiet(), environment({**unset, **_SILENT, VARIABLE: ""}):
+        old_uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        mlflow.set_tracking_uri(tracking_uri)
+        try:
             _make_database(tracking_uri)
             yield MlflowClient(tracking_uri=tracking_uri)
+        finally:
+            mlflow.set_tracking_uri(old_uri)
 
 
 def sqlite_file(tracking_uri: str) -> Path | None:
@@ -104,25 +104,14 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _tracking_uri(uri: str) -> Iterator[None]:
-    """Point MLflow's global at uri; MLflow writes it to the environment as well."""
-    with environment({VARIABLE: ""}):  # which MLflow would take for its global URI
-        old_uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-        mlflow.set_tracking_uri(uri)
-        try:
-            yield
-        finally:
-            mlflow.set_tracking_uri(old_uri)
-
-
-@contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the log messages of a new database's migrations out of the terminal."""
-    old_levels = {name: logging.getLogger(name).level for name in _NOISY_LOGGERS}
-    for name in _NOISY_LOGGERS:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
+    old_levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        for name, level in old_levels.items():
-            logging.getLogger(name).setLevel(level)
+        for logger, level in zip(loggers, old_levels, strict=True):
+            logger.setLevel(level)

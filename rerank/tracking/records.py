@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 
 FOLDER = "model"  # where the folder of a record lies among the run's artefacts
 ARTIFACT = "folder"  # what the code of a flavour knows the folder as: `context.artifacts[ARTIFACT]`
-INNER = f"artifacts/{ARTIFACT}"
-"""Where the folder lies in the MLflow model that a flavour makes of it."""
-
-COMMAND, COMMIT = "mlflow.source.name", "mlflow.source.git.commit"
-"""MLflow's own tags of the command line and of the git commit."""
-
+INNER = f"artifacts/{ARTIFACT}"  # where it lies in the MLflow model that a flavour makes of it
+COMMAND, COMMIT = "mlflow.source.name", "mlflow.source.git.commit"  # MLflow's own tags
 KEY = "record_key"  # the tag that holds a record's key
 
 
@@ -133,9 +129,7 @@ _ADDRESS = re.compile(r"(.*?)([A-Za-z][A-Za-z0-9+.-]*:/{2,})(.*)", re.DOTALL)
 
 
 def shown_store(uri: str) -> str:
-    """The address of a store for a page: without secrets.
-
-    Of a local file it is only the name, without its folder.
+    """The address of a store for a page: without secrets; of a local file only its name.
 
     >>> shown_store("https://user:secret@mlflow.example:5000/team?token=secret")
     'https://mlflow.example:5000/team'

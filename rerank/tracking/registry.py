@@ -39,8 +39,8 @@ _URI = re.compile(
 
 
 class Fetched(NamedTuple):
-    """A folder that MLflow holds: the store's own, which must not be changed, if it is on this
-    machine; otherwise a copy inside `temporary`, which the caller removes.
+    """A folder that MLflow holds: on this machine the store's own, which must not be changed; else
+    a copy inside `temporary`, which the caller removes.
     """
 
     folder: Path
@@ -90,7 +90,8 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
     with _open_client(str(uri), tracking_uri) as client:
         if parts["run"]:
             return f"{client.get_run(parts['run']).info.artifact_uri}/{parts['path']}"
-        return _source(client, _version(client, parts))
+        version = _version(client, parts)
+        return str(client.get_model_version_download_uri(version.name, version.version))
 
 
 def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> records.TrackedRun | None:
@@ -104,17 +105,13 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> records.TrackedRu
         return None
     with _open_client(str(uri), tracking_uri) as client:
         version = None if parts["run"] else _version(client, parts)
-        run_id = parts["run"] or (version and version.run_id)
-        if not run_id:
-            return None
-        run = client.get_run(run_id)
-        if run.data.tags.get(records.KEY) != key:
+        run_id = version.run_id if version else parts["run"]
+        run = client.get_run(run_id) if run_id else None
+        if run is None or run.data.tags.get(records.KEY) != key:
             return None
         store = records.client_module().named_store() or tracking_uri
-        number = str(version.version) if version else None
-        return records.tracked_run(
-            client, run, store, version=number, name=parts["name"], found=True
-        )
+        number, name = str(version.version) if version else None, parts["name"]
+        return records.tracked_run(client, run, store, version=number, name=name, found=True)
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
@@ -133,20 +130,6 @@ def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-
-
-def aliased(name: str, alias: str, *, tracking_uri: str) -> tuple[str, str] | None:
-    """The version that has an alias, and where its files are; None if none has it."""
-    with _open_client(f"the {alias} of {name}", tracking_uri, make=True) as client:
-        from mlflow.exceptions import MlflowException
-
-        try:
-            version = client.get_model_version_by_alias(name, alias)
-        except MlflowException as error:
-            if error.error_code in UNKNOWN:
-                return None
-            raise
-        return str(version.version), _source(client, version)
 
 
 def aliases(name: str, *, tracking_uri: str) -> dict[str, str]:
@@ -240,9 +223,8 @@ def _open_client(
     except RerankError:
         raise
     except Exception as error:  # the store is the user's: any client error can come back
-        sentence = (
-            f"{records.without_secrets(place)} does not give {subject}: {records.reason(error)}"
-        )
+        shown = records.without_secrets(place)
+        sentence = f"{shown} does not give {subject}: {records.reason(error)}"
         if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
             raise InputError(sentence) from error
         raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error
@@ -255,14 +237,8 @@ def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
     return client.get_model_version(parts["name"], parts["version"])
 
 
-def _source(client: MlflowClient, version: ModelVersion) -> str:
-    return str(client.get_model_version_download_uri(version.name, version.version))
-
-
 def _inner_folder(place: Path) -> Path:
     """The logged folder: inside an MLflow model, or `place` itself if it is no such model."""
     if not place.is_dir():
-        raise InputError(
-            f"{place} is not a folder; expected what a run logged as {records.FOLDER!r}"
-        )
+        raise InputError(f"{place} is no folder; expected what a run logged as {records.FOLDER!r}")
     return place / records.INNER if (place / "MLmodel").is_file() else place

@@ -25,13 +25,10 @@ from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput, Run
+    from mlflow.entities import Run
 
-LONGEST_PARAM = 6000
-"""Characters of a parameter that MLflow takes; a longer one is cut, and whole in `params.json`."""
-
-LONGEST_TAG = 5000
-LONGEST_DIGEST = 36  # characters of a data set's digest that MLflow takes
+LONGEST_PARAM = 6000  # characters that MLflow takes; a longer one is cut, and whole in params.json
+LONGEST_TAG, LONGEST_DIGEST = 5000, 36  # likewise
 
 
 def track(
@@ -53,8 +50,7 @@ def track(
         TrackingError: MLflow did not accept it; what was `written` stays.
     """
     key = sha256_file(written / MANIFEST)
-    noted = noted_run(key, work)
-    if noted is not None:
+    if noted := noted_run(key, work):
         return noted
     run_record = record()
     try:
@@ -68,8 +64,9 @@ def track(
         )
         work.note_tracked(key, asdict(run))
     except Exception as error:  # the store is the user's: any client error can come back
-        known = isinstance(error, TrackingError)  # it says what to do
-        why = error if known else f"{records.reason(error)}; check MLFLOW_TRACKING_URI"
+        why: object = error  # ours says what to do
+        if not isinstance(error, TrackingError):
+            why = f"{records.reason(error)}; check MLFLOW_TRACKING_URI"
         raise TrackingError(
             f"{written} is written, but MLflow did not take the run: {why}. Send it later with: "
             f"{again}"
@@ -88,41 +85,30 @@ def if_installed(
 
 
 def noted_run(key: str, work: Workspace) -> records.TrackedRun | None:
-    """The run that `read_note` gives, if the store in use now has it.
+    """The run that `read_note` gives, if the store in use now has it and its registered version.
 
     A store that does not answer counts as one that has it.
     """
-    store = records.client_module().named_store() or work.tracking_uri
-    noted = read_note(key, work)
+    mlflow_client = records.client_module()
+    store, noted = mlflow_client.named_store() or work.tracking_uri, read_note(key, work)
     if noted is None or noted.tracking_uri != records.kept_store(store):
         return None
-    return noted if _has_run(store, noted) else None
-
-
-def _has_run(store: str, noted: records.TrackedRun) -> bool:
-    """Whether the run is there, and the version that it registered; True without an answer."""
-    mlflow_client = records.client_module()
-    from mlflow.exceptions import MlflowException
-
     database = mlflow_client.sqlite_file(store)
     if database is not None and not database.is_file():
-        return False
+        return None
     try:
         with mlflow_client.store(store) as client:
-            if client.get_run(noted.run_id).info.lifecycle_stage != "active":
-                return False
-            versions = client.search_model_versions(f"run_id = '{noted.run_id}'")
-            return not noted.model_version or bool(versions)
-    except MlflowException as error:
-        return bool(error.error_code != "RESOURCE_DOES_NOT_EXIST")
-    except Exception:  # the store is the user's: any client error can come back
-        return True
+            there = client.get_run(noted.run_id).info.lifecycle_stage == "active"
+            if there and noted.model_version:
+                there = bool(client.search_model_versions(f"run_id = '{noted.run_id}'"))
+    except Exception as error:  # the store is the user's: any client error can come back
+        there = getattr(error, "error_code", "") != "RESOURCE_DOES_NOT_EXIST"
+    return noted if there else None
 
 
 def read_note(key: str, work: Workspace) -> records.TrackedRun | None:
-    """The run that is noted in `work` for the sha256 of a manifest, in whatever store.
-
-    It needs no MLflow.
+    """The run that is noted in `work` for the sha256 of a manifest, in whatever store; it needs no
+    MLflow.
     """
     noted = work.tracked(key)
     try:
@@ -151,19 +137,17 @@ def log_run(
         TrackingError: the experiment is deleted.
         mlflow.exceptions.MlflowException: the store refuses, or cannot be reached.
     """
-    if record.registered_name and record.folder is None:
-        raise ValueError(f"to register {record.registered_name!r} a folder is needed, got none")
-    if record.folder is not None and not Path(record.folder).is_dir():
-        raise ValueError(f"{record.folder} is not a folder")
+    name, folder = record.registered_name, record.folder
+    if name and folder is None:
+        raise ValueError(f"to register {name!r} a folder is needed, got none")
+    if folder is not None and not Path(folder).is_dir():
+        raise ValueError(f"{folder} is not a folder")
     mlflow_client = records.client_module()
     uri = mlflow_client.named_store() or tracking_uri
     with mlflow_client.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
-        place = artifact_location if local else None
-        experiment_id = _experiment(client, experiment, place, uri)
-        name = record.registered_name
-        logged = _find_finished_run(client, experiment_id, record)
-        if logged is not None:
+        experiment_id = _experiment(client, experiment, artifact_location if local else None, uri)
+        if logged := _find_finished_run(client, experiment_id, record):
             run, version = logged
             return records.tracked_run(client, run, uri, version=version, name=name, found=True)
         tags = {records.KEY: record.key} if record.key else {}
@@ -202,16 +186,14 @@ def _find_finished_run(
     runs = client.search_runs([experiment_id], condition, max_results=1)
     if not runs:
         return None
-    run_id, name = runs[0].info.run_id, record.registered_name
+    run_id = runs[0].info.run_id
     versions = client.search_model_versions(f"run_id = '{run_id}'")
-    if versions or not name:
-        return runs[0], str(versions[0].version) if versions else None
-    return runs[0], _register(client, run_id, name, record)
+    return runs[0], str(versions[0].version) if versions else _register(client, run_id, record)
 
 
 def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) -> str | None:
     """Log all of a record; return the version that it is registered as, if it is."""
-    _log_numbers(client, run_id, record)
+    _log_values(client, run_id, record)
     for file in record.files:
         client.log_artifact(run_id, str(file))
     for name, table in record.tables.items():
@@ -222,13 +204,13 @@ def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) ->
         client.log_artifacts(run_id, str(record.folder), records.FOLDER)
     else:
         _log_model(client, run_id, record.folder, record.flavour)
-    named = record.registered_name
-    return _register(client, run_id, named, record) if named else None
+    return _register(client, run_id, record)
 
 
-def _log_numbers(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
+def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
     """Log parameters, metrics, tags, curves and inputs."""
-    from mlflow.entities import Metric, Param, RunTag
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+    from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
     from mlflow.utils.time import get_current_time_millis
 
     now = get_current_time_millis()
@@ -244,16 +226,26 @@ def _log_numbers(client: MlflowClient, run_id: str, record: records.RunRecord) -
         ],
         tags=[RunTag(key, str(value)) for key, value in record.tags.items()],
     )
-    if record.inputs:
-        client.log_inputs(run_id, [_dataset(used) for used in record.inputs])
+    inputs = []
+    for used in record.inputs:
+        source = {"tags": {"dataset": used.name, "digest": used.digest}}
+        place, counts = json.dumps(source), json.dumps(dict(used.counts))
+        digest = used.digest[:LONGEST_DIGEST]
+        entity = Dataset(used.name, digest, source_type="code", source=place, profile=counts)
+        inputs.append(DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)]))
+    if inputs:
+        client.log_inputs(run_id, inputs)
     if any(len(value) > LONGEST_PARAM for value in params.values()):
         client.log_dict(run_id, params, "params.json")
 
 
-def _register(client: MlflowClient, run_id: str, name: str, record: records.RunRecord) -> str:
-    """Register the folder that a run logged under a name, and return the number of its version."""
+def _register(client: MlflowClient, run_id: str, record: records.RunRecord) -> str | None:
+    """Register the folder that a run logged, if the record names a model; the version's number."""
     from mlflow.exceptions import MlflowException
 
+    name = record.registered_name
+    if not name:
+        return None
     try:
         client.create_registered_model(name)
     except MlflowException as error:
@@ -264,17 +256,6 @@ def _register(client: MlflowClient, run_id: str, name: str, record: records.RunR
         name, source, run_id, tags=dict(record.tags), description=record.description or None
     )
     return str(version.version)
-
-
-def _dataset(used: records.DataUsed) -> DatasetInput:
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-    from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
-
-    source = {"tags": {"dataset": used.name, "digest": used.digest}}
-    place, counts = json.dumps(source), json.dumps(dict(used.counts))
-    digest = used.digest[:LONGEST_DIGEST]
-    entity = Dataset(used.name, digest, source_type="code", source=place, profile=counts)
-    return DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)])
 
 
 def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: records.Flavour) -> None:

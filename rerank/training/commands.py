@@ -14,7 +14,7 @@ from rerank.errors import InputError
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 if TYPE_CHECKING:
-    from rerank.training.run import TrainingRun
+    from rerank.training.finetune import TrainingRun
     from rerank.training.training_sets import TrainingSet
 
 
@@ -50,13 +50,7 @@ class Training:
     json: Json = False
 
     def sets(self, base: str) -> list[TrainingSet]:
-        """The sets to train on, without what is left out.
-
-        Raises:
-            InputError: one cannot be read, holds lists with scores, or has nothing left; a name of
-                `--within-group` is of no set; the folder of `--pack` holds something else, or
-                what is trained from this base cannot be packed.
-        """
+        """The sets to train on, without what is left out; refuses what would fail at the end."""
         from rerank.inference.model_files import resolve
         from rerank.training.packing import check_can_pack, tensors_to_pack
         from rerank.training.training_sets import TrainingSet, leave_out
@@ -68,42 +62,30 @@ class Training:
         labelled = self.reading.read_all(folders)
         for one in labelled:
             one.refuse_lists()
-        unknown = set(self.within_group) - {s.name for s in labelled}
-        if unknown:
-            raise InputError(
-                f"--within-group: no set {sorted(unknown)}; there are {[s.name for s in labelled]}"
-            )
+        names = [one.name for one in labelled]
+        if unknown := sorted(set(self.within_group) - set(names)):
+            raise InputError(f"--within-group: no set {unknown}; there are {names}")
         held = [self.reading.read_one(folder) for folder in self.leave_out]
         if self.reading.group_by:
             held = [other.grouped_by(self.reading.group_by) for other in held]
         return [
             TrainingSet(
-                leave_out(s, held, self.split),
-                self.split,
-                limit,
-                within=s.name in self.within_group,
+                leave_out(s, held, self.split), self.split, limit, s.name in self.within_group
             )
             for s, limit in zip(labelled, limits, strict=True)
         ]
 
     def finish(self, made: TrainingRun, kind: str, key: str) -> None:
         """Pack the weights if that is asked for, and print what was made."""
-        from rerank.inference.model_files import resolve
-        from rerank.training.packing import pack_finetuned
-
         if self.pack:
+            from rerank.inference.model_files import resolve
+            from rerank.training.packing import pack_finetuned
+
             pack_finetuned(self.out, self.pack, base=resolve("minilm").folder)
         examples, step = made.report["examples"], made.report["best_step"]
         if self.json:
-            print_json(
-                **{key: self.out},
-                made=made.made,
-                examples=examples,
-                best_step=step,
-                packed=self.pack,
-                notes=made.notes,
-                **run_fields(made.run),
-            )
+            named = {key: self.out, "made": made.made, "examples": examples, "best_step": step}
+            print_json(**named, packed=self.pack, notes=made.notes, **run_fields(made.run))
             return
         average = made.report["config"]["average"]
         kept = f"step {step}" if average == 1 else f"the mean of the last {average} checkpoints"

@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shlex
+import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from rerank.config import Config
 from rerank.data.checks import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING
 from rerank.inference.model_files import (
     LOCAL,
     ModelFiles,
@@ -26,13 +30,18 @@ from rerank.inference.model_files import (
     classifies,
     resolve,
     trained_on,
+    training,
 )
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
-from rerank.storage.folder import reserved
+from rerank.storage.files import sha256_file
+from rerank.storage.folder import MANIFEST, is_made_from, output_folder, reserved, write_folder
+from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
+from rerank.tracking.registry import name_of
+from rerank.tracking.runs import if_installed, track
 from rerank.training.mining import (
     Example,
     ValidationQuery,
@@ -40,7 +49,6 @@ from rerank.training.mining import (
     validation_queries,
     without_misled_teacher,
 )
-from rerank.training.run import Trained, TrainingRun, run_training
 from rerank.training.settings import EncoderConfig, FinetuneConfig, TrainingConfig
 from rerank.training.training_sets import (
     TrainingSet,
@@ -51,6 +59,30 @@ from rerank.training.training_sets import (
 from rerank.workspace import Workspace
 
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
+LIBRARIES = ("sentence-transformers", "transformers", "torch")
+JOBS = {"cross-encoder": "finetune", "bi-encoder": "finetune-encoder"}  # their names in MLflow
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """The model folder, its report (`finetune.json`), and its run (None without MLflow)."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    run: TrackedRun | None
+    made: bool  # by this call; False if it existed already
+    notes: tuple[str, ...] = ()  # what was not done, and what to do
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained model of sentence-transformers, and what its report says."""
+
+    model: Any
+    checkpoints: Path
+    queries: Sequence[str]  # that it was trained or validated on
+    counts: Sequence[Mapping[str, int]]  # of the lists of each set
+    figures: Mapping[str, Any]  # such as the loss by step
 
 
 def finetune(
@@ -64,14 +96,14 @@ def finetune(
     """Run the whole job and write the model folder `out`, whole or not at all.
 
     Indexes, a teacher's scores and checkpoints are kept under `work`; after an interruption, the
-    same call resumes from them. If `out` already holds the model of the same sets and settings, it
-    is not rebuilt; it is sent to MLflow if it has no run yet. `out/finetune.json` names each set
-    with its digest, and holds the curves, and the report of the base if that was fine-tuned too.
-    `out/trained_on.txt` holds a hash of every query trained or validated on, those of the base
-    included, so that calibration can exclude these: the logits of trained-on queries are too good.
+    same call resumes. If `out` holds the model of the same sets and settings, it is not made again,
+    but sent to MLflow if it has no run yet. `out/finetune.json` names each set with its digest, and
+    holds the curves, and the report of the base if that was fine-tuned too. `out/trained_on.txt`
+    holds a hash of every query trained or validated on, those of the base included, so that
+    calibration can leave them out: logits of trained-on queries are too good.
 
     Raises:
-        InputError: there is no set, or a model does not exist.
+        InputError: there is no set, a model does not exist, or the training diverged.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
             it.
         TrackingError: the model is written, but MLflow did not accept its record.
@@ -81,7 +113,7 @@ def finetune(
     teacher = resolve(config.teacher) if config.teacher else None
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
-        shape = _architecture(base, config.max_length)
+        shape, length = _architecture(base, config), config.max_length
         if classifies(base) and shape.num_labels != 1:
             raise InputError(
                 f"{base.name} has {shape.num_labels} outputs; expected one, or no head"
@@ -90,22 +122,17 @@ def finetune(
             raise InputError(
                 f"{base.name} has layers of several kinds: --layers cannot keep only some"
             )
-        _check_layers(shape, config)
-        if teacher and not (
-            classifies(teacher) and _architecture(teacher, config.max_length).num_labels == 1
-        ):
+        if teacher and not (classifies(teacher) and _shape(teacher, length).num_labels == 1):
             raise InputError(
                 f"{teacher.name} gives no score; expected a cross-encoder with one output"
             )
         examples, validation, counts = _mine_all(sets, encoder, trained_on(base), config, workspace)
         lists = [*map(asdict, examples), *map(asdict, validation)]
         checkpoints = _checkpoints_of(workspace, made_from, lists)
-        cache = ScoreCache(workspace.scores)
         if teacher:
-            examples = [
-                without_misled_teacher(example)
-                for example in add_teacher_scores(examples, teacher, config, cache)
-            ]
+            cache = ScoreCache(workspace.scores)
+            taught = add_teacher_scores(examples, teacher, config, cache)
+            examples = [without_misled_teacher(example) for example in taught]
         from rerank.training.trainer import train
 
         with reserved(checkpoints):
@@ -143,21 +170,24 @@ def _mine_all(
     validation: list[ValidationQuery] = []
     counts: list[dict[str, int]] = []
     parts = _split_sets(sets, seen, config)
-    limits = _limits(sets, [ids for ids, _ in parts], config)
-    for training_set, (ids, for_validation), limit in zip(sets, parts, limits, strict=True):
-        labelled = training_set.labelled
-        index = None
-        if for_validation or not training_set.within:
+    limits = [  # None: an example per query
+        one.limit if one.limit and one.limit > len(one.labelled.splits[one.split]) else None
+        for one in sets
+    ]
+    if config.temperature:
+        sizes = [one.limit or len(ids) for one, (ids, _) in zip(sets, parts, strict=True)]
+        limits = [*examples_per_set(sizes, config.steps * config.batch, config.temperature)]
+    for one, (ids, for_validation), limit in zip(sets, parts, limits, strict=True):
+        labelled, index, lists = one.labelled, None, list[ValidationQuery]()
+        if for_validation or not one.within:
             index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
         if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        searched = None if training_set.within else index
+        searched = None if one.within else index
         mined = mine(labelled, ids, searched, bi_encoder, config, limit=limit)
-        lists = (
-            validation_queries(labelled, for_validation, index, bi_encoder, depth=config.depth)
-            if index is not None
-            else []
-        )
+        if index is not None:
+            depth = config.depth
+            lists = validation_queries(labelled, for_validation, index, bi_encoder, depth=depth)
         examples += mined
         validation += lists
         counts.append({"examples": len(mined), "validation": len(lists)})
@@ -172,7 +202,7 @@ def _split_sets(
     Each set gives an equal part of the validation; what small ones lack, the next ones give.
     """
     parts: list[tuple[list[str], list[str]]] = []
-    room = config.validation
+    room, validated_on = config.validation, set[str]()
     for number, one in enumerate(sets):
         share = room // (len(sets) - number)
         part = split_validation(
@@ -180,36 +210,17 @@ def _split_sets(
         )
         room -= len(part[1])
         parts.append(part)
-    validated_on = frozenset(
-        query_hash(one.labelled.queries[i].text)
-        for one, (_, for_validation) in zip(sets, parts, strict=True)
-        for i in for_validation
-    )
+        validated_on |= {query_hash(one.labelled.queries[i].text) for i in part[1]}
     apart = []
     for one, (ids, for_validation) in zip(sets, parts, strict=True):
         left = without_overlap(one.labelled, ids, for_validation, validated_on)
-        if ids and not left:
+        if not left:
             raise InputError(
                 f"{one.labelled.name}: all of its {one.split!r} shares a question or a right "
                 "passage with the queries to validate on; train with --validation 0"
             )
-        if not left:
-            raise _too_large_groups(one)
         apart.append((left, for_validation))
     return apart
-
-
-def _limits(
-    sets: Sequence[TrainingSet], trained: Sequence[Sequence[str]], config: FinetuneConfig
-) -> list[int | None]:
-    """How many examples each set gives; None: one per query."""
-    if config.temperature:
-        sizes = [one.limit or len(ids) for one, ids in zip(sets, trained, strict=True)]
-        return list(examples_per_set(sizes, config.steps * config.batch, config.temperature))
-    return [
-        one.limit if one.limit and one.limit > len(one.labelled.splits[one.split]) else None
-        for one in sets
-    ]
 
 
 def finetune_encoder(
@@ -220,26 +231,19 @@ def finetune_encoder(
     work: str | Path,
     overwrite: bool = False,
 ) -> TrainingRun:
-    """Run the whole job and write the model folder `out`, whole or not at all.
-
-    Queries without a right passage are left out. Indexes and checkpoints are kept under `work`;
-    after an interruption, the same call resumes from them. If `out` already holds the model of the
-    same sets and settings, it is not rebuilt. `out/finetune.json` and `out/trained_on.txt` are
-    those of `finetune`.
+    """As `finetune`, for a bi-encoder; queries without a right passage are left out.
 
     Raises:
-        InputError: there is no set, none has a query with a right passage, or the base does not
-            exist or is not a bi-encoder.
-        FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
-            it.
-        TrackingError: the model is written, but MLflow did not accept its record.
+        InputError: as there; or no query has a right passage, or the base is not a bi-encoder.
+        FolderError: as there.
+        TrackingError: as there.
     """
     workspace = Workspace(Path(work))
     base = resolve(config.base)
 
     def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
         check_bi_encoder(base)
-        _check_layers(_architecture(base, config.max_length), config)
+        _architecture(base, config)
         mined = _mine_pairs(sets, base, config, workspace)
         lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
         checkpoints = _checkpoints_of(workspace, made_from, lists)
@@ -279,22 +283,17 @@ def _mine_pairs(
     name, count = Counter(s.labelled.name for s in sets).most_common(1)[0]
     if count > 1:
         raise InputError(f"{count} sets are named {name!r}; rename a folder")
+    indexed = replace(Config(), encoder=config.base, encoder_max_length=config.max_length)
     mined: dict[str, list[Example]] = {}
-    for training_set in sets:
-        labelled, split = training_set.labelled, training_set.split
+    for one in sets:
+        labelled, split = one.labelled, one.split
         answerable = tuple(i for i in labelled.splits[split] if labelled.relevant(i))
         labelled = replace(labelled, splits={**labelled.splits, split: answerable})
-        ids, _ = split_validation(labelled, split, 0, seed=config.seed, limit=training_set.limit)
-        if answerable and not ids:
-            raise _too_large_groups(training_set)
+        ids, _ = split_validation(labelled, split, 0, seed=config.seed, limit=one.limit)
         random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        index = None
-        if not training_set.within:
-            indexed = replace(Config(), encoder=config.base, encoder_max_length=config.max_length)
-            index = open_index(labelled, indexed, work, encoder)
-        mined[labelled.name] = (
-            mine(labelled, ids, index, encoder, mining, limit=training_set.limit) if ids else []
-        )
+        index = None if one.within else open_index(labelled, indexed, work, encoder)
+        examples = mine(labelled, ids, index, encoder, mining, limit=one.limit) if ids else []
+        mined[labelled.name] = examples
     if not any(mined.values()):
         raise InputError("no query of these sets has a right passage; a bi-encoder learns from one")
     return mined
@@ -316,7 +315,18 @@ def add_teacher_scores(
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
 
 
-def _architecture(files: ModelFiles, max_length: int) -> Any:
+def _architecture(base: ModelFiles, config: TrainingConfig) -> Any:
+    """The configuration of a base that has as many layers as should be kept and frozen."""
+    shape = _shape(base, config.max_length)
+    layers, kept = getattr(shape, "num_hidden_layers", None), getattr(config, "layers", 0)
+    for what, count in (("keep", kept), ("freeze", config.frozen_layers)):
+        if layers is not None and count > layers:
+            raise InputError(f"the model has {layers} layers, cannot {what} {count}")
+        layers = kept or layers
+    return shape
+
+
+def _shape(files: ModelFiles, max_length: int) -> Any:
     """The configuration of a transformer that reads as many tokens as are trained on."""
     from transformers import AutoConfig
 
@@ -330,25 +340,127 @@ def _architecture(files: ModelFiles, max_length: int) -> Any:
     return shape
 
 
-def _too_large_groups(training_set: TrainingSet) -> InputError:
-    """The error for a set of which no group fits into its limit."""
-    name, split, limit = training_set.labelled.name, training_set.split, training_set.limit
-    return InputError(
-        f"{name}: every group of its {split!r} has more than the {limit} queries asked for; ask "
-        "for more, or group them more finely"
-    )
-
-
 def _checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -> Path:
     """The folder for the checkpoints of a training: the same one for the same sets and lists."""
     inputs = json.dumps([made_from, lists], sort_keys=True)
     return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
 
 
-def _check_layers(shape: Any, config: TrainingConfig) -> None:
-    """Refuse to keep or freeze more layers than a transformer has, if it says how many."""
-    layers, kept = getattr(shape, "num_hidden_layers", None), getattr(config, "layers", 0)
-    for what, count in (("keep", kept), ("freeze", config.frozen_layers)):
-        if layers is not None and count > layers:
-            raise InputError(f"the model has {layers} layers, cannot {what} {count}")
-        layers = kept or layers
+def run_training(
+    kind: str,
+    sets: Sequence[TrainingSet],
+    base: ModelFiles,
+    config: TrainingConfig,
+    out: Path,
+    work: Workspace,
+    *,
+    fingerprints: Mapping[str, str | None],
+    train: Callable[[Mapping[str, Any]], Trained],
+    overwrite: bool,
+) -> TrainingRun:
+    """`train` and write the model folder `out`, as `finetune`, unless it is there already.
+
+    `train` is called with all that the model is made from; `fingerprints` are those of the models
+    in it.
+    """
+    if not sets:
+        raise InputError("no labelled set to train on; expected at least one")
+    described = [
+        {
+            "name": one.labelled.name,
+            "digest": one.labelled.digest(),
+            "split": one.split,
+            "limit": one.limit,
+            "within": one.within,
+        }
+        for one in sets
+    ]
+    made_from = {"config": asdict(config), "fingerprints": fingerprints, "sets": described}
+    if not overwrite and is_made_from(out, made_from):
+        report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
+        return _tracked(kind, out, report, work, made=False)
+    with output_folder(out, overwrite=overwrite, kind=kind):
+        trained = train(made_from)
+        report = {
+            "config": asdict(config),
+            "examples": sum(count["examples"] for count in trained.counts),
+            "sets": [a | {**c} for a, c in zip(described, trained.counts, strict=True)],
+            **trained.figures,
+            "packages": {name: version(name) for name in LIBRARIES},
+            "base_fingerprint": base.fingerprint,
+            "base_training": training(base),
+        }
+        seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
+        write_network(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=kind)
+        shutil.rmtree(trained.checkpoints, ignore_errors=True)
+        return _tracked(kind, out, report, work, made=True)
+
+
+def write_network(
+    out: Path,
+    model: Any,
+    seen: frozenset[str],
+    report: Mapping[str, Any],
+    made_from: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    kind: str,
+) -> None:
+    """Write the folder of a trained model of sentence-transformers, which has `seen` these queries.
+
+    Raises:
+        InputError: the training diverged: a weight is not a finite number.
+    """
+    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        raise InputError(
+            "the training diverged: its weights are not numbers any more; nothing is written; take "
+            "a lower --learning-rate"
+        )
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        model.save_pretrained(str(folder), create_model_card=False)  # it would quote the queries
+        (folder / TRAINED_ON).write_text("\n".join(sorted(seen)) + "\n", encoding="utf-8")
+        (folder / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        return made_from
+
+    write_folder(out, fill, overwrite=overwrite, kind=kind)
+
+
+def _tracked(
+    kind: str, out: Path, report: Mapping[str, Any], work: Workspace, *, made: bool
+) -> TrainingRun:
+    """The training run of a written model folder, sent to MLflow if that is installed."""
+    job = JOBS[kind]
+
+    def record() -> RunRecord:
+        return RunRecord(
+            params={
+                **report["config"],
+                "sets": [s["name"] for s in report["sets"]],
+                **{key: report[key] for key in ("examples", "base_fingerprint", "best_step")},
+            },
+            curves={
+                name: {int(step): value for step, value in report.get(key, {}).items()}
+                for name, key in (("loss", "loss"), ("validation_ndcg10", "ndcg10"))
+            },
+            tags={"job": job},
+            inputs=[
+                DataUsed(counts.pop("name"), counts.pop("digest"), "training", counts)
+                for counts in map(dict, report["sets"])
+            ],
+            folder=out,
+            key=sha256_file(out / MANIFEST),
+        )
+
+    run, notes = if_installed(
+        lambda: track(
+            record,
+            experiment=name_of("", job),
+            run_name=f"{job}-{out.name}",
+            work=work,
+            written=out,
+            again=f"the same `rerank train {kind}` command, with "
+            + shlex.join(["--out", str(out), "--work", str(work.path)]),
+        )
+    )
+    return TrainingRun(out, report, run, made, notes)

@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from rerank.errors import InputError
 from rerank.inference.varlen import multiplies_bf16
-from rerank.progress import Bar, progress
+from rerank.progress import progress
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 WEIGHTS = "model.safetensors"  # of a checkpoint
@@ -85,8 +86,7 @@ class Resuming:
     def resume(self, checkpoints: Path) -> None:
         """Train to the end, from the last complete one of the `checkpoints` if there is one.
 
-        After a finished training nothing is trained again, only loaded: the library would take one
-        more step.
+        A finished training is only loaded: the library would take one more step.
         """
         last = last_whole(checkpoints)
         state = TrainerState.load_from_json(str(Path(last) / TRAINER_STATE_NAME)) if last else None
@@ -128,10 +128,9 @@ def freeze(model: Any, layers: int) -> None:
     model.get_input_embeddings().weight.requires_grad_(False)
     if not layers:
         return
-    stack = layers_of(model)
+    stack, embeddings = layers_of(model), getattr(model.base_model, "embeddings", None)
     if layers > len(stack):
         raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
-    embeddings = getattr(model.base_model, "embeddings", None)
     if embeddings is None:
         raise InputError(f"{type(model).__name__} has no embeddings below its layers to freeze")
     for module in (embeddings, *stack[:layers]):
@@ -154,21 +153,19 @@ class Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
     """The project's own progress bar, which also shows the last loss and the last check."""
 
     def __init__(self) -> None:
-        self._context: Any = None
-        self._bar: Bar | None = None
-        self._done = 0
+        self._stack = ExitStack()
+        self._done = 0  # steps that the bar shows
         self._shown: dict[str, str] = {}
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Open the bar at the step of a resumed run."""
         self._done = state.global_step
-        self._context = progress(state.max_steps, "training", unit="step", done=self._done)
-        self._bar = self._context.__enter__()
+        bar = progress(state.max_steps, "training", unit="step", done=self._done)
+        self._bar = self._stack.enter_context(bar)
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Move the bar."""
-        if self._bar is not None:
-            self._bar.update(state.global_step - self._done)
+        self._bar.update(state.global_step - self._done)
         self._done = state.global_step
 
     def on_log(self, _args: Any, _state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
@@ -178,9 +175,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]  # transformers has no ty
         if f"eval_{NDCG}" in logs:
             ours, first = logs[f"eval_{NDCG}"], logs[f"eval_{FIRST_STAGE}"]
             self._shown["check"] = f"nDCG@10 {ours:.3f}, first stage {first:.3f}"
-        if self._bar is not None:
-            self._bar.set_postfix_str(", ".join(self._shown.values()))
+        self._bar.set_postfix_str(", ".join(self._shown.values()))
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         """Close the bar."""
-        self._context.__exit__(None, None, None)
+        self._stack.close()

@@ -61,17 +61,10 @@ well badly|wet dry|win lose|with without|won lost|young old|youngest oldest
 """
 
 
-def _antonyms() -> dict[str, list[str]]:
-    """The antonyms of each word, from `PAIRS`."""
-    antonyms: dict[str, list[str]] = {}
-    for pair in PAIRS.replace("\n", "|").strip("|").split("|"):
-        one, other = pair.split()
-        antonyms.setdefault(one, []).append(other)
-        antonyms.setdefault(other, []).append(one)
-    return antonyms
-
-
-ANTONYMS = _antonyms()
+ANTONYMS: dict[str, list[str]] = {}
+for _one, _other in map(str.split, PAIRS.replace("\n", "|").strip("|").split("|")):
+    ANTONYMS.setdefault(_one, []).append(_other)
+    ANTONYMS.setdefault(_other, []).append(_one)
 Rule = Callable[[str, str, random.Random], str | None]
 
 
@@ -170,7 +163,6 @@ RULES: dict[Rule, float] = {  # how often each that fits is taken, beside 1 for 
 
 
 NEAR_DUPLICATE = 0.8  # Jaccard overlap of word sets above which a "negative" repeats the answer
-
 POOL = 50  # passages that each first stage returns, at least
 
 
@@ -219,16 +211,19 @@ def mine(
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
-    if index is None:
-        by_group = _passages_by_group(labelled)
-        lists = [by_group[labelled.group(q.query_id)] for q in queries]
+    if index is None:  # the passages that are right, wrong or asked about for a query of the group
+        by_group: dict[str, dict[str, Passage]] = {}
+        for i in labelled.queries:
+            known = sorted({*labelled.relevant(i), *_judged_wrong(labelled, i)})
+            by_group.setdefault(labelled.group(i), {}).update(
+                {d: labelled.corpus[d] for d in known}
+            )
+        lists = [list(by_group[labelled.group(q.query_id)].values()) for q in queries]
     else:
         vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
         lists = [
-            _first_stage(
-                query, vector, index, config.depth + len(labelled.relevant(query.query_id))
-            )
-            for query, vector in zip(queries, vectors, strict=True)
+            _first_stage(q, vector, index, config.depth + len(labelled.relevant(q.query_id)))
+            for q, vector in zip(queries, vectors, strict=True)
         ]
     rounds = itertools.cycle(zip(queries, lists, strict=True))
     examples = (
@@ -236,16 +231,6 @@ def mine(
         for query, candidates in itertools.islice(rounds, limit or len(queries))
     )
     return [example for example in examples if 0 in example.labels]
-
-
-def _passages_by_group(labelled: LabelledSet) -> dict[str, list[Passage]]:
-    """The passages that are right, wrong or asked about for the queries of a group, by group."""
-    by_group: dict[str, dict[str, Passage]] = {}
-    for query_id in labelled.queries:
-        judged_ids = (labelled.relevant(query_id), _judged_wrong(labelled, query_id))
-        group = by_group.setdefault(labelled.group(query_id), {})
-        group.update({i: labelled.corpus[i] for i in sorted({*judged_ids[0], *judged_ids[1]})})
-    return {name: list(group.values()) for name, group in by_group.items()}
 
 
 def _judged_wrong(labelled: LabelledSet, query_id: str) -> list[str]:
@@ -276,8 +261,7 @@ def _example(
         if changed:
             question, altered_from, judged, shown = changed, query.text, shown, []
     near = [p for p in candidates if _is_wrong(p, answers) and p not in judged]
-    if index is not None:
-        near = near[: config.depth]
+    near = near if index is None else near[: config.depth]
     withheld = bool(shown and near and config.withheld and draw.random() < config.withheld)
     room = config.hard + (withheld or not shown)
     first_wrong, others = (judged[:0], judged) if shown else (judged[:1], judged[1:])
@@ -312,39 +296,29 @@ def validation_queries(
     if not queries:
         return []
     vectors = encoder.encode([q.text for q in queries])
-    held = []
-    for query, vector in zip(queries, vectors, strict=True):
-        right = sorted(labelled.relevant(query.query_id))
-        candidates = _first_stage(query, vector, index, depth)
-        held.append(
-            ValidationQuery(
-                query.text,
-                tuple(labelled.corpus[d].full_text for d in right),
-                tuple(p.full_text for p in candidates),
-            )
+    return [
+        ValidationQuery(
+            query.text,
+            tuple(labelled.corpus[d].full_text for d in sorted(labelled.relevant(query.query_id))),
+            tuple(p.full_text for p in _first_stage(query, vector, index, depth)),
         )
-    return held
+        for query, vector in zip(queries, vectors, strict=True)
+    ]
 
 
 def _first_stage(
     query: Query, vector: NDArray[np.float32], index: Index, count: int
 ) -> list[Passage]:
-    stage = index.search(
-        query.text, vector, pool=max(POOL, count), count=count, rrf_k=Config().rrf_k
-    )
-    found = [index.passage(row) for row in stage.rows]
+    pool, rrf_k = max(POOL, count), Config().rrf_k
+    stage = index.search(query.text, vector, pool=pool, count=count, rrf_k=rrf_k)
+    found = map(index.passage, stage.rows)
     return [passage for passage in found if passage.doc_id not in query.without]
 
 
 def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
-    """Whether a passage is neither right nor a near-duplicate of a right one.
-
-    `answers` are the words of the right passages, by id.
-    """
-    if passage.doc_id in answers:
-        return False
+    """Whether it is neither right nor nearly a right one; `answers` are these' words, by id."""
     words = _word_set(passage)
-    return all(
+    return passage.doc_id not in answers and all(
         len(answer & words) < NEAR_DUPLICATE * len(answer | words) for answer in answers.values()
     )
 

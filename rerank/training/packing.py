@@ -43,14 +43,10 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     earlier = check_can_pack(out)
     tensors = tensors_to_pack(folder, base)
     embeddings = word_embeddings(tensors)
-    stored: dict[str, np.ndarray] = {}
-    for name, tensor in tensors.items():
-        if name == embeddings or tensor.dtype.kind != "f":
-            continue
+    stored = {n: t for n, t in tensors.items() if n != embeddings and t.dtype.kind == "f"}
+    for name, tensor in list(stored.items()):
         if tensor.ndim == 2:
             stored[name], stored[name + SCALE] = quantise(tensor)
-        else:
-            stored[name] = tensor
     out.mkdir(parents=True, exist_ok=True)
     weights = save(stored)
     write_file(out / "weights.safetensors", weights)
@@ -62,11 +58,7 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
 
 
 def tensors_to_pack(folder: Path, base: Path) -> dict[str, np.ndarray]:
-    """The tensors of a model whose word embeddings are those of `base`, as packing needs.
-
-    Raises:
-        InputError: they differ, or the folder has no `model.safetensors`.
-    """
+    """The tensors of a model whose word embeddings are those of `base`, as packing needs."""
     with optional():
         from safetensors.numpy import load_file
 
@@ -86,7 +78,7 @@ def check_can_pack(out: Path) -> dict[str, object]:
     """The manifest of the packed model that will be replaced; empty if there is none.
 
     Raises:
-        InputError: the folder is not empty, and has no manifest with the hash of packed weights.
+        InputError: the folder holds something else.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}

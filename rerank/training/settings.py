@@ -25,7 +25,6 @@ class TrainingConfig:
     seed: int = option(0, "seed of draws and weights", ge=0)
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can use, and a mean of more checkpoints than it writes."""
         check_options(self)
         checkpoints = math.ceil(self.steps / self.check_every)  # the last step is one, too
         if self.average > checkpoints:
@@ -85,7 +84,6 @@ class FinetuneConfig(TrainingConfig):
     )
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
         TrainingConfig.__post_init__(self)
         if self.hard + self.easy < 1:
             raise InputError("expected a wrong passage per query: `hard` or `easy` above 0")

@@ -9,6 +9,7 @@ length, (..., n), and give one number per list. Shorter lists are filled up with
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,11 +39,15 @@ from rerank.training import loop
 from rerank.training.mining import Example, ValidationQuery
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 
+logger = logging.getLogger(__name__)
+
 ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 CPU_PAIRS = 8  # per batch on a CPU: padding costs there what a larger batch saves
 GPU_PAIRS = 256
 ABSENT = -1e4  # the logit of no passage: its probability is 0 in fp32, and its gradient too
+MIN_VALIDATION = 50  # to choose the best step; with fewer the choice is chance
+SCALE = 20.0  # of cosines in the softmax, as the base was trained
 
 
 def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -62,10 +67,8 @@ def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Mean binary cross-entropy: each passage is judged by itself."""
-    there = logits > ABSENT
-    each = functional.binary_cross_entropy_with_logits(
-        logits, (right > 0).to(logits.dtype), reduction="none"
-    )
+    there, target = logits > ABSENT, (right > 0).to(logits.dtype)
+    each = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
     return (each * there).sum(-1) / there.sum(-1)
 
 
@@ -131,11 +134,6 @@ def _to(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
-logger = logging.getLogger(__name__)
-
-MIN_VALIDATION = 50  # to choose the best step; with fewer the choice is chance
-
-
 @dataclass(frozen=True, slots=True)
 class Training:
     """The curves of a training run, by step; the weights of `best_step` were kept."""
@@ -167,11 +165,21 @@ def train(
         raise InputError("no training example; expected at least one query with passages")
     torch.manual_seed(config.seed)
     model = _open_base(base, config)
-    chooses = len(validation) >= MIN_VALIDATION
+    n = len(validation)
+    chooses = n >= MIN_VALIDATION
     if validation and not chooses:
-        logger.warning(
-            "the last step is kept: %d validation lists cannot choose one", len(validation)
-        )
+        logger.warning("the last step is kept: %d validation lists cannot choose one", n)
+    evaluator = CrossEncoderRerankingEvaluator(
+        [
+            {"query": v.query, "positive": list(v.right), "documents": list(v.found)}
+            for v in validation
+        ],
+        at_k=10,
+        always_rerank_positives=False,
+        name="validation",
+        batch_size=config.batch,
+        write_csv=False,
+    )
     trainer = _Trainer(
         model=model,
         args=CrossEncoderTrainingArguments(
@@ -185,26 +193,26 @@ def train(
         ),
         train_dataset=_dataset(examples, config.seed),
         loss=ListsLoss(model, loss=config.loss, share=config.distil),
-        evaluator=_evaluator(validation, config) if validation else None,
+        evaluator=evaluator if validation else None,
         callbacks=[loop.Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.resume(checkpoints)
     if config.average > 1:
         loop.load_mean(model.model, checkpoints, config.average)
-    history, state = trainer.state.log_history, trainer.state
-    best = state.best_model_checkpoint
-    first = [
-        row[f"eval_{loop.FIRST_STAGE}"] for row in history if f"eval_{loop.FIRST_STAGE}" in row
-    ]
+    state = trainer.state
+    best = state.best_model_checkpoint if chooses else None
     return model, Training(
-        loss={row["step"]: row["loss"] for row in history if "loss" in row},
-        ndcg10={
-            row["step"]: row[f"eval_{loop.NDCG}"] for row in history if f"eval_{loop.NDCG}" in row
-        },
-        best_step=int(best.rsplit("-", 1)[-1]) if chooses and best else state.global_step,
-        first_stage_ndcg10=first[0] if first else None,
+        loss=_curve(state, "loss"),
+        ndcg10=_curve(state, f"eval_{loop.NDCG}"),
+        best_step=int(best.rsplit("-", 1)[-1]) if best else state.global_step,
+        first_stage_ndcg10=next(iter(_curve(state, f"eval_{loop.FIRST_STAGE}").values()), None),
     )
+
+
+def _curve(state: Any, name: str) -> dict[int, float]:
+    """What a trainer has logged under a name, by step."""
+    return {row["step"]: row[name] for row in state.log_history if name in row}
 
 
 def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
@@ -212,19 +220,24 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
     try:
         settings = AutoConfig.from_pretrained(str(base.folder), **LOCAL).to_dict()
         names = (k for k, v in settings.items() if "dropout" in k and isinstance(v, float))
-        dropout = dict.fromkeys(names, config.dropout)
         model = CrossEncoder(
             str(base.folder),
             num_labels=1,
             max_length=config.max_length,
             **LOCAL,
-            config_kwargs=dropout,
+            config_kwargs=dict.fromkeys(names, config.dropout),
         )
     except Exception as error:  # broken files fail in many ways
         raise InputError(f"{base.name} cannot be loaded to be trained: {error}") from error
     model.model.float()  # in 16 bits small updates are lost
-    if config.layers:
-        _keep_layers(model.model, config.layers)
+    if config.layers:  # evenly spaced, the last among them (Sanh et al. 2019: every other)
+        stack = loop.layers_of(model.model)
+        count, n = config.layers, len(stack)
+        if count > n:
+            raise InputError(f"the model has {n} layers, cannot keep {count}")
+        for number in sorted({*range(n)} - {k * n // count - 1 for k in range(1, count + 1)})[::-1]:
+            del stack[number]
+        model.model.config.num_hidden_layers = count
     loop.freeze(model.model, config.frozen_layers)
     return model
 
@@ -233,38 +246,13 @@ def _dataset(examples: Sequence[Example], seed: int) -> Dataset:
     """One row per example, shuffled; `label` holds (label, teacher logit) pairs for the losses."""
     shuffled = list(examples)
     random.Random(seed).shuffle(shuffled)
-    nan = float("nan")
-    return Dataset.from_dict(
-        {
-            "query": [e.query for e in shuffled],
-            "passages": [list(e.passages) for e in shuffled],
-            "label": [
-                [
-                    [float(label), score]
-                    for label, score in zip(
-                        e.labels, e.teacher or (nan,) * len(e.labels), strict=True
-                    )
-                ]
-                for e in shuffled
-            ],
-        }
-    )
-
-
-def _evaluator(
-    validation: Sequence[ValidationQuery], config: FinetuneConfig
-) -> CrossEncoderRerankingEvaluator:
-    return CrossEncoderRerankingEvaluator(
-        [
-            {"query": h.query, "positive": list(h.right), "documents": list(h.found)}
-            for h in validation
-        ],
-        at_k=10,
-        always_rerank_positives=False,
-        name="validation",
-        batch_size=config.batch,
-        write_csv=False,
-    )
+    columns: dict[str, list[Any]] = {"query": [], "passages": [], "label": []}
+    for e in shuffled:
+        teacher = e.teacher or (math.nan,) * len(e.labels)
+        columns["query"].append(e.query)
+        columns["passages"].append(list(e.passages))
+        columns["label"].append([[float(r), t] for r, t in zip(e.labels, teacher, strict=True)])
+    return Dataset.from_dict(columns)
 
 
 class _Trainer(loop.Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sentence-transformers has no types
@@ -275,21 +263,6 @@ class _Trainer(loop.Resuming, CrossEncoderTrainer):  # type: ignore[misc]  # sen
 
     def _load_best_model(self) -> None:  # the library's own only logs a failure
         self._load_from_checkpoint(self.state.best_model_checkpoint)
-
-
-def _keep_layers(model: Any, count: int) -> None:
-    """Keep `count` layers, evenly spaced, the last among them (Sanh et al. 2019: every other)."""
-    stack = loop.layers_of(model)
-    if count > len(stack):
-        raise InputError(f"the model has {len(stack)} layers, cannot keep {count}")
-    kept = [(k + 1) * len(stack) // count - 1 for k in range(count)]
-    last_first = sorted(set(range(len(stack))) - set(kept), reverse=True)
-    for number in last_first:
-        del stack[number]
-    model.config.num_hidden_layers = count
-
-
-SCALE = 20.0  # of cosines in the softmax, as the base was trained
 
 
 def train_encoder(
@@ -303,10 +276,9 @@ def train_encoder(
     A batch is of one set, so that the other questions' passages, which count as wrong, are from the
     same domain (in-batch negatives, Henderson et al. 2017). Sets take turns in proportion to their
     size. Both directions are learned: the passage among passages, and the question among questions.
-    The last `config.average` checkpoints are averaged, and the base's weights are mixed in with
-    the share `config.keep`: what that knew of other domains is kept (Wortsman et al. 2022, "Robust
-    fine-tuning of zero-shot models"). After an interruption, the same call resumes from the last of
-    its `checkpoints`.
+    The last `config.average` checkpoints are averaged, and the base's weights are mixed in with the
+    share `config.keep`, which keeps what that knew of other domains (Wortsman et al. 2022). After
+    an interruption, the same call resumes from the last of its `checkpoints`.
 
     Raises:
         InputError: the base cannot be loaded, has weights behind its transformer, or has fewer
@@ -335,7 +307,17 @@ def train_encoder(
             batch_sampler=BatchSamplers.NO_DUPLICATES,
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
         ),
-        train_dataset={n: _pairs_dataset(examples) for n, examples in sets.items() if examples},
+        train_dataset={
+            name: Dataset.from_dict(
+                {  # one row per list: the question, its right passage, and the first wrong one
+                    "anchor": [e.query for e in examples],
+                    "positive": [e.passages[e.labels.index(1)] for e in examples],
+                    "negative": [e.passages[e.labels.index(0)] for e in examples],
+                }
+            )
+            for name, examples in sets.items()
+            if examples
+        },
         loss=MultipleNegativesRankingLoss(
             model, scale=SCALE, directions=("query_to_doc", "doc_to_query")
         ),
@@ -348,18 +330,7 @@ def train_encoder(
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.lerp_(before[name].to(weight.device), config.keep)
-    return model, {r["step"]: r["loss"] for r in trainer.state.log_history if "loss" in r}
-
-
-def _pairs_dataset(examples: Sequence[Example]) -> Dataset:
-    """One row per list: the question, its right passage, and the first wrong one."""
-    return Dataset.from_dict(
-        {
-            "anchor": [e.query for e in examples],
-            "positive": [e.passages[e.labels.index(1)] for e in examples],
-            "negative": [e.passages[e.labels.index(0)] for e in examples],
-        }
-    )
+    return model, _curve(trainer.state, "loss")
 
 
 class _EncoderTrainer(loop.Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types

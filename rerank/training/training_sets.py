@@ -6,7 +6,7 @@ What is measured on later must not be trained on: not a query, nor its group, no
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +26,11 @@ class TrainingSet:
     within: bool = False  # wrong passages are of the query's own group: see `mine`
 
     def __post_init__(self) -> None:
-        """Refuse a missing or empty split before any work is done for it."""
-        labelled, split, limit = self.labelled, self.split, self.limit
-        if limit is not None and limit < 1:
-            raise InputError(f"{labelled.name}: expected at least 1 query, got {limit}")
-        if not labelled.splits.get(split):
-            has = list(labelled.splits)
-            raise InputError(f"{labelled.name} has no split {split!r}; it has {has}")
+        name, splits = self.labelled.name, self.labelled.splits
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"{name}: expected at least 1 query, got {self.limit}")
+        if not splits.get(self.split):
+            raise InputError(f"{name} has no split {self.split!r}; it has {list(splits)}")
 
 
 def split_validation(
@@ -49,13 +47,15 @@ def split_validation(
     Both are whole groups, in random order: what a limit leaves over can still be calibrated on. At
     most a fifth of the queries are held out, and no group with a query (`query_hash`) that the base
     has `seen`: on those it would look better than it is.
+
+    Raises:
+        InputError: the limit has no room for any group.
     """
-    draw = random.Random(f"{seed}:{labelled.name}")
     groups: dict[str, list[str]] = {}
     for query_id in labelled.splits[split]:
         groups.setdefault(labelled.group(query_id), []).append(query_id)
     names = sorted(groups)
-    draw.shuffle(names)
+    random.Random(f"{seed}:{labelled.name}").shuffle(names)
     room = min(count, len(labelled.splits[split]) // 5)
     held: list[str] = []
     to_train: list[str] = []
@@ -66,11 +66,16 @@ def split_validation(
             held += group
         elif limit is None or len(to_train) + len(group) <= limit:
             to_train += group
+    if names and not to_train:
+        raise InputError(
+            f"{labelled.name}: every group of its {split!r} has more than the {limit} queries "
+            "asked for; ask for more, or group them more finely"
+        )
     return to_train, held
 
 
 def without_overlap(
-    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], validated_on: frozenset[str]
+    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], validated_on: Set[str]
 ) -> list[str]:
     """`ids` without those that overlap with the validation queries.
 
@@ -116,14 +121,12 @@ def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) ->
 
 def _group_of_texts(labelled: LabelledSet, query_id: str) -> str | frozenset[str]:
     """The group of a query; unless it has a name, by texts: the parts of a set count ids anew."""
-    named = given_group(labelled.queries[query_id])
-    if named:
+    query = labelled.queries[query_id]
+    if named := given_group(query):
         return named
-    about = asked_about(labelled.queries[query_id])
-    texts = _answers(labelled, query_id) or {
-        labelled.corpus[i].full_text for i in [about] if i in labelled.corpus
-    }
-    return frozenset(texts or {query_hash(labelled.queries[query_id].text)})
+    about = labelled.corpus.get(asked_about(query))
+    texts = _answers(labelled, query_id) or ({about.full_text} if about else set())
+    return frozenset(texts or {query_hash(query.text)})
 
 
 def _answers(labelled: LabelledSet, query_id: str) -> set[str]:

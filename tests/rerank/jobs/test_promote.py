@@ -36,7 +36,7 @@ from rerank.jobs.promote import (
 )
 from rerank.jobs.recalibrate import recalibrate
 from rerank.storage.folder import with_digest
-from rerank.tracking.registry import BEST, CHAMPION, aliased, set_champion
+from rerank.tracking.registry import BEST, CHAMPION, aliases, set_champion
 from rerank.types import OWN_STAGES, ListKind, Passage, Query
 
 Run = Any  # the session's run, see conftest
@@ -46,8 +46,7 @@ EASY = PromotionGate(most_smece=1.0, least_certified=0.0, margin=0.3, brier_marg
 
 def alias(name: str, which: str, uri: str) -> str | None:
     """The version that has an alias."""
-    found = aliased(name, which, tracking_uri=uri)
-    return found and found[0]
+    return aliases(name, tracking_uri=uri).get(which)
 
 
 @pytest.fixture(scope="module")

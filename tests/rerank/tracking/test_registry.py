@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.errors import InputError, TrackingError
-from rerank.tracking.registry import aliased, fetch, is_uri, name_of
+from rerank.tracking.registry import aliases, fetch, is_uri, name_of
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_dead_server_is_not_the_users_mistake(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(TrackingError, match=refused) as error:
         fetch("models:/a/1")
     assert "secret" not in str(error.value)
-    with pytest.raises(TrackingError, match="the champion of a"):
-        aliased("a", "champion", tracking_uri="sqlite:///unused.db")
+    with pytest.raises(TrackingError, match="the aliases of a"):
+        aliases("a", tracking_uri="sqlite:///unused.db")
     assert main(["search", "models:/a/1", "sort an array"]) == 3
 
 

@@ -24,7 +24,7 @@ from rerank.storage.files import sha256_file, umask
 from rerank.storage.folder import MANIFEST, verify_folder
 from rerank.training.finetune import add_teacher_scores, finetune
 from rerank.training.mining import Example
-from rerank.training.run import write_network
+from rerank.training.finetune import write_network
 from rerank.training.settings import FinetuneConfig
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
@@ -175,7 +175,7 @@ def test_a_finished_training_is_not_trained_further(
 
     out = tmp_path / "model"
     with monkeypatch.context() as patch:
-        patch.setattr("rerank.training.run.write_network", stopping)
+        patch.setattr("rerank.training.finetune.write_network", stopping)
         with pytest.raises(KeyboardInterrupt):
             finetune([TrainingSet(ten)], out, config, work=trained.work)
     made = finetune([TrainingSet(ten)], out, config, work=trained.work)

@@ -19,7 +19,7 @@ from rerank.inference.model_files import resolve, trained_on, training
 from rerank.retrieval.dense import Encoder
 from rerank.training.finetune import finetune_encoder
 from rerank.training.packing import pack_finetuned
-from rerank.training.run import TrainingRun
+from rerank.training.finetune import TrainingRun
 from rerank.training.settings import EncoderConfig
 from rerank.training.training_sets import TrainingSet
 
