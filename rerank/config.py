@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, cast
 
 import Stemmer
 
@@ -48,12 +47,7 @@ class Option:
         """The bounds in words; empty where there are none."""
         if math.isfinite(self.ge) and math.isfinite(self.le):
             return f"from {self.ge:g} to {self.le:g}"
-        bounds = {
-            "at least": self.ge,
-            "above": self.gt,
-            "at most": self.le,
-            "below": self.lt,
-        }
+        bounds = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
         return " and ".join(f"{w} {bound:g}" for w, bound in bounds.items() if math.isfinite(bound))
 
     def values(self, kind: type) -> str:
@@ -85,23 +79,15 @@ def option(default: Any, text: str, **values: Any) -> Any:
 def check_options(values: Any) -> None:
     """Refuse a value that its option does not take.
 
-    A field stands in backquotes in the message: the command line puts its flag there instead.
+    The message has the field in backquotes, for which the command line puts its flag.
     """
-    for config_field in fields(values):
-        if config_field.default is MISSING:
-            within: Any = config_field.default_factory
-            if not isinstance(getattr(values, config_field.name), within):
-                raise InputError(
-                    f"`{config_field.name}` should be a {within.__name__}, such as "
-                    f"{within.__name__}(), got {getattr(values, config_field.name)!r:.100}"
-                )
-            continue
-        check_option(
-            config_field.name,
-            config_field.metadata["option"],
-            type(config_field.default),
-            getattr(values, config_field.name),
-        )
+    for f in fields(values):
+        value = getattr(values, f.name)
+        if f.default is not MISSING:
+            check_option(f.name, f.metadata["option"], type(f.default), value)
+        elif not isinstance(value, within := cast(type, f.default_factory)):
+            kind = within.__name__
+            raise InputError(f"`{f.name}` should be a {kind}, such as {kind}(), got {value!r:.100}")
 
 
 def check_option(name: str, option: Option, kind: type, value: Any) -> None:
@@ -137,7 +123,6 @@ class Thresholds:
     partial: float = share(0.4, "sufficiency from here is PARTIAL, below it INSUFFICIENT")
 
     def __post_init__(self) -> None:
-        """Refuse bands that are out of order or out of range."""
         check_options(self)
         for names in (("low", "medium", "high"), ("partial", "sufficient")):
             values = [getattr(self, name) for name in names]
@@ -286,7 +271,6 @@ class Config:
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
         check_options(self)
         languages = ("auto", "none", *sorted(Stemmer.algorithms()))
         if self.language not in languages:
@@ -327,9 +311,8 @@ class Config:
                 "it was made with --long-passages excerpt, which is gone; make it anew: "
                 + command_line("calibrate", "DATASET", "--out", "MODEL", "--overwrite")
             )
-        known = {f.name: f for f in fields(cls)}
-        strange = sorted(set(values) - set(known))
-        if strange:
+        known = {f.name for f in fields(cls)}
+        if strange := sorted(set(values) - known):
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")
         try:
             thresholds = Thresholds(**values.get("thresholds", {}))
@@ -356,13 +339,4 @@ class PromotionGate:
     )
 
     def __post_init__(self) -> None:
-        """Refuse shares out of range."""
         check_options(self)
-
-
-if not TYPE_CHECKING:  # whoever trains reads them here too, where that room is there
-
-    def __getattr__(name: str) -> Any:
-        if name not in ("FinetuneConfig", "EncoderConfig"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("rerank.training.settings"), name)

@@ -53,11 +53,9 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
 }
 
 
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Numbers of an OSError: the disk is full, or the user's share of it."""
-
-NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})
-"""Numbers of an OSError: too many files are open, in this process or on this machine."""
+# numbers of an OSError
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})  # the disk is full, or the user's share of it
+NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})  # too many files are open
 
 
 def one_line(error: Exception) -> str:
@@ -66,10 +64,7 @@ def one_line(error: Exception) -> str:
 
 
 class RerankError(Exception):
-    """Base class of all errors that this package raises on purpose.
-
-    The message says what was given, what was expected, and what to do.
-    """
+    """Base class of all errors that this package raises on purpose."""
 
     exit_code: ClassVar[int] = 2
 
@@ -95,11 +90,7 @@ class JournalError(RerankError):
 
 
 class TrackingError(RerankError):
-    """MLflow does not answer, or refuses.
-
-    What a job wrote before is complete and stays; the message names the command that sends the
-    record later.
-    """
+    """MLflow does not answer, or refuses; what a job wrote before is complete and stays."""
 
     exit_code = 3
 
@@ -109,9 +100,8 @@ class MovedError(TrackingError):
 
 
 class EndpointError(RerankError):
-    """The endpoint of a language model does not answer, refuses, or gives an invalid answer.
-
-    `calls` is the number of requests sent.
+    """The endpoint of a language model does not answer, refuses, or gives an invalid answer, after
+    so many `calls`.
     """
 
     exit_code = 3
@@ -143,10 +133,7 @@ def led_to(error: BaseException, numbers: Collection[int]) -> OSError | None:
 
 
 def missing_extra(extra: str, error: ImportError) -> MissingExtraError:
-    """The error for an import that failed because an extra is not installed.
-
-    The command in its message works as printed, from a checkout too.
-    """
+    """The error for an import that failed; its command works as printed, from a checkout too."""
     checkout = Path(__file__).parent.parent
     here = (checkout / "pyproject.toml").is_file()
     ours = shlex.quote(f"{checkout if here else 'calibrated-rerank'}[{extra}]")

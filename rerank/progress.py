@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import RLock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 UP = "\x1b[A"  # what tqdm writes to leave the line of a bar within another one
 DELAY = 2.0  # seconds after which a bar appears
@@ -21,22 +21,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Bar(Protocol):
-    """The methods of a bar that steps use."""
+class Bar:
+    """What steps use of a bar of tqdm; this one is silent."""
 
     def update(self, n: int = 1, /) -> object:
         """Advance by `n`."""
 
     def set_postfix_str(self, text: str, /) -> object:
         """Show `text` after the bar."""
-
-
-class _Silent:
-    def update(self, n: int = 1, /) -> object:
-        return None
-
-    def set_postfix_str(self, text: str, /) -> object:
-        return None
 
 
 class _Lines:
@@ -75,7 +67,7 @@ def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) ->
     Of the `total`, `done` were done before and do not count in the rate.
     """
     if label is None or not _on[-1]:
-        yield _Silent()
+        yield Bar()
         return
     plain = {"file": _Lines(), "bar_format": PLAIN, "mininterval": 10.0}
     shown = {"mininterval": 0.5} if sys.stderr.isatty() else plain
@@ -129,9 +121,9 @@ def by_size(
 
 @cache
 def _bars() -> Any:
-    """Bars of tqdm, with a lock for this process only and without tqdm's monitor thread.
+    """Bars of tqdm, with a lock of this process alone, and without tqdm's monitor thread.
 
-    tqdm's own lock is shared with forked processes. If one is killed while it holds the lock, or
+    tqdm's own lock is shared with forked processes: if one is killed while it holds the lock, or
     forks while the monitor thread does, every later bar would wait forever.
     """
     from tqdm import tqdm

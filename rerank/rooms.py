@@ -96,13 +96,10 @@ def load(name: str) -> Any:
 @cache
 def rooms() -> dict[str, Room]:
     """The rooms that are there, by name: ours, then those of other distributions."""
-    return {name: room for name, room in ROOMS.items() if find_spec(room.package)} | _others()
-
-
-def _others() -> dict[str, Room]:
     from importlib.metadata import entry_points
 
-    return {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+    others = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+    return {name: room for name, room in ROOMS.items() if find_spec(room.package)} | others
 
 
 def offered(what: str) -> Any:

@@ -47,7 +47,6 @@ class Passage:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what is not text."""
         for name in ("doc_id", "title", "text"):
             value = getattr(self, name)
             if not isinstance(value, str):
@@ -99,7 +98,6 @@ class Query:
     where: Where | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, and make arrays of numbers."""
         if not isinstance(self.text, str):
             raise InputError(f"the query should be text, got {self.text!r:.100}")
         if not isinstance(self.metadata, Mapping):
@@ -252,7 +250,6 @@ class FirstStage(Stage):
     fused: Floats  # reciprocal rank fusion, > 0
 
     def __len__(self) -> int:
-        """Count of candidates."""
         return len(self.rows)
 
 
@@ -266,7 +263,6 @@ class Candidates(Stage):
     features: Floats  # (n, d): of `rerank.assessment.fitted_maps`, without the cross-encoder's
 
     def __len__(self) -> int:
-        """Count of candidates."""
         return len(self.passages)
 
 
@@ -283,7 +279,6 @@ class Scored:
     truncated: Bools  # (m,) the cross-encoder did not see all of this passage
 
     def __len__(self) -> int:
-        """Count of candidates, scored or not."""
         return len(self.candidates)
 
     @property
@@ -307,7 +302,6 @@ class Ranking(Stage):
     score: Floats  # of the passage alone, in [0, 1]; the probability shown is the answer's
 
     def __len__(self) -> int:
-        """Count of passages."""
         return len(self.candidates)
 
     def __iter__(self) -> Iterator[Passage]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,41 +25,21 @@ def sqlite_url(path: Path) -> str:
     return URL.create("sqlite", database=str(path)).render_as_string()
 
 
-@dataclass(frozen=True, slots=True)
 class Workspace:
     """The parts of a working folder, whether they exist yet or not."""
 
-    path: Path
-
-    @property
-    def indexes(self) -> Path:
-        """A folder for each indexed corpus."""
-        return self.path / "index"
-
-    @property
-    def scores(self) -> Path:
-        """The cross-encoder's scores, shared by all runs."""
-        return self.path / "scores.sqlite"
-
-    @property
-    def checkpoints(self) -> Path:
-        """A folder for each unfinished training run."""
-        return self.path / "checkpoints"
-
-    @property
-    def database(self) -> Path:
-        """MLflow's database of runs and registered models."""
-        return self.path / "mlflow.db"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.indexes = path / "index"  # a folder for each indexed corpus
+        self.scores = path / "scores.sqlite"  # of the cross-encoder, shared by all runs
+        self.checkpoints = path / "checkpoints"  # a folder for each unfinished training run
+        self.database = path / "mlflow.db"  # MLflow's, of runs and registered models
+        self.artifacts = path / "mlartifacts"  # the files of the runs in it
 
     @property
     def tracking_uri(self) -> str:
         """MLflow's name for `database`."""
         return sqlite_url(self.database.resolve())
-
-    @property
-    def artifacts(self) -> Path:
-        """The files of the runs in `database`."""
-        return self.path / "mlartifacts"
 
     def tracked(self, key: str) -> dict[str, Any] | None:
         """What `note_tracked` stored for the folder whose manifest has the sha256 `key`, or None.

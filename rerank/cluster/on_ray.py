@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
@@ -68,13 +69,10 @@ def on_ray(
         table, count_of_blocks = pa.table(columns), min(len(places), MAX_BLOCKS)
         ends = np.linspace(0, len(places), count_of_blocks + 1).astype(int).tolist()
         blocks = [table.slice(a, b - a) for a, b in pairwise(ends)]
+        paths = model.folder.resolve(), queries_in.path.resolve()
         scored = ray.data.from_arrow(blocks).map_batches(
             _Actor,
-            fn_constructor_args=(
-                model.folder.resolve(),
-                queries_in.path.resolve(),
-                queries_in.identity,
-            ),
+            fn_constructor_args=(*paths, queries_in.identity),
             fn_constructor_kwargs={"threads": threads, "manifest_sha256": model.files.sha256()},
             batch_size=1,
             batch_format="pyarrow",
@@ -95,10 +93,8 @@ def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
     for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
         waiting |= {row["number"]: row for row in batch.to_pylist()}
         while (row := waiting.pop(due, None)) is not None:
-            lines = ScoredChunk(
-                row["predictions"], row["rejections"], row["answered"], row["rejected"]
-            )
-            yield Position(row["line"], row["byte"]), lines
+            del row["number"]
+            yield Position(row.pop("line"), row.pop("byte")), ScoredChunk(**row)
             due += 1
 
 
@@ -119,21 +115,14 @@ class _Actor:
         self._input = open_input(queries, RowParser(self._model.segment_by), identity)
 
     def __call__(self, places: pa.Table) -> pa.Table:
-        return pa.Table.from_pylist([self._score(**p) for p in places.to_pylist()], schema=SCHEMA)
-
-    def _score(self, number: int, line: int, byte: int) -> dict[str, Any]:
-        chunk = self._input.reader.at(Position(line, byte))
-        scored = score_chunk(self._model, chunk.rows)
-        self._input.check()
-        return {
-            "number": number,
-            "line": chunk.end.line,
-            "byte": chunk.end.byte,
-            "answered": scored.answered,
-            "rejected": scored.rejected,
-            "predictions": scored.predictions,
-            "rejections": scored.rejections,
-        }
+        rows = []
+        for place in places.to_pylist():
+            chunk = self._input.reader.at(Position(place["line"], place["byte"]))
+            scored = score_chunk(self._model, chunk.rows)
+            self._input.check()
+            end = {"line": chunk.end.line, "byte": chunk.end.byte}
+            rows.append({"number": place["number"], **end, **asdict(scored)})
+        return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def _pool(

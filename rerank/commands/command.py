@@ -11,7 +11,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Annotated, Any, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -76,8 +76,6 @@ def named_by_flags() -> Iterator[None]:
 
 
 class _Hint(NamedTuple):
-    """A parameter of a function, or a field of a dataclass."""
-
     name: str
     kind: Any
     notes: tuple[Any, ...]  # what annotates it
@@ -87,7 +85,9 @@ class _Hint(NamedTuple):
 
 
 def _hints(target: Any) -> Iterator[_Hint]:
-    hints, helps = get_type_hints(target, include_extras=True), _helps(target.__doc__ or "")
+    hints, text = get_type_hints(target, include_extras=True), target.__doc__ or ""
+    _, *described = re.split(r"^ +(\w+): ", text.partition("    Args:\n")[2], flags=re.M)
+    helps = dict(zip(described[::2], described[1::2], strict=True))
     fields = getattr(target, "__dataclass_fields__", {})
     for p in inspect.signature(target).parameters.values():
         hint = hints[p.name]
@@ -97,16 +97,9 @@ def _hints(target: Any) -> Iterator[_Hint]:
             kind, notes = type(p.default), [option]
         elif p.name in helps:
             given = next((note for note in notes if isinstance(note, Option)), Option())
-            notes = [replace(given, help=helps[p.name])]
+            notes = [replace(given, help=" ".join(helps[p.name].split()))]
         positional = p.kind is p.POSITIONAL_OR_KEYWORD and not option
         yield _Hint(p.name, kind, tuple(notes), p.default, positional, bool(option))
-
-
-def _helps(docstring: str) -> dict[str, str]:
-    """What the docstring says of each parameter under `Args:`."""
-    described = re.split(r"^ +(\w+): ", docstring.partition("    Args:\n")[2], flags=re.MULTILINE)
-    texts = (" ".join(text.split()) for text in described[2::2])
-    return dict(zip(described[1::2], texts, strict=True))
 
 
 def parameters(target: Any, only: Sequence[str] = ()) -> Iterator[Parameter]:
@@ -149,9 +142,7 @@ def build(target: Any, given: Mapping[str, Any]) -> Any:
             if isinstance(note, Option) and item in NOUNS and not (many or hint.checked):
                 with named_by_flags():
                     check_option(hint.name, note, item, value)
-    if not isinstance(target, type):
-        return target(**values)
-    with named_by_flags():
+    with named_by_flags() if isinstance(target, type) else nullcontext():
         return target(**values)
 
 
@@ -202,8 +193,7 @@ class Command:
 
     def run(self, options: argparse.Namespace) -> bool | int | None:
         """Run it with parsed arguments."""
-        given = {n: value for n, value in vars(options).items() if value is not None}
-        del given["quiet"]
+        given = {n: v for n, v in vars(options).items() if v is not None and n != "quiet"}
         answer: bool | int | None = build(self.function, given)
         return answer
 

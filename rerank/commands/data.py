@@ -10,10 +10,13 @@ from typing import Annotated
 
 from rerank.commands import options
 from rerank.commands.command import Only, command
-from rerank.commands.printing import print_json, tell
+from rerank.commands.printing import tell
 from rerank.config import Config, Option
 from rerank.errors import InputError
 
+OF_INDEXES = (
+    *("encoder", "encoder_max_length", "encoder_windows", "encoder_precision", "dense", "language"),
+)
 MATCHES = {
     "new": "its manifest.json holds the package versions and the digest",
     "same": "the same set, to the byte, as the manifest says",
@@ -61,28 +64,16 @@ def check(
     every = grouped(labelled, list(labelled.queries))
     counts = {**labelled.counts(), "groups": len({every.group(q) for q in labelled.queries})}
     by = every.grouping.name if every.grouping else "question"
-    digest = labelled.digest()
-    if json:
-        read = asdict(labelled.reading)
-        print_json(dataset=dataset, **counts, grouped_by=by, digest=digest, **read)
-        return
-    for name, count in counts.items():
-        print(f"{name:<20}{count:>8}")
-    print(f"grouped by {by}\ndigest {digest}")
+    lines = [f"{name:<20}{count:>8}" for name, count in counts.items()]
+    facts = {"grouped_by": by, "digest": labelled.digest()}
+    lines += [f"grouped by {by}", f"digest {facts['digest']}"]
+    tell(json, *lines, dataset=dataset, **counts, **facts, **asdict(labelled.reading))
 
 
 @command("datasets/pydata --out work/pydata-index")
 def index(
     dataset: Path,
-    config: Annotated[
-        Config,
-        Only(
-            (
-                *("encoder", "encoder_max_length", "encoder_windows", "encoder_precision"),
-                *("dense", "language"),
-            )
-        ),
-    ],
+    config: Annotated[Config, Only(OF_INDEXES)],
     *,
     out: options.Out,
     overwrite: options.Overwrite = False,
@@ -166,16 +157,12 @@ def import_trec(
             yield json_lines.dumps(row, ensure_ascii=False) + "\n"
 
     write_file(out, written())
-    count, answerable = len(answered), sum(answered)
-    if json:
-        print_json(
-            out=out, queries=count, answerable=answerable, empty=len(empty), stages=list(files)
-        )
-        return
-    print(f"{out}: lists of {count} queries, {answerable} of them answerable")
+    counts = {"queries": len(answered), "answerable": sum(answered), "empty": len(empty)}
+    lines = [f"{out}: lists of {len(answered)} queries, {sum(answered)} of them answerable"]
     if empty:
-        print(f"{len(empty)} of the lists are empty: no run has the query, as {empty[0]}")
-    print(f"stages: {', '.join(files)}; the last one is taken as the one that orders")
+        lines.append(f"{len(empty)} of the lists are empty: no run has the query, as {empty[0]}")
+    lines.append(f"stages: {', '.join(files)}; the last one is taken as the one that orders")
+    tell(json, *lines, out=out, **counts, stages=list(files))
 
 
 def _named_run(given: str) -> tuple[str, Path]:

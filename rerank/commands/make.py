@@ -23,10 +23,7 @@ from rerank.errors import InputError, TrackingError
 from rerank.rooms import offered
 
 if TYPE_CHECKING:
-    from rerank.assessment.model import CalibratedReranker
     from rerank.assessment.model_folder import ModelFolder
-    from rerank.data.feedback import Feedback
-    from rerank.data.labelled_set import LabelledSet
 
 
 @command("datasets/pydata --out work/model", resumes=True)
@@ -211,9 +208,10 @@ def recalibrate(
             "expected labels: a file or a set with --labels, or a journal's URL with --journal; "
             f"got {'neither' if labels is None else 'both'}"
         )
-    if answers and journal:
+    if answers:
         typed.refuse("not with --answers, which tracks nothing", "name")
-        model = chosen.load(work)
+    model = chosen.load(work)
+    if answers:
         count, right = offered("the confidence of answers")(
             model, journal, out, newest=max_labels, overwrite=overwrite
         )
@@ -223,19 +221,16 @@ def recalibrate(
         )
         tell(json, text, model=out, labels=count, right=right)
         return
-    model = chosen.load(work)
-    found = _labels(model, labels, journal, reading, max_labels)
+    found: Any = labels
+    if journal is not None:
+        found, notes = offered("labels of a journal")(model, journal, newest=max_labels)
+        for one in notes:
+            note(one)
+    elif labels and labels.is_dir():
+        found = reading.read(labels, corpus_elsewhere=model.source.elsewhere)
+    rest: Any = {"split": split, "work": work, "max_labels": max_labels, "name": name}
     try:
-        made = recalibrate(
-            model,
-            found,
-            out,
-            split=split,
-            work=work,
-            max_labels=max_labels,
-            overwrite=overwrite,
-            name=name,
-        )
+        made = recalibrate(model, found, out, overwrite=overwrite, **rest)
     except TrackingError:
         if not json:
             _print_model(out)
@@ -245,24 +240,6 @@ def recalibrate(
     else:
         report = " ".join(_print_model(out).split())  # whose lines are wrapped
         print_run(made.run, [one for one in made.notes if one not in report])
-
-
-def _labels(
-    model: CalibratedReranker,
-    labels: Path | None,
-    journal: str | None,
-    reading: options.Reading,
-    newest: int | None,
-) -> Path | LabelledSet | list[Feedback]:
-    if journal is not None:
-        found: list[Feedback]
-        found, notes = offered("labels of a journal")(model, journal, newest=newest)
-        for one in notes:
-            note(one)
-        return found
-    if labels is None or not labels.is_dir():
-        return labels or Path()
-    return reading.read(labels, corpus_elsewhere=model.source.elsewhere)
 
 
 def _print_model(folder: Path) -> str:

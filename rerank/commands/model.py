@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rerank.commands import options
 from rerank.commands.command import Only, command
+from rerank.commands.data import OF_INDEXES
 from rerank.commands.printing import note, print_json, print_run, run_fields, tell
 from rerank.config import Config, Option, PromotionGate
 from rerank.errors import command_line
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from rerank.jobs.update import Updated
 
 ModelFolder = Annotated[Path, Option("model folder")]
-MODELS = (  # options of a model before the first label
-    *("encoder", "encoder_max_length", "encoder_windows", "encoder_precision", "dense", "language"),
-    *("reranker", "max_length", "precision"),
-)
+MODELS = (*OF_INDEXES, "reranker", "max_length", "precision")  # before the first label
 
 
 @command("datasets/pydata --out work/unlabelled", resumes=True)
@@ -68,14 +66,10 @@ def print_updated(found: Updated, target: Path) -> None:
     """Print what an update changed, and whether guarantees were lost."""
     from rerank.jobs.update import CHANGED
 
-    if not found:
-        print(f"{target}: {found.passages} passages, the same as before; nothing is written")
-        return
-    print(
-        f"{target}: {found.passages} passages; {found.added} added, {found.removed} removed, "
-        f"{found.changed} changed"
-    )
-    if found.uncertified:
+    counts = f"; {found.added} added, {found.removed} removed, {found.changed} changed"
+    same = ", the same as before; nothing is written"
+    print(f"{target}: {found.passages} passages{counts if found else same}")
+    if found and found.uncertified:
         note(f"nothing is certified. {CHANGED}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.commands.printing import note
 from rerank.config import Option
@@ -138,8 +138,7 @@ class Reading:
         count = len(labelled.queries)
         for one in labelled.reading.notes(count):
             note(f"{folder}: {one}")
-        left_out = count - sum(map(len, labelled.splits.values()))
-        if left_out:
+        if left_out := count - sum(map(len, labelled.splits.values())):
             note(f"{folder}: {left_out} of {count} queries are in no split and are left out.")
         if self.unjudged == "unanswerable":
             nothing = sum(i not in labelled.qrels for i in labelled.queries)
@@ -175,14 +174,11 @@ class ModelChoice:
         from rerank.inference.score_cache import ScoreCache
         from rerank.workspace import Workspace
 
-        space = Workspace(work) if work else None
-        return CalibratedReranker.load(
-            self.model,
-            cache=ScoreCache(space.scores) if space else None,
-            allow_download=self.download,
-            tracking_uri=space.tracking_uri if space else None,
-            manifest_sha256=self.manifest_sha256,
-        )
+        how: Any = {"allow_download": self.download, "manifest_sha256": self.manifest_sha256}
+        if work:
+            space = Workspace(work)
+            how |= {"cache": ScoreCache(space.scores), "tracking_uri": space.tracking_uri}
+        return CalibratedReranker.load(self.model, **how)
 
 
 def limit_requests(most: int | None) -> None:

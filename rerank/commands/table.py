@@ -41,26 +41,17 @@ _FAMILIES = {  # of commands with two words: what the second may be, and help
         "Train a cross-encoder, a bi-encoder, or the maps before the first label",
     ),
 }
-_ABSENT = {name for room in ROOMS.values() for name in room.commands} - {
-    name for room in rooms().values() for name in room.commands
-}
+_PRESENT = [name for room in rooms().values() for name in room.commands]
+_ABSENT = {name for room in ROOMS.values() for name in room.commands} - {*_PRESENT}
 FAMILIES = {
-    first: (kept, text)
+    first: (tuple(s for s in seconds if f"{first} {s}" not in _ABSENT), text)
     for first, (seconds, text) in _FAMILIES.items()
-    if (kept := tuple(s for s in seconds if f"{first} {s}" not in _ABSENT))
 }
 GROUPS = {
-    group: tuple(
-        name
-        for name in names
-        if name not in _ABSENT and (name in FAMILIES or name not in _FAMILIES)
-    )
-    for group, names in _GROUPS.items()
+    group: tuple(name for name in names if name not in _ABSENT) for group, names in _GROUPS.items()
 }
 _OURS = {name for names in _GROUPS.values() for name in names}
-if _OTHERS := tuple(  # of other distributions
-    name for room in rooms().values() for name in room.commands if name.split()[0] not in _OURS
-):
+if _OTHERS := tuple(n for n in _PRESENT if n.split()[0] not in _OURS):  # of other distributions
     GROUPS["others"] = _OTHERS
 COMMANDS = tuple(
     f"{first} {second}".strip()
@@ -69,22 +60,13 @@ COMMANDS = tuple(
     for second in FAMILIES.get(first, (("",), ""))[0]
 )
 OLD = {  # names of 0.1, which run until 0.3
-    "dataset build": "data build",
-    "dataset check": "data check",
-    "dataset import-trec": "data import-trec",
-    "ingest": "data ingest",
-    "index": "data index",
-    "init": "model init",
-    "update": "model update",
-    "export": "model export",
-    "track": "model track",
-    "promote": "model promote",
+    **{f"dataset {word}": f"data {word}" for word in ("build", "check", "import-trec")},
+    **{word: f"data {word}" for word in ("ingest", "index")},
+    **{word: f"model {word}" for word in ("init", "update", "export", "track", "promote")},
+    **{word: f"watch {word}" for word in ("drift", "journal", "feedback")},
     "finetune": "train cross-encoder",
     "finetune-encoder": "train bi-encoder",
     "pool": "train prior",
-    "drift": "watch drift",
-    "journal": "watch journal",
-    "feedback": "watch feedback",
     "label-next": "label --next",
     "assess": "search --explain",
     "retrieve": "search --passages",
@@ -126,14 +108,9 @@ def _renamed(words: list[str]) -> list[str]:
         old = " ".join(words[:count])
         if old in OLD:
             note(f"`rerank {old}` is `rerank {OLD[old]}` now; the old name goes with 0.3")
-            rest = [flag for word in words[count:] for flag in _new_flag(word)]
-            return [*OLD[old].split(), *rest]
+            rest = [word.partition("=") for word in words[count:]]
+            return [*OLD[old].split(), *(OLD_FLAGS.get(f, f) + is_ + v for f, is_, v in rest)]
     return words
-
-
-def _new_flag(word: str) -> list[str]:
-    flag, equals, value = word.partition("=")
-    return [f"{OLD_FLAGS.get(flag, flag)}{equals}{value}"]
 
 
 def _answer(words: Sequence[str]) -> int:
@@ -144,7 +121,9 @@ def _answer(words: Sequence[str]) -> int:
     elif first in HELP:
         print(overview())
     elif first in FAMILIES and second in HELP:
-        print(_family(first))
+        print(f"usage: rerank {first} [-h] COMMAND ...\n")
+        for word in FAMILIES[first][0]:
+            print(f"  {word:<15}{find(f'{first} {word}').text}")
     else:
         known, usage, wrong = [n for names in GROUPS.values() for n in names], USAGE, first
         if first in FAMILIES:
@@ -161,14 +140,6 @@ def overview() -> str:
     """What `rerank --help` prints."""
     lines = [USAGE, "", "Retrieval that knows when it is right."]
     for group, names in GROUPS.items():
-        lines += ["", f"{group}:"]
-        lines += [
-            f"  {name:<13}{FAMILIES[name][1] if name in FAMILIES else find(name).text}"
-            for name in names
-        ]
+        texts = [FAMILIES[name][1] if name in FAMILIES else find(name).text for name in names]
+        lines += ["", f"{group}:", *map("  {:<13}{}".format, names, texts)]
     return "\n".join([*lines, "", "`rerank COMMAND --help` explains a command and its options."])
-
-
-def _family(family: str) -> str:
-    lines = [f"  {word:<15}{find(f'{family} {word}').text}" for word in FAMILIES[family][0]]
-    return "\n".join([f"usage: rerank {family} [-h] COMMAND ...", "", *lines])

@@ -14,14 +14,13 @@ from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.strategies import Strategy
 from rerank.commands import options
 from rerank.commands.command import REJECTED, Only, Typed, command, named_by_flags
-from rerank.commands.printing import print_json, print_passages
+from rerank.commands.printing import counted, print_json, print_passages, tell
 from rerank.config import Option, two_digits
 from rerank.errors import InputError
 from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.advice.adaptive import AdaptiveResult
     from rerank.assessment.model import CalibratedReranker
     from rerank.types import Assessment
 
@@ -139,8 +138,7 @@ def _ranked(model: CalibratedReranker, found: Assessment) -> Answer:
         advice = "accepted" if found.accepted else "advisory only"
         advice = advice if found.calibrated else "not calibrated"
         advice += ", certified" if found.certified else ""
-        confidence = two_digits(found.confidence)
-        sufficiency = two_digits(found.sufficiency)
+        confidence, sufficiency = map(two_digits, (found.confidence, found.sufficiency))
         print(
             f"\n{found.ranking.query.text}\n"
             f"  confidence {confidence}  {found.level}, {advice}; "
@@ -165,24 +163,20 @@ def _selected(
     model: CalibratedReranker, found: Assessment, strategy: Strategy, *, second_tries: bool
 ) -> Answer:
     from rerank.advice.adaptive import take
+    from rerank.advice.second_try import with_second_try
 
-    if second_tries:
-        from rerank.advice.second_try import with_second_try
+    result = take(with_second_try(model, found) if second_tries else found, strategy)
 
-        found = with_second_try(model, found)
-    result = take(found, strategy)
-    return result.to_dict(), lambda: _print_selected(result)
+    def show() -> None:
+        sufficiency, stop = two_digits(result.sufficiency), result.stop_reason
+        unsure = "" if result.assessment.calibrated else " (not calibrated)"
+        print(
+            f"{counted(result.k, 'passage')}, sufficiency {sufficiency} {result.verdict}{unsure}, "
+            f"stopped by {stop}: {STOPPED[stop]}"
+        )
+        print_passages(result.passages, 200)
 
-
-def _print_selected(result: AdaptiveResult) -> None:
-    passages = "1 passage" if result.k == 1 else f"{result.k} passages"
-    unsure = "" if result.assessment.calibrated else " (not calibrated)"
-    sufficiency = two_digits(result.sufficiency)
-    print(
-        f"{passages}, sufficiency {sufficiency} {result.verdict}{unsure}, stopped by "
-        f"{result.stop_reason}: {STOPPED[result.stop_reason]}"
-    )
-    print_passages(result.passages, 200)
+    return result.to_dict(), show
 
 
 @command("work/model queries.jsonl --out predictions.jsonl", resumes=True)
@@ -214,23 +208,14 @@ def rescore(
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
     options.limit_requests(most_requests)
-    done = rescore(
-        chosen.load(work),
-        queries,
-        out,
-        strict=strict,
-        restart=restart,
-        engine=engine,
-        actors=actors,
-    )
-    if json:
-        print_json(out=out, **asdict(done))
-        return REJECTED if done.rejected else 0
+    on: Any = {"engine": engine, "actors": actors}
+    done = rescore(chosen.load(work), queries, out, strict=strict, restart=restart, **on)
+    lines = [f"{out}: {done.answered} predictions"]
     if done.resumed:
-        print(f"{done.resumed} of the rows were done before an interruption")
-    print(f"{out}: {done.answered} predictions")
+        lines.insert(0, f"{done.resumed} of the rows were done before an interruption")
     if done.rejected:
-        print(f"{done.side}: {done.rejected} rows were rejected")
+        lines.append(f"{done.side}: {done.rejected} rows were rejected")
+    tell(json, *lines, out=out, **asdict(done))
     return REJECTED if done.rejected else 0
 
 

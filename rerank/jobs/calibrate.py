@@ -1,8 +1,7 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
 No query is reported on by a fit that saw it or its group. Queries that a model was trained on are
-left out: its scores on them are too good. The order of the passages is chosen by the labels: the
-simplest one that is as good as the best.
+left out: its scores on them are too good.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import drawn_at_random, hits
 from rerank.errors import FolderError, InputError, check_one_of
-from rerank.evaluation.baselines import Heuristic, baselines_of
+from rerank.evaluation.baselines import baselines_of
 from rerank.evaluation.measure import Part, measure
 from rerank.fitting.certificates import (
     CUT_FROM_SEARCH,
@@ -63,7 +62,6 @@ from rerank.workspace import Workspace
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
-
 NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it
 
 
@@ -98,12 +96,11 @@ def calibrate(
 
     Indexes and scores are kept under `work`; after an interruption, the same call resumes. If `out`
     holds the model of the same data, configuration and weights, it is not made again, but sent to
-    MLflow if it has no run yet. `index` is a folder that
-    `rerank data index` wrote for this corpus. With `self_contained` the folder has its networks,
-    exported: it then runs without the weights.
+    MLflow if it has no run yet. `index` is a folder that `rerank data index` wrote for this corpus.
+    With `self_contained` the folder has its networks, exported: it then runs without the weights.
 
-    `retriever` is the TOML file of another search system (`rerank.systems`) that holds
-    the labelled passages. This job and the model search it instead of an index.
+    `retriever` is the TOML file of another search system (`rerank.systems`) that holds the labelled
+    passages. This job and the model search it instead of an index.
 
     `reranker` and `encoder` are those of the configuration: a name, an object with the protocol of
     `rerank.protocols`, or a function, such as `lambda query, texts: [...]`. `rerank.load` then
@@ -112,20 +109,18 @@ def calibrate(
     If the lists come with scores (`labelled.lists`), no index is built and no model runs. The
     resulting model assesses only such lists.
 
-    `name` is the name of the MLflow experiment and of the registered model, which gets a new
-    version; by default it is made from the name of the set. Without MLflow the model is not
-    tracked, and `notes` of the result say so.
+    `name` is that of the MLflow experiment and of the registered model, which gets a new version;
+    by default it is made from the name of the set. Without MLflow, `notes` of the result say so.
 
     Raises:
         RetrieverError: the search system does not answer.
         InputError: an unknown calibrator, too few queries, a corpus of one passage, labels that are
-            all right or all wrong, a model that does not exist, an index of another corpus, encoder
-            or configuration, an option that does not apply to lists, or a name that MLflow cannot
-            hold.
+            all right or all wrong, a model that does not exist, an index of something else, an
+            option that does not apply to lists, or a name that MLflow cannot hold.
         TrackingError: the model is written, but MLflow did not accept its record; `track_model`
             sends it later.
-        FolderError: `out` exists, is another model, and `overwrite` is False; or another job writes
-            it now, or nothing can be written there.
+        FolderError: `out` is another model, and `overwrite` is False; or another job writes it now,
+            or nothing can be written there.
     """
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     config = replace(
@@ -236,10 +231,13 @@ def _fit_and_measure(
             folds = fit_folds(scored, config)
         bar.update()
         beside = baselines_of(source.kind)
-        evaluations = {
-            mode: measure([_part(fold, beside, main=mode == main) for fold in folds[mode]], config)
-            for mode in scored
-        }
+        evaluations = {}
+        for mode in scored:
+            parts = []
+            for fold in folds[mode]:  # by the fit that has not seen it
+                compared = beside | {"temperature": fold.fitted.scaled_logit}
+                parts.append(Part(fold.scored, fold.fitted.maps, compared if mode == main else {}))
+            evaluations[mode] = measure(parts, config)
         bar.update()
         report = make_report(
             planned,
@@ -282,12 +280,6 @@ def _fit_mode(planned: Plan, scored: ScoredPlan, config: Config, *, main: bool) 
     }
     refusal = " ".join(reason for reason, holds in reasons.items() if holds)
     return replace(fitted, maps=refuse_certificates(fitted.maps, refusal)) if refusal else fitted
-
-
-def _part(fold: FittedFold, baselines: Mapping[str, Heuristic], *, main: bool) -> Part:
-    """What a fold measures, by the fit that has not seen it; of the main mode beside baselines."""
-    compared = {**baselines, "temperature": fold.fitted.scaled_logit} if main else {}
-    return Part(fold.scored, fold.fitted.maps, compared)
 
 
 ORDERS = ("dense", "fused", "logit", "relevance")  # simple to complex

@@ -69,8 +69,7 @@ def open_candidate_source(
 ) -> CandidateSource:
     """The source of a set: its own lists, the search system of `retriever`, or our own index.
 
-    `models` are those of `config`; None for a set of lists. The other arguments are those of
-    `rerank.calibrate`.
+    `models` are those of `config`; None for a set of lists. The rest is as for `rerank.calibrate`.
 
     Raises:
         RetrieverError: the search system does not answer.
@@ -146,9 +145,8 @@ def _lists(labelled: LabelledSet, config: Config) -> CandidateSource:
             "no unanswerable copies of lists can be made (`expected_unanswerable`): what the "
             "stages would bring instead is not known. Add lists of questions that nothing answers"
         )
-    default = Config()
     for name in OF_OUR_STAGES:
-        if getattr(config, name) != getattr(default, name):
+        if getattr(config, name) != getattr(Config(), name):
             raise InputError(
                 f"`{name}` (--{name.replace('_', '-')}) has no effect on lists, which come with "
                 "their scores: leave it out"
@@ -157,10 +155,8 @@ def _lists(labelled: LabelledSet, config: Config) -> CandidateSource:
     metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
     source = ScoredLists(labelled.lists, config, metadata)
     kind, names = source.kind, features_of(source.kind, metadata).names()
-    made_from = {
-        "fingerprints": {},
-        "inputs": {"stages": list(kind.stages), "texts": kind.texts, **names},
-    }
+    inputs = {"stages": list(kind.stages), "texts": kind.texts, **names}
+    made_from = {"fingerprints": {}, "inputs": inputs}
     return CandidateSource(labelled, made_from, partial(Pipeline, source, None))
 
 
@@ -169,19 +165,18 @@ def check_vectors(pipeline: Pipeline, system: SearchSystem, labelled: LabelledSe
 
     An encoded passage should be among the nearest to its own vector. This costs a few searches.
     """
-    held = [passage for passage in labelled.corpus.values() if passage.text]
+    settings, held = system.settings, [p for p in labelled.corpus.values() if p.text]
     tried = held[:: max(1, len(held) // TRIED)][:TRIED]
-    if VECTOR not in system.settings.stages or not tried:
+    if VECTOR not in settings.stages or not tried:
         return
     vectors = pipeline.encode([PassageText(passage.full_text) for passage in tried])
-    near_themselves = sum(
+    near = sum(
         any(hit.passage.doc_id == passage.doc_id for hit in system.vector(vector, NEAREST))
         for passage, vector in zip(tried, vectors, strict=True)
     )
-    if 2 * near_themselves < len(tried):
+    if 2 * near < len(tried):
         raise InputError(
-            f"{system.settings}: of {len(tried)} passages, encoded by {pipeline.config.encoder}, "
-            f"{near_themselves} are among the {NEAREST} nearest to themselves; the vectors of "
-            f"{system.settings.vector!r} were made by another encoder: name it (--encoder), or "
-            "leave `vector` out"
+            f"{settings}: of {len(tried)} passages, encoded by {pipeline.config.encoder}, {near} "
+            f"are among the {NEAREST} nearest to themselves; the vectors of {settings.vector!r} "
+            "were made by another encoder: name it (--encoder), or leave `vector` out"
         )

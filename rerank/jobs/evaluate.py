@@ -34,9 +34,8 @@ from rerank.workspace import Workspace
 
 def grouped_as(labelled: LabelledSet, model: CalibratedReranker) -> LabelledSet:
     """The set with its queries grouped as those of the model were, unless it is grouped already."""
-    if not model.group_by or labelled.group_by:
-        return labelled
-    return labelled.grouped_by(model.group_by)
+    regroup = model.group_by and not labelled.group_by
+    return labelled.grouped_by(model.group_by) if regroup else labelled
 
 
 @one_blas_thread()
@@ -61,9 +60,9 @@ def evaluate(
         RetrieverError: that system does not answer.
     """
     labelled = grouped_as(labelled, model)
-    in_split, notes = labelled.split(split), list[str]()
+    in_split = labelled.split(split)
     labelled, missing = model.source.held(labelled)  # its passages tell which queries go together
-    notes += missing
+    notes = [*missing]
     pipeline = pipeline_over(labelled, model, Workspace(Path(work)))
     known = frozenset[str]()
     if not labelled.lists:
@@ -72,12 +71,10 @@ def evaluate(
     ids = unseen(labelled, in_split, known)
     if not ids:
         raise InputError(f"{labelled.name}: the models were trained on all of {split!r}")
-    if len(ids) < len(in_split):
-        n_left_out = len(in_split) - len(ids)
-        notes.append(f"left out: {n_left_out} queries that a model or pooled map has seen.")
+    if left_out := len(in_split) - len(ids):
+        notes.append(f"left out: {left_out} queries that a model or pooled map has seen.")
     queries = grouped(labelled, ids).select(ids)
-    fitted_here = len(ids) - len(unseen(labelled, ids, model.fitted_on))
-    if fitted_here:
+    if fitted_here := len(ids) - len(unseen(labelled, ids, model.fitted_on)):
         notes.append(
             f"warning: the model was fitted on {fitted_here} of these, or on queries of their "
             "groups; it will look better."

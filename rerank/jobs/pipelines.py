@@ -24,10 +24,8 @@ from rerank.workspace import Workspace
 
 def find_models(config: Config) -> tuple[ModelPair, Config]:
     """The models of a configuration, and the configuration with names that hold in any folder."""
-    chosen = (
-        lasting_name(choice) if isinstance(choice, str) else choice
-        for choice in (config.encoder, config.reranker)
-    )
+    both = (config.encoder, config.reranker)
+    chosen = [lasting_name(one) if isinstance(one, str) else one for one in both]
     encoder, reranker = map(find_model, chosen, ("encoder", "reranker"))
     return (encoder, reranker), replace(config, encoder=encoder.name, reranker=reranker.name)
 
@@ -50,19 +48,17 @@ def open_pipeline(
         InputError: `index` is of another corpus, encoder or configuration.
     """
     opened = Models.open(config, models, ScoreCache(work.scores))
-    found = (
-        open_index(labelled, config, work, opened.encoder)
-        if index is None
-        else existing_index(index, labelled.corpus_digest(), opened.encoder, config)
-    )
+    if index is None:
+        found = open_index(labelled, config, work, opened.encoder)
+    else:
+        found = existing_index(index, labelled.corpus_digest(), opened.encoder, config)
     return Pipeline(OwnIndex(found, config, metadata), opened)
 
 
 def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> Pipeline:
     """The model's pipeline, over the set's corpus if that differs from the model's.
 
-    If another search system finds the model's candidates, that system is searched, whatever the
-    set's corpus.
+    A model over another search system searches that, whatever the set's corpus.
 
     Raises:
         InputError: the set has lists and the model an index, or the other way round.
@@ -76,11 +72,7 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
 
 
 def existing_index(folder: Path, corpus: str, encoder: Encoder, config: Config) -> Index:
-    """The index in a folder, if it is of the corpus with this digest and made as `config` says.
-
-    Raises:
-        InputError: it is not an index, is damaged, or was made of or by something else.
-    """
+    """The index in a folder, if it is of the corpus with this digest and made as `config` says."""
     try:
         manifest = verify_folder(folder)
     except FolderError as error:
@@ -111,18 +103,11 @@ def open_index(
     config = with_language(config, labelled.corpus.values(), encodes=False)
     if encoder is None:
         encoder = Encoder.from_config(find_model(config.encoder, "encoder"), config)
-    key = "-".join(
-        [
-            labelled.name,
-            labelled.corpus_digest()[:16],
-            encoder.model.fingerprint[:16],
-            f"{encoder.windows}x{encoder.max_length}",
-            config.language,
-            *(["approximate"] if config.dense == "approximate" else []),
-            f"layout{layout_of(config.language)}",
-        ]
-    )
-    home = work.indexes / key
+    approximate = config.dense == "approximate"
+    parts = [labelled.name, labelled.corpus_digest()[:16], encoder.model.fingerprint[:16]]
+    parts += [f"{encoder.windows}x{encoder.max_length}", config.language]
+    parts += ["approximate"] * approximate + [f"layout{layout_of(config.language)}"]
+    home = work.indexes / "-".join(parts)
     try:
         verify_folder(home)
     except FolderError:
@@ -138,7 +123,7 @@ def open_index(
                 home,
                 encoder,
                 language=config.language,
-                approximate=config.dense == "approximate",
+                approximate=approximate,
                 known=work.indexes.glob("[!.]*"),
             )
         except FolderError:

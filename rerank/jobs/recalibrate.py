@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.monitoring.recalibration import Recalibration
-from rerank.assessment.fitted_maps import FittedMaps, maps_to_dict, pooled_over
+from rerank.assessment.fitted_maps import maps_to_dict, pooled_over
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
@@ -98,10 +98,9 @@ def recalibrate(
     """Write the model, recalibrated on labels, to `out`, whole or not at all.
 
     The labels are values, a file of them (see `rerank.data.feedback`), or a `split` of a labelled
-    set or of its folder. With a labelled set, the new model searches the corpus of that set. Labels
-    of queries that the model was fitted on or one of its models was trained on are left out, and so
-    are labels of a question that a later one is about. At most `max_labels` are used, drawn at
-    random.
+    set or of its folder, whose corpus the new model then searches. Labels of queries that the model
+    was fitted on or one of its models was trained on are left out, and so are labels of a question
+    that a later one is about. At most `max_labels` are used, drawn at random.
 
     Labels of a random sample of what the model accepts (`rerank label --draw accepted`) leave the
     confidence as it is, and certify it from there up by one exact test.
@@ -116,38 +115,34 @@ def recalibrate(
     Raises:
         InputError: bad labels, too few different queries or groups, or a name that MLflow cannot
             hold; or the model has no folder.
-        TrackingError: the model is written, but MLflow did not accept its record.
-        FolderError: `out` exists, is another model, or `overwrite` is False; or another job uses
-            it.
+        TrackingError, FolderError: as `calibrate`.
     """
     model.files.sha256()  # only a model that has a folder can be a parent
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
-        feedback, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
-        accepted_from = drawn_from(model, feedback) if pipeline is model.pipeline else None
-        feedback, notes = usable_labels(model, feedback, max_labels)
+        labels, pipeline, corpus = labels_and_pipeline(model, feedback, split, workspace)
+        accepted_from = drawn_from(model, labels) if pipeline is model.pipeline else None
+        used, notes = usable_labels(model, labels, max_labels)
+        picked = accepted_from is None and any(f.chosen for f in used)
         recalibrated, remarks = recalibrate_modes(
             model.maps,
-            feedback,
+            used,
             pipeline,
             notes,
             fitted_on=model.fitted_on,
-            refusal=NOT_AT_RANDOM
-            if accepted_from is None and any(f.chosen for f in feedback)
-            else "",
+            refusal=NOT_AT_RANDOM if picked else "",
             accepted_from=accepted_from,
         )
         notes += remarks
         contents, recalibration = _model_contents(
-            model, feedback, pipeline, corpus, recalibrated, notes, name
+            model, used, pipeline, corpus, recalibrated, notes, name
         )
         worse = tuple(mode for mode, new in recalibrated.items() if new.recalibration.worse)
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_networks = None
         if NETWORKS in model.manifest:
-            write_networks = partial(
-                write_exported, models=pipeline.model_files, config=pipeline.config
-            )
+            models, config = pipeline.model_files, pipeline.config
+            write_networks = partial(write_exported, models=models, config=config)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)
     return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
@@ -161,8 +156,8 @@ def labels_and_pipeline(
 ) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
     """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus.
 
-    A model of lists, or over another search system, has no corpus that labels could change. If the
-    model was calibrated with groups by other metadata (`LabelledSet.group_by`), so are the labels.
+    A model of lists, or over another search system, has no corpus that labels could change. Labels
+    are grouped by the metadata that the model was calibrated with (`LabelledSet.group_by`).
     """
     if isinstance(feedback, (str, Path)):
         path = Path(feedback)
@@ -173,11 +168,10 @@ def labels_and_pipeline(
         labels = feedback_of(feedback, split)
         if not model.source.takes_corpus:
             return labels, model.pipeline, {}
-        grouped = {"group_by": group_by} if group_by else {}  # also if none of these has the key
-        corpus = {
-            "dataset": feedback.described() | grouped,
-            "corpus_digest": feedback.corpus_digest(),
-        }
+        dataset = dict(feedback.described())
+        if group_by:
+            dataset["group_by"] = group_by  # also if none of these has the key
+        corpus = {"dataset": dataset, "corpus_digest": feedback.corpus_digest()}
         return labels, pipeline_over(feedback, model, work), corpus
     if group_by:
         feedback = [replace(f, query=grouped_query(f.query, group_by)) for f in feedback]
@@ -192,9 +186,11 @@ def drawn_from(model: CalibratedReranker, feedback: Sequence[Feedback]) -> float
     Raises:
         InputError: another model drew them, or another version of this one.
     """
-    metadata = [f.query.metadata for f in feedback]
-    starts = {m.get(ACCEPTED_FROM) for m in metadata}
-    if starts != {model.pipeline.config.thresholds.advisory}:
+    metadata, start = (
+        [f.query.metadata for f in feedback],
+        model.pipeline.config.thresholds.advisory,
+    )
+    if {m.get(ACCEPTED_FROM) for m in metadata} != {start}:
         return None
     if drawn := sorted({str(m.get(DRAWN_BY)) for m in metadata} - {model.version}):
         raise InputError(
@@ -202,27 +198,28 @@ def drawn_from(model: CalibratedReranker, feedback: Sequence[Feedback]) -> float
             f"{model.folder} is {model.version!r}: recalibrate the model that drew them, or draw "
             "again (rerank label --next --draw accepted)"
         )
-    return model.pipeline.config.thresholds.advisory
+    return start
 
 
 def usable_labels(
     model: CalibratedReranker, feedback: Sequence[Feedback], max_labels: int | None
 ) -> tuple[list[Feedback], list[str]]:
     """The labels to use, one per question, and notes on those left out, and on their weights."""
-    usable, notes = fresh(model, feedback), []
-    if len(usable) < len(feedback):
+    usable, notes = fresh(model, feedback), list[str]()
+    if known := len(feedback) - len(usable):
         notes.append(
-            f"left out: {len(feedback) - len(usable)} labels of queries that the model was fitted "
-            "or recalibrated on, or its networks trained on."
+            f"left out: {known} labels of queries that the model was fitted or recalibrated on, "
+            "or its networks trained on."
         )
     usable, moved = without_moved(usable, model.assess)
     newest = newest_of_each(usable)
-    again = len(usable) - len(newest)
-    repeated = [f"left out: {again} labels, because {LATER}."] if again else []
+    notes += moved
+    if again := len(usable) - len(newest):
+        notes.append(f"left out: {again} labels, because {LATER}.")
     labels = list(subsample(newest, max_labels))
-    weighted = sum(WEIGHT in f.query.metadata for f in labels)
-    weights = [WEIGHTED.format(count=weighted)] if weighted else []
-    return labels, [*notes, *moved, *repeated, *weights]
+    if weighted := sum(WEIGHT in f.query.metadata for f in labels):
+        notes.append(WEIGHTED.format(count=weighted))
+    return labels, notes
 
 
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
@@ -262,15 +259,14 @@ def _model_contents(
     name: str,
 ) -> tuple[ModelContents, Recalibration]:
     """The contents of the new model folder, and the recalibration that it reports."""
-    manifest = {k: v for k, v in model.manifest.items() if k not in NOT_INHERITED}
-    manifest = {**manifest, **corpus}
+    kept = {k: v for k, v in model.manifest.items() if k not in NOT_INHERITED}
+    manifest = {**kept, **corpus}
     same = manifest["corpus_digest"] == model.manifest["corpus_digest"]
     of_parent = model_name(model.manifest) if same else ""
-    manifest["name"] = name_of(name or of_parent, manifest["dataset"]["name"])
-    old: Mapping[Mode, FittedMaps] = model.maps
-    if not same:
-        old = {mode: refuse_certificates(maps, OTHER_CORPUS) for mode, maps in old.items()}
-    maps = {**old, **{mode: new.maps for mode, new in recalibrated.items()}}
+    maps = {  # what is known of another corpus certifies nothing
+        mode: old if same else refuse_certificates(old, OTHER_CORPUS)
+        for mode, old in model.maps.items()
+    } | {mode: new.maps for mode, new in recalibrated.items()}
     recalibrations = {mode: new.recalibration for mode, new in recalibrated.items()}
     tables = {mode: {"confidence": r.table.to_dict()} for mode, r in recalibrations.items()}
     main: Mode = model.maps.main_mode
@@ -280,6 +276,7 @@ def _model_contents(
     contents = ModelContents(
         manifest={
             **manifest,
+            "name": name_of(name or of_parent, manifest["dataset"]["name"]),
             "parent": model.files.sha256(),
             "parent_version": model.version,
             "recalibrated": {
@@ -317,9 +314,6 @@ def _sketch(
         return model.sketch.to_dict()
     if main is None:
         return {}
-    return sketch_with_passages(
-        main.predicted.features,
-        list(main.maps.features.ranking),
-        np.asarray(main.recalibration.groups),
-        have_passages(main.predicted.rankings),
-    ).to_dict()
+    groups, predicted = np.asarray(main.recalibration.groups), main.predicted
+    names, found = list(main.maps.features.ranking), have_passages(predicted.rankings)
+    return sketch_with_passages(predicted.features, names, groups, found).to_dict()

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OWN_CONFIDENCES = ("calibrated", "after")  # the model's own, calibrated or recalibrated
+OF_CONFIDENCE = {  # metrics by which models are compared, and their names in `measured`
+    **{name: name for name in ("auroc", "smece", "brier", "log_loss")},
+    "hit_at_1": "base_accuracy",
+    "accepted_share": "coverage",
+    "accepted_right": "accuracy_accepted",
+    "accepted_right_lower95": "accuracy_accepted_lower95",
+}
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
@@ -32,8 +39,8 @@ NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "toke
 def track_model(path: Path, *, work: Workspace) -> TrackedRun:
     """Send the record of a model folder to MLflow, and note its run in `work`.
 
-    The same model is not sent twice: if `work` or the store knows a run of it, that run is
-    returned, with `found` set.
+    The same model is not sent twice: a run of it that `work` or the store knows is returned, with
+    `found` set.
 
     Raises:
         InputError: not a complete model folder.
@@ -67,47 +74,37 @@ def record_of(folder: ModelFolder) -> RunRecord:
     maps = read_maps(folder)
     measured = folder.json(MEASURED)
     dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
+    name, certificate = str(dataset.get("name")), maps.main.certificate
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
-    certificate = maps.main.certificate
-    parts = {mode: measured.get("rerank", {}) if mode == "rerank" else measured for mode in maps}
-    metrics_by_mode = {
-        mode: metrics_of(parts[mode], of_mode.certificate) for mode, of_mode in maps.items()
-    }
-    certificates = {
-        "certificate" if mode == maps.main_mode else f"{mode}.certificate": m.certificate.sentence
-        for mode, m in maps.items()
-    }
+    params, parts = flatten(params), dict[Mode, Any]()
+    metrics: dict[str, float] = {}
+    for mode, of_mode in maps.items():
+        main = mode == maps.main_mode
+        params["certificate" if main else f"{mode}.certificate"] = of_mode.certificate.sentence
+        parts[mode] = measured.get("rerank", {}) if mode == "rerank" else measured
+        of_part = metrics_of(parts[mode], of_mode.certificate)
+        metrics |= {k if main else f"{mode}_{k}": value for k, value in of_part.items()}
+    counts = {k: v for k, v in dataset.items() if k not in ("name", "digest")}
+    counts |= {f"used_to_{k}": queries[k] for k in ("fit", "report") if k in queries}
     return RunRecord(
-        params={**flatten(params), **certificates},
-        metrics={
-            key if mode == maps.main_mode else f"{mode}_{key}": value
-            for mode, part in metrics_by_mode.items()
-            for key, value in part.items()
-        },
+        params=params,
+        metrics=metrics,
         tags={
-            "dataset": str(dataset.get("name")),
+            "dataset": name,
             "calibrator": _calibrator(folder),
             "certified": str(certificate.threshold is not None).lower(),
         },
-        inputs=(
-            DataUsed(
-                str(dataset.get("name")),
-                str(dataset.get("digest")),
-                "calibration",
-                {k: v for k, v in dataset.items() if k not in ("name", "digest")}
-                | {f"used_to_{k}": queries[k] for k in ("fit", "report") if k in queries},
-            ),
-        ),
+        inputs=(DataUsed(name, str(dataset.get("digest")), "calibration", counts),),
         files=tuple(
-            folder.path / name
-            for name in folder.manifest["files"]
-            if name == PAGE or name.endswith(".png")
+            folder.path / file
+            for file in folder.manifest["files"]
+            if file == PAGE or file.endswith(".png")
         ),
         tables={"measurements": measurements(parts, maps), "feature_weights": weights(maps)},
         folder=folder.path,
         registered_name=model_name(folder.manifest),
-        description=f"Confidence calibrated on {queries.get('fit', 0)} queries of "
-        f"{dataset.get('name')}. {certificate.sentence}",
+        description=f"Confidence calibrated on {queries.get('fit', 0)} queries of {name}. "
+        f"{certificate.sentence}",
         # a table of queries cannot hold the scored lists that such a model takes
         flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by)
         if maps.source.scores_passages
@@ -130,16 +127,9 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
     sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0
     metrics = {
-        "hit_at_1": ours.get("base_accuracy"),
-        "auroc": ours.get("auroc"),
-        "smece": ours.get("smece"),
+        **{name: ours.get(key) for name, key in OF_CONFIDENCE.items()},
         "smece_low": low,
         "smece_high": high,
-        "brier": ours.get("brier"),
-        "log_loss": ours.get("log_loss"),
-        "accepted_share": ours.get("coverage"),
-        "accepted_right": ours.get("accuracy_accepted"),
-        "accepted_right_lower95": ours.get("accuracy_accepted_lower95"),
         "certified_threshold": certificate.threshold,
         "certified_share": 0.0 if certificate.threshold is None else certified,
         "passages_scored": measured.get("passages_scored"),
@@ -167,12 +157,9 @@ def measurements(
                 for key, value in row.items():
                     ends = {key: value}
                     if isinstance(value, list):  # an interval
-                        ends = dict(zip((f"{key}_low", f"{key}_high"), value, strict=True))
-                    rows += [
-                        (mode, kind, name, metric, float(number))
-                        for metric, number in ends.items()
-                        if isinstance(number, (int, float))
-                    ]
+                        ends = {f"{key}_low": value[0], f"{key}_high": value[1]}
+                    numbers = {k: float(v) for k, v in ends.items() if isinstance(v, (int, float))}
+                    rows += [(mode, kind, name, *number) for number in numbers.items()]
     return pd.DataFrame(rows, columns=["mode", "part", "name", "metric", "value"])
 
 

@@ -56,7 +56,6 @@ class Updated:
     uncertified: bool  # the labels are of the old corpus, so nothing is certified
 
     def __bool__(self) -> bool:
-        """Whether anything was changed."""
         return bool(self.added or self.removed or self.changed)
 
 
@@ -89,12 +88,11 @@ def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
     manifest = verify_folder(folder)
     updated = _difference(Corpus(folder), passages)
     made_by = BEFORE | manifest["encoder"]
-    options = {name: made_by[name] for name in ("max_length", "windows", "precision")}
-    encoder = Encoder(resolve(made_by["name"]), **options)
+    name = made_by["name"]
+    options = {key: made_by[key] for key in ("max_length", "windows", "precision")}
+    encoder = Encoder(resolve(name), **options)
     if encoder.model.fingerprint != made_by["fingerprint"]:
-        raise InputError(
-            f"{folder}: its encoder {made_by['name']} is another one here; build the index anew"
-        )
+        raise InputError(f"{folder}: its encoder {name} is another one here; build the index anew")
     if updated:
         build_index(
             passages.values(),
@@ -137,21 +135,18 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
         digest = corpus_digest(passages.values())
         if not calibrated:  # without labels: the result is what `model init` makes of this corpus
             name = str(old.manifest["dataset"].get("name"))
-            described = LabelledSet.of_corpus(passages, name).described()
-            return {**old.manifest, "dataset": described, "corpus_digest": digest}
+            dataset = LabelledSet.of_corpus(passages, name).described()
+            return {**old.manifest, "dataset": dataset, "corpus_digest": digest}
         refused = {mode: refuse_certificates(of_mode, CHANGED) for mode, of_mode in maps.items()}
         bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
-        return {
-            **old.manifest,
-            "corpus_digest": digest,
-            "updated": {
-                "parent": old.sha256(),
-                "fitted_on_corpus": old.manifest.get("updated", {}).get("fitted_on_corpus")
-                or old.manifest["corpus_digest"],
-                "passages": len(passages),
-            },
+        before = old.manifest.get("updated", {}).get("fitted_on_corpus")
+        described = {
+            "parent": old.sha256(),
+            "fitted_on_corpus": before or old.manifest["corpus_digest"],
+            "passages": len(passages),
         }
+        return {**old.manifest, "corpus_digest": digest, "updated": described}
 
     write_changed(old, old.path, change, without=INDEX, overwrite=True)
     return updated

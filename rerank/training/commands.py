@@ -14,7 +14,6 @@ from rerank.errors import InputError
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 if TYPE_CHECKING:
-    from rerank.training.finetune import TrainingRun
     from rerank.training.training_sets import TrainingSet
 
 
@@ -75,8 +74,12 @@ class Training:
             for s, limit in zip(labelled, limits, strict=True)
         ]
 
-    def finish(self, made: TrainingRun, kind: str, key: str) -> None:
-        """Pack the weights if that is asked for, and print what was made."""
+    def run(self, config: FinetuneConfig | EncoderConfig, kind: str, key: str) -> None:
+        """Train, pack the weights if that is asked for, and print what was made."""
+        from rerank.training.finetune import finetune
+
+        sets = self.sets(config.base)
+        made = finetune(sets, self.out, config, work=self.work, overwrite=self.overwrite)
         if self.pack:
             from rerank.inference.model_files import resolve
             from rerank.training.packing import pack_finetuned
@@ -108,18 +111,10 @@ def _set(given: str) -> tuple[Path, int | None]:
 @command("datasets/pydata my-set:2000 --out work/reranker --steps 600", resumes=True)
 def cross_encoder(training: Training, config: FinetuneConfig) -> None:
     """Train a cross-encoder on labelled sets."""
-    from rerank.training.finetune import finetune
-
-    t = training
-    made = finetune(t.sets(config.base), t.out, config, work=t.work, overwrite=t.overwrite)
-    t.finish(made, "cross-encoder", "reranker")
+    training.run(config, "cross-encoder", "reranker")
 
 
 @command("datasets/pydata my-set:2000 --out work/encoder --steps 300", resumes=True)
 def bi_encoder(training: Training, config: EncoderConfig) -> None:
     """Train a bi-encoder on labelled sets."""
-    from rerank.training.finetune import finetune_encoder
-
-    t = training
-    made = finetune_encoder(t.sets(config.base), t.out, config, work=t.work, overwrite=t.overwrite)
-    t.finish(made, "bi-encoder", "encoder")
+    training.run(config, "bi-encoder", "encoder")

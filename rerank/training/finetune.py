@@ -12,7 +12,7 @@ import random
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -49,7 +49,7 @@ from rerank.training.mining import (
     validation_queries,
     without_misled_teacher,
 )
-from rerank.training.settings import EncoderConfig, FinetuneConfig, TrainingConfig
+from rerank.training.settings import EncoderConfig, FinetuneConfig
 from rerank.training.training_sets import (
     TrainingSet,
     examples_per_set,
@@ -59,6 +59,7 @@ from rerank.training.training_sets import (
 from rerank.workspace import Workspace
 
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
+Models = Mapping[str, Any]  # the files of each by its role
 LIBRARIES = ("sentence-transformers", "transformers", "torch")
 JOBS = {"cross-encoder": "finetune", "bi-encoder": "finetune-encoder"}  # their names in MLflow
 
@@ -88,73 +89,102 @@ class Trained:
 def finetune(
     sets: Sequence[TrainingSet],
     out: Path,
-    config: FinetuneConfig,
+    config: FinetuneConfig | EncoderConfig,
     *,
     work: str | Path,
     overwrite: bool = False,
 ) -> TrainingRun:
-    """Run the whole job and write the model folder `out`, whole or not at all.
+    """Train a cross-encoder, or by an `EncoderConfig` a bi-encoder; write the model folder `out`,
+    whole or not at all.
 
-    Indexes, a teacher's scores and checkpoints are kept under `work`; after an interruption, the
-    same call resumes. If `out` holds the model of the same sets and settings, it is not made again,
-    but sent to MLflow if it has no run yet. `out/finetune.json` names each set with its digest, and
-    holds the curves, and the report of the base if that was fine-tuned too. `out/trained_on.txt`
-    holds a hash of every query trained or validated on, those of the base included, so that
-    calibration can leave them out: logits of trained-on queries are too good.
+    A bi-encoder learns nothing from queries without a right passage. Indexes, a teacher's scores
+    and checkpoints are kept under `work`; after an interruption, the same call resumes. If `out`
+    holds the model of the same sets and settings, it is not made again, but sent to MLflow if it
+    has no run yet. `out/finetune.json` names each set with its digest, and holds the curves, and
+    the report of the base if that was fine-tuned too. `out/trained_on.txt` holds a hash of every
+    query trained or validated on, those of the base included, so that calibration can leave them
+    out: logits of trained-on queries are too good.
 
     Raises:
-        InputError: there is no set, a model does not exist, or the training diverged.
+        InputError: there is no set, a model does not exist, nothing to learn from, or the training
+            diverged.
         FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
             it.
         TrackingError: the model is written, but MLflow did not accept its record.
     """
-    workspace = Workspace(Path(work))
-    base, encoder = resolve(config.base), resolve(config.encoder)
-    teacher = resolve(config.teacher) if config.teacher else None
+    if not sets:
+        raise InputError("no labelled set to train on; expected at least one")
+    workspace, base = Workspace(Path(work)), resolve(config.base)
+    models: dict[str, Any] = {"base": base}
+    if isinstance(config, FinetuneConfig):
+        models["encoder"] = resolve(config.encoder)
+        models["teacher"] = resolve(config.teacher) if config.teacher else None
+    described = [
+        {
+            "name": one.labelled.name,
+            "digest": one.labelled.digest(),
+            "split": one.split,
+            "limit": one.limit,
+            "within": one.within,
+        }
+        for one in sets
+    ]
+    made_from = {
+        "config": asdict(config),
+        "fingerprints": {role: files and files.fingerprint for role, files in models.items()},
+        "sets": described,
+    }
+    kind = "cross-encoder" if isinstance(config, FinetuneConfig) else "bi-encoder"
+    if not overwrite and is_made_from(out, made_from):
+        report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
+        return _tracked(kind, out, report, workspace, made=False)
+    with output_folder(out, overwrite=overwrite, kind=kind):
+        if isinstance(config, FinetuneConfig):
+            trained = _train_cross_encoder(sets, models, config, workspace, made_from)
+        else:
+            trained = _train_bi_encoder(sets, models, config, workspace, made_from)
+        report = {
+            "config": asdict(config),
+            "examples": sum(count["examples"] for count in trained.counts),
+            "sets": [a | {**c} for a, c in zip(described, trained.counts, strict=True)],
+            **trained.figures,
+            "packages": {name: version(name) for name in LIBRARIES},
+            "base_fingerprint": base.fingerprint,
+            "base_training": training(base),
+        }
+        seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
+        write_network(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=kind)
+        shutil.rmtree(trained.checkpoints, ignore_errors=True)
+        return _tracked(kind, out, report, workspace, made=True)
 
-    def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
-        shape, length = _architecture(base, config), config.max_length
-        if classifies(base) and shape.num_labels != 1:
-            raise InputError(
-                f"{base.name} has {shape.num_labels} outputs; expected one, or no head"
-            )
-        if config.layers and getattr(shape, "layer_types", None):
-            raise InputError(
-                f"{base.name} has layers of several kinds: --layers cannot keep only some"
-            )
-        if teacher and not (classifies(teacher) and _shape(teacher, length).num_labels == 1):
-            raise InputError(
-                f"{teacher.name} gives no score; expected a cross-encoder with one output"
-            )
-        examples, validation, counts = _mine_all(sets, encoder, trained_on(base), config, workspace)
-        lists = [*map(asdict, examples), *map(asdict, validation)]
-        checkpoints = _checkpoints_of(workspace, made_from, lists)
-        if teacher:
-            cache = ScoreCache(workspace.scores)
-            taught = add_teacher_scores(examples, teacher, config, cache)
-            examples = [without_misled_teacher(example) for example in taught]
-        from rerank.training.trainer import train
 
-        with reserved(checkpoints):
-            model, shown = train(examples, validation, base, checkpoints, config)
-        queries = [e.altered_from or e.query for e in examples] + [q.query for q in validation]
-        return Trained(model, checkpoints, queries, counts, asdict(shown))
+def _train_cross_encoder(
+    sets: Sequence[TrainingSet],
+    models: Models,
+    config: FinetuneConfig,
+    work: Workspace,
+    made_from: Mapping[str, Any],
+) -> Trained:
+    base, encoder, teacher = models["base"], models["encoder"], models["teacher"]
+    shape, length = _architecture(base, config), config.max_length
+    if classifies(base) and shape.num_labels != 1:
+        raise InputError(f"{base.name} has {shape.num_labels} outputs; expected one, or no head")
+    if config.layers and getattr(shape, "layer_types", None):
+        raise InputError(f"{base.name} has layers of several kinds: --layers cannot keep only some")
+    if teacher and not (classifies(teacher) and _shape(teacher, length).num_labels == 1):
+        raise InputError(f"{teacher.name} gives no score; expected a cross-encoder with one output")
+    examples, validation, counts = _mine_all(sets, encoder, trained_on(base), config, work)
+    lists = [*map(asdict, examples), *map(asdict, validation)]
+    checkpoints = _checkpoints_of(work, made_from, lists)
+    if teacher:
+        taught = add_teacher_scores(examples, teacher, config, ScoreCache(work.scores))
+        examples = [without_misled_teacher(example) for example in taught]
+    from rerank.training.trainer import train
 
-    return run_training(
-        "cross-encoder",
-        sets,
-        base,
-        config,
-        out,
-        workspace,
-        fingerprints={
-            "base": base.fingerprint,
-            "encoder": encoder.fingerprint,
-            "teacher": teacher.fingerprint if teacher else None,
-        },
-        train=train_on_lists,
-        overwrite=overwrite,
-    )
+    with reserved(checkpoints):
+        model, shown = train(examples, validation, base, checkpoints, config)
+    queries = [e.altered_from or e.query for e in examples] + [q.query for q in validation]
+    return Trained(model, checkpoints, queries, counts, asdict(shown))
 
 
 def _mine_all(
@@ -223,53 +253,27 @@ def _split_sets(
     return apart
 
 
-def finetune_encoder(
+def _train_bi_encoder(
     sets: Sequence[TrainingSet],
-    out: Path,
+    models: Models,
     config: EncoderConfig,
-    *,
-    work: str | Path,
-    overwrite: bool = False,
-) -> TrainingRun:
-    """As `finetune`, for a bi-encoder; queries without a right passage are left out.
+    work: Workspace,
+    made_from: Mapping[str, Any],
+) -> Trained:
+    base = models["base"]
+    check_bi_encoder(base)
+    _architecture(base, config)
+    mined = _mine_pairs(sets, base, config, work)
+    lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
+    checkpoints = _checkpoints_of(work, made_from, lists)
+    from rerank.training.trainer import train_encoder
 
-    Raises:
-        InputError: as there; or no query has a right passage, or the base is not a bi-encoder.
-        FolderError: as there.
-        TrackingError: as there.
-    """
-    workspace = Workspace(Path(work))
-    base = resolve(config.base)
-
-    def train_on_lists(made_from: Mapping[str, Any]) -> Trained:
-        check_bi_encoder(base)
-        _architecture(base, config)
-        mined = _mine_pairs(sets, base, config, workspace)
-        lists = {name: list(map(asdict, examples)) for name, examples in mined.items()}
-        checkpoints = _checkpoints_of(workspace, made_from, lists)
-        from rerank.training.trainer import train_encoder
-
-        with reserved(checkpoints):
-            model, loss = train_encoder(mined, base, checkpoints, config)
-        return Trained(
-            model,
-            checkpoints,
-            queries=[example.query for examples in mined.values() for example in examples],
-            counts=[{"examples": len(examples)} for examples in mined.values()],
-            figures={"loss": loss, "best_step": config.steps},
-        )
-
-    return run_training(
-        "bi-encoder",
-        sets,
-        base,
-        config,
-        out,
-        workspace,
-        fingerprints={"base": base.fingerprint},
-        train=train_on_lists,
-        overwrite=overwrite,
-    )
+    with reserved(checkpoints):
+        model, loss = train_encoder(mined, base, checkpoints, config)
+    queries = [example.query for examples in mined.values() for example in examples]
+    counts = [{"examples": len(examples)} for examples in mined.values()]
+    figures = {"loss": loss, "best_step": config.steps}
+    return Trained(model, checkpoints, queries, counts, figures)
 
 
 def _mine_pairs(
@@ -315,7 +319,7 @@ def add_teacher_scores(
     return [replace(e, teacher=tuple(next(logits) for _ in e.passages)) for e in examples]
 
 
-def _architecture(base: ModelFiles, config: TrainingConfig) -> Any:
+def _architecture(base: ModelFiles, config: FinetuneConfig | EncoderConfig) -> Any:
     """The configuration of a base that has as many layers as should be kept and frozen."""
     shape = _shape(base, config.max_length)
     layers, kept = getattr(shape, "num_hidden_layers", None), getattr(config, "layers", 0)
@@ -344,56 +348,6 @@ def _checkpoints_of(work: Workspace, made_from: Mapping[str, Any], lists: Any) -
     """The folder for the checkpoints of a training: the same one for the same sets and lists."""
     inputs = json.dumps([made_from, lists], sort_keys=True)
     return work.checkpoints / hashlib.sha256(inputs.encode()).hexdigest()[:16]
-
-
-def run_training(
-    kind: str,
-    sets: Sequence[TrainingSet],
-    base: ModelFiles,
-    config: TrainingConfig,
-    out: Path,
-    work: Workspace,
-    *,
-    fingerprints: Mapping[str, str | None],
-    train: Callable[[Mapping[str, Any]], Trained],
-    overwrite: bool,
-) -> TrainingRun:
-    """`train` and write the model folder `out`, as `finetune`, unless it is there already.
-
-    `train` is called with all that the model is made from; `fingerprints` are those of the models
-    in it.
-    """
-    if not sets:
-        raise InputError("no labelled set to train on; expected at least one")
-    described = [
-        {
-            "name": one.labelled.name,
-            "digest": one.labelled.digest(),
-            "split": one.split,
-            "limit": one.limit,
-            "within": one.within,
-        }
-        for one in sets
-    ]
-    made_from = {"config": asdict(config), "fingerprints": fingerprints, "sets": described}
-    if not overwrite and is_made_from(out, made_from):
-        report = json.loads((out / TRAINING).read_text(encoding="utf-8"))
-        return _tracked(kind, out, report, work, made=False)
-    with output_folder(out, overwrite=overwrite, kind=kind):
-        trained = train(made_from)
-        report = {
-            "config": asdict(config),
-            "examples": sum(count["examples"] for count in trained.counts),
-            "sets": [a | {**c} for a, c in zip(described, trained.counts, strict=True)],
-            **trained.figures,
-            "packages": {name: version(name) for name in LIBRARIES},
-            "base_fingerprint": base.fingerprint,
-            "base_training": training(base),
-        }
-        seen = trained_on(base) | frozenset(map(query_hash, trained.queries))
-        write_network(out, trained.model, seen, report, made_from, overwrite=overwrite, kind=kind)
-        shutil.rmtree(trained.checkpoints, ignore_errors=True)
-        return _tracked(kind, out, report, work, made=True)
 
 
 def write_network(

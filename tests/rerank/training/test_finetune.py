@@ -22,9 +22,8 @@ from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.files import sha256_file, umask
 from rerank.storage.folder import MANIFEST, verify_folder
-from rerank.training.finetune import add_teacher_scores, finetune
+from rerank.training.finetune import add_teacher_scores, finetune, write_network
 from rerank.training.mining import Example
-from rerank.training.finetune import write_network
 from rerank.training.settings import FinetuneConfig
 from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace

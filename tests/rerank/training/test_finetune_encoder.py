@@ -17,9 +17,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training
 from rerank.retrieval.dense import Encoder
-from rerank.training.finetune import finetune_encoder
+from rerank.training.finetune import TrainingRun, finetune
 from rerank.training.packing import pack_finetuned
-from rerank.training.finetune import TrainingRun
 from rerank.training.settings import EncoderConfig
 from rerank.training.training_sets import TrainingSet
 
@@ -41,7 +40,7 @@ def cheap(body: str) -> EncoderConfig:
 @pytest.fixture(scope="module")
 def made(cheap: EncoderConfig, ten: LabelledSet, kept: Path) -> TrainingRun:
     """Two training steps, half of which is kept."""
-    return finetune_encoder([TrainingSet(ten)], kept / "half", cheap, work=kept)
+    return finetune([TrainingSet(ten)], kept / "half", cheap, work=kept)
 
 
 def test_the_folder_is_a_bi_encoder_with_its_record(made: TrainingRun, ten: LabelledSet) -> None:
@@ -65,7 +64,7 @@ def test_half_of_the_base_is_kept(
     made: TrainingRun, ten: LabelledSet, kept: Path, cheap: EncoderConfig
 ) -> None:
     """The weights lie halfway between the base's and those of a run that keeps nothing."""
-    whole = finetune_encoder([TrainingSet(ten)], kept / "all", replace(cheap, keep=0.0), work=kept)
+    whole = finetune([TrainingSet(ten)], kept / "all", replace(cheap, keep=0.0), work=kept)
     base, half, trained = (
         weights(folder) for folder in (Path(cheap.base), made.folder, whole.folder)
     )
@@ -81,7 +80,7 @@ def test_packed_it_is_close_to_the_trained_one(
 ) -> None:
     """Its vectors turn by less than 3 degrees."""
     once = replace(CHEAP, steps=1)  # from the bundled body, which packed weights refer to
-    made = finetune_encoder([TrainingSet(ten)], kept / "bundled", once, work=kept)
+    made = finetune([TrainingSet(ten)], kept / "bundled", once, work=kept)
     monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
     pack_finetuned(made.folder, tmp_path / "tiny-encoder", base=resolve("minilm").folder)
     texts = ["median along an axis", "draw a line", "what does a kernel density estimate do"]
@@ -96,7 +95,7 @@ def test_the_same_call_finds_the_model(
     made: TrainingRun, ten: LabelledSet, kept: Path, cheap: EncoderConfig
 ) -> None:
     """Nothing is trained again."""
-    again = finetune_encoder([TrainingSet(ten)], made.folder, cheap, work=kept)
+    again = finetune([TrainingSet(ten)], made.folder, cheap, work=kept)
     assert not again.made
     assert again.report == json.loads(json.dumps(made.report))
 
@@ -121,8 +120,8 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     with monkeypatch.context() as patch:
         patch.setattr(loop.Progress, "on_step_end", stopping)
         with pytest.raises(KeyboardInterrupt):
-            finetune_encoder([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
-    resumed = finetune_encoder([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
+            finetune([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
+    resumed = finetune([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
     for name, tensor in weights(made.folder).items():
         np.testing.assert_allclose(weights(resumed.folder)[name], tensor, atol=1e-6)
 
@@ -130,23 +129,23 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
 def test_sets_without_an_answer_are_refused(ten: LabelledSet, tmp_path: Path) -> None:
     """A bi-encoder learns from right passages alone."""
     with pytest.raises(InputError, match="no labelled set"):
-        finetune_encoder([], tmp_path / "m", CHEAP, work=tmp_path)
+        finetune([], tmp_path / "m", CHEAP, work=tmp_path)
     unanswered = replace(ten, qrels={})
     with pytest.raises(InputError, match="has a right passage"):
-        finetune_encoder([TrainingSet(unanswered)], tmp_path / "m", CHEAP, work=tmp_path)
+        finetune([TrainingSet(unanswered)], tmp_path / "m", CHEAP, work=tmp_path)
     twice = [TrainingSet(ten), TrainingSet(ten)]
     with pytest.raises(InputError, match="2 sets are named 'ten'"):
-        finetune_encoder(twice, tmp_path / "m", CHEAP, work=tmp_path)
+        finetune(twice, tmp_path / "m", CHEAP, work=tmp_path)
     crossing, frozen = replace(CHEAP, base="minilm-reranker"), replace(CHEAP, frozen_layers=7)
     with pytest.raises(InputError, match="is a cross-encoder; expected a bi-encoder"):
-        finetune_encoder([TrainingSet(ten)], tmp_path / "m", crossing, work=tmp_path)
+        finetune([TrainingSet(ten)], tmp_path / "m", crossing, work=tmp_path)
     with pytest.raises(InputError, match="is a cross-encoder; expected a bi-encoder"):
         Encoder.from_config(resolve("minilm-reranker"), Config())
     with pytest.raises(InputError, match="has 6 layers, cannot freeze 7"):
-        finetune_encoder([TrainingSet(ten)], tmp_path / "m", frozen, work=tmp_path)
+        finetune([TrainingSet(ten)], tmp_path / "m", frozen, work=tmp_path)
     longer = replace(CHEAP, max_length=4096)
     with pytest.raises(InputError, match="reads 512 tokens at most"):
-        finetune_encoder([TrainingSet(ten)], tmp_path / "m", longer, work=tmp_path)
+        finetune([TrainingSet(ten)], tmp_path / "m", longer, work=tmp_path)
 
 
 def test_weights_behind_the_transformer_are_refused(tmp_path: Path) -> None:
