@@ -1,7 +1,6 @@
 """Configurations: each option has its default, its help and its valid values in one place.
 
-The command line, the server's settings and docs/options.md are made from these fields. It knows
-nothing of what a run does with them.
+The command line, the server's settings and docs/options.md are made from these fields.
 """
 
 from __future__ import annotations
@@ -157,8 +156,8 @@ def _band(
 
 
 def hundredths(probability: float) -> int:
-    """A probability as a person sees it, everywhere: rounded down, so that it reaches no threshold
-    that it is below. The pages have the same in `page.js`.
+    """A probability as a person sees it: rounded down, so that it reaches no threshold that it is
+    below. The pages have the same in `page.js`.
     """
     return math.floor(100 * probability + 1e-9)  # 100 * 0.58 is slightly below 58
 

@@ -30,9 +30,8 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """Cores that this process may use: the number in `RERANK_CORES`, else all that it is given.
-
-    That is what its affinity and the CPU quotas of its control groups allow, as in a container.
+    """Cores that this process may use: the number in `RERANK_CORES`, else what its affinity and the
+    CPU quotas of its control groups allow, as in a container.
 
     Raises:
         InputError: the variable holds something else than a whole number from 1 up.
@@ -67,8 +66,8 @@ def in_threads(
 def one_blas_thread() -> Iterator[None]:
     """Within this context, BLAS multiplies in the calling thread alone; a decorator, too.
 
-    Its threads would spin between the small products of a fit, and take the cores from what works.
-    The numbers of a fit depend on their count: so they are the same on any machine of a kind.
+    Its threads would take the cores from what works, and the numbers of a fit depend on their
+    count: so they are the same on any machine of a kind.
     """
     with optional():
         import scipy.linalg  # noqa: F401  # loads its own BLAS, which is not limited otherwise
@@ -80,9 +79,9 @@ def one_blas_thread() -> Iterator[None]:
 def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """The result for each item, in their order, in as many processes as `cores`.
 
-    The others are forks of this one: they share its memory, and only results are sent. They work
-    without bars. It works alone on other systems than Linux, and if it has other threads, whose
-    locks a fork would keep for ever.
+    The others are forks of this one, without bars: they share its memory, and only results are
+    sent. It works alone on other systems than Linux, and if it has other threads, whose locks a
+    fork would keep for ever.
     """
     count = min(cores(), len(items))
     if count < 2 or sys.platform != "linux" or active_count() > 1:

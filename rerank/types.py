@@ -178,11 +178,7 @@ def as_passage(given: AnyPassage, position: int) -> Passage:
 
 
 def as_passages(given: Sequence[AnyPassage]) -> tuple[Passage, ...]:
-    """The passages that a caller brings, each as `as_passage`.
-
-    Raises:
-        InputError: what came is not a list, or an item cannot be a passage.
-    """
+    """The passages that a caller brings, each as `as_passage`."""
     if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
         raise InputError(
             "expected a list of passages, each a text, a dictionary or a Passage, got "
@@ -268,9 +264,8 @@ class Candidates(Stage):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Candidates, of which the cross-encoder has scored the first m of n.
-
-    The most likely ones come first; of lists, those with a score.
+    """Candidates, of which the cross-encoder has scored the first m of n, the most likely ones; of
+    lists, those with a score.
     """
 
     candidates: Candidates

@@ -1,7 +1,4 @@
-"""A working folder on disk: what runs share, and where each part of it is.
-
-It knows nothing of the contents of indexes and scores, and nothing of MLflow.
-"""
+"""A working folder on disk: what runs share, and where each part of it is."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from rerank.storage.files import write_file
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of a SQLite database, whatever signs its path has, for SQLAlchemy and so for MLflow.
-
-    Without SQLAlchemy, which then nobody opens it with, no sign is escaped.
+    """The URL of a SQLite database for SQLAlchemy, and so for MLflow, whatever signs its path has;
+    without SQLAlchemy no sign is escaped.
     """
     try:
         from sqlalchemy.engine import URL

@@ -1,9 +1,8 @@
 """The same job on Ray Data, with a pool of actors that each load the model once.
 
-It sends the positions of the chunks that the checkpoint lacks, and receives their lines, in the
-order of the chunks. Every machine must find the input and the model under the same paths, as on a
-shared file system. The cluster is that of RAY_ADDRESS; without one, Ray is started on this machine
-for this job.
+It sends the positions of the chunks that the checkpoint lacks, and receives their lines in order.
+Every machine must find the input and the model under the same paths. The cluster is that of
+RAY_ADDRESS; without one, Ray is started on this machine for this job.
 """
 
 from __future__ import annotations
@@ -130,9 +129,8 @@ def _pool(
 ) -> dict[str, Any]:
     """How many actors, the threads of each, and what each reserves of a machine's resources.
 
-    `on_gpus`: the model runs on a GPU if there is one. Then there is one actor per GPU, unless
-    `actors` is given; more actors share the GPUs evenly. An actor gets as many threads as leave
-    room for all.
+    `on_gpus`: the model runs on GPUs, if there are any: one actor per GPU, or `actors` that share
+    them evenly. An actor gets as many threads as leave room for all.
     """
     with_gpus = [m for m in machines if on_gpus and m.get("GPU")]
     hosts = with_gpus or machines

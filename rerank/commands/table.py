@@ -1,8 +1,7 @@
 """Every command, in the order of `rerank --help`, and the names that older ones had.
 
-A new command is a function in a module of `rerank.commands`, and a word in this table: `data index`
-is `index` in `data.py`, and `search`, of the group `use`, is `search` in `use.py`. Those of a room
-are where `rerank.rooms` says, and are left out where the room is not there.
+`data index` is `index` in `data.py` here, and `search`, of the group `use`, is `search` in
+`use.py`. Those of a room are where `rerank.rooms` says, and left out where it is not there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Measure a calibrated model on a split of a labelled set, and note what makes it look too good.
 
-Without labels: have the questions changed? New queries are compared with the features that the
-model was fitted on.
+Without labels: have the questions changed, since the model was fitted?
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ def evaluate(
     *,
     work: str | Path = "work",
 ) -> Evaluation:
-    """Measure a model on a split, on the set's own corpus.
+    """Measure a model on a split, on the set's own corpus, which is indexed under `work` if it is
+    not the model's.
 
-    If that is not the model's corpus, it is indexed under `work`. Queries that its models were
-    trained on, or the pooled maps fitted on, are left out. `notes` of the result say what makes the
-    figures too good. If queries have weights (`rerank.labelling.drawing`), `weighted` is the
-    estimate for all queries that they were drawn from, with an interval if this model drew them;
-    all else is of these alone.
+    Queries that its models were trained on, or the pooled maps fitted on, are left out. `notes` of
+    the result say what makes the figures too good. If queries have weights
+    (`rerank.labelling.drawing`), `weighted` is the estimate for all queries that they were drawn
+    from, with an interval if this model drew them; all else is of these alone.
 
     Raises:
         InputError: no such split, no query left in it, or only some of them have a weight; or
@@ -111,13 +110,14 @@ def detect_drift(
     pipeline: Pipeline | None = None,
     level: float = 0.01,
 ) -> Drift:
-    """Which features of the queries' rankings have shifted, and whether that is an alarm.
+    """Which features of the queries' rankings have shifted, and whether that is an alarm; without
+    labels.
 
-    No labels are needed. Without any shift, the chance of an alarm is at most `level`. Queries of
-    one group, and queries with the same text, are not independent. A group is named by the metadata
-    that the model's labelled queries were grouped by (`--group-by`), else by `metadata.group`, or
-    by the labelled set. `pipeline` searches another corpus than the model's. Queries without
-    candidates have no features and are left out.
+    Without any shift, the chance of an alarm is at most `level`. Queries of one group, and queries
+    with the same text, are not independent. A group is named by the metadata that the model's
+    labelled queries were grouped by (`--group-by`), else by `metadata.group`, or by the labelled
+    set. `pipeline` searches another corpus than the model's. Queries without candidates are left
+    out.
 
     Raises:
         InputError: no query has a candidate, the features are of another version, `level` is not in

@@ -52,8 +52,7 @@ def init(
 
     Raises:
         InputError: bad passages, a model that does not exist, or no pooled maps at all.
-        FolderError: `out` exists and `overwrite` is False, or it is not a model folder; or another
-            job writes it.
+        FolderError: `out` exists and `overwrite` is False, is no model folder, or is being written.
     """
     out, file, config = Path(out), corpus_file(Path(corpus)), config or Config()
     name = file.resolve().parent.name if file.name == CORPUS else file.stem

@@ -43,9 +43,6 @@ def open_pipeline(
 
     `index` is an index folder to use instead. `models` are the encoder and the reranker, if they
     are not to be looked up by name; `metadata` are the features of the passages' metadata.
-
-    Raises:
-        InputError: `index` is of another corpus, encoder or configuration.
     """
     opened = Models.open(config, models, ScoreCache(work.scores))
     if index is None:

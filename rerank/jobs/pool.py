@@ -1,6 +1,5 @@
-"""Fit pooled maps on many labelled sets and write them to one file, shipped beside the weights.
+"""Fit pooled maps on many labelled sets, and measure on each set how well those of the others do.
 
-Scores each set, fits on all of them, and measures on each set how well the maps of the others do.
 Splits called test are not used. Copies of queries with their answers taken out teach the maps
 doubt, even if a user's own labels have no unanswerable query.
 """

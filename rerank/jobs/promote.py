@@ -1,7 +1,6 @@
 """The promotion gate: what a model must show before it becomes the champion.
 
-The model and the best champion so far are measured again, on the same labelled queries. The
-registry's names and aliases are handled by `rerank.tracking.registry`.
+The model and the best champion so far are measured again, on the same labelled queries.
 """
 
 from __future__ import annotations
@@ -93,9 +92,9 @@ def promote(
     far, not with the last one; otherwise each could be a little worse than the one before. The
     alias `best` moves only if the model is surely better.
 
-    They are compared only if both search the same corpus. If not, the gate refuses, because
-    production would search other passages; with `new_corpus` the model's own checks decide, and it
-    becomes the best so far.
+    Only models that search the same corpus are compared. Else the gate refuses, because production
+    would search other passages; with `new_corpus` the model's own checks decide, and it becomes the
+    best so far.
 
     Raises:
         InputError: not a model folder, no such split, queries drawn by confidence, or a champion
@@ -194,10 +193,8 @@ def own_checks(
 
 
 def certified_check(certificate: Certificate, measured: Evaluation, gate: PromotionGate) -> Check:
-    """Check that enough queries are certified, and that these new labels confirm the certificate.
-
-    They confirm it if the lower bound of the share that is right, by group, reaches the target. If
-    nothing is certified, there is nothing to confirm.
+    """Check that enough queries are certified, and that these new labels confirm the certificate:
+    the lower bound of the share that is right, by group, reaches the target.
     """
     certified = measured.certified
     right, groups = measured.right[certified], measured.labelled.groups[certified]
@@ -222,10 +219,10 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
 def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estimate], int]:
     """What the candidate loses to the best champion so far, by metric, and on how many queries.
 
-    These are the queries that both were measured on: each leaves out those that its cross-encoder
-    was trained on. Each is measured on its own top passages, so two metrics are compared: how often
-    it is wrong, and the error of its confidence (the Brier score, which is bounded). Both are
-    paired by query and clustered by group.
+    These are the queries that both were measured on, as each leaves out those that its
+    cross-encoder was trained on. Each has its own top passages, so two metrics are compared: how
+    often it is wrong, and the Brier score of its confidence. Both are paired by query and clustered
+    by group.
     """
     common, rows, rows_of_best = np.intersect1d(
         candidate.query_ids, best.query_ids, return_indices=True
@@ -247,10 +244,8 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estima
 def best_checks(
     lost: Mapping[str, Estimate], gate: PromotionGate, n: int, *, version: str
 ) -> list[Check]:
-    """Check that a model is not worse than the best champion so far, within the gate's margins.
-
-    The upper bound of the loss on n queries must lie below the margin, so a few queries prove
-    nothing.
+    """Check that a model is not worse than the best champion so far: the upper bound of the loss on
+    n queries lies below the margin, so a few queries prove nothing.
     """
     margins = {"right answers": gate.margin, "Brier score": gate.brier_margin}
     checks = []
@@ -271,8 +266,8 @@ def best_checks(
 def queries_needed(n: int, value: float, low: float, high: float, *, limit: float) -> str:
     """How many queries would decide, in words; "" if the interval of n queries excludes the limit.
 
-    An interval narrows with the square root of the number of queries. With this many, the end
-    beyond the limit would move to the limit, if the value stays the same.
+    An interval narrows with the square root of the number of queries: with this many, its end
+    beyond the limit would reach the limit, if the value stays the same.
     """
     if math.isnan(high):
         return "; too few queries for an interval"

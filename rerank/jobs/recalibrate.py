@@ -72,8 +72,8 @@ NOT_INHERITED |= {"exported_from", "calibrated"}
 class RecalibrationRun:
     """The new model's folder, the first recalibrated mode, and the run (None without MLflow).
 
-    `notes` say which labels were left out, what was not done, and which modes are `worse`: those
-    whose new confidence is measurably worse than the old one on labels that it was not fitted on.
+    `notes` say which labels were left out, what was not done, and which modes are `worse`:
+    measurably, on labels that the new confidence was not fitted on.
     """
 
     folder: Path
@@ -239,9 +239,8 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
 
 
 def subsample(feedback: Sequence[Feedback], max_labels: int | None) -> Sequence[Feedback]:
-    """At most `max_labels` of the labels, drawn at random, in their old order.
-
-    The first labels of a file are often about one subject, and represent only that.
+    """At most `max_labels` of the labels, drawn at random, in their old order: the first ones of a
+    file are often about one subject.
     """
     if max_labels is None or max_labels >= len(feedback):
         return feedback
@@ -306,7 +305,7 @@ def _model_contents(
 def _sketch(
     model: CalibratedReranker, main: RecalibratedMode | None, *, same_corpus: bool
 ) -> Mapping[str, Any]:
-    """The sketch of the new model, which is about its main mode; empty if nothing is known of it.
+    """The sketch of the new model's main mode; empty if nothing is known of it.
 
     Queries of another corpus have another distribution; a few more of the same corpus do not.
     """

@@ -116,8 +116,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
 def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[str, float]:
     """The few metrics of a mode by which models are compared; unknown ones are left out.
 
-    Shares are of the measured queries, except `certified_share`, which is of the certificate's
-    queries.
+    Shares are of the measured queries; `certified_share` is of the certificate's.
     """
     confidences = measured.get("confidence") or {}
     ours: Mapping[str, Any] = next(

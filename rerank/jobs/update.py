@@ -1,7 +1,6 @@
-"""Update an index or a model folder to another corpus, as if it were built anew; or export it.
+"""Update an index or a model folder to another corpus, as if it were built anew; or export a model.
 
 Vectors of passages that were indexed before are reused; everything else is rebuilt, which is quick.
-An exported folder has the model's networks, too: a machine needs no weights, no torch, no cache.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ def update(target: str | Path, corpus: str | Path, *, on_bad_lines: str = "") ->
     """Update the index or the model in the folder `target` to search the passages of `corpus`.
 
     It is replaced in place, atomically, and equals a fresh build of this corpus. A model keeps its
-    maps but not its certificates: they were about the old corpus. If the corpus is the same,
-    nothing is written.
+    maps but not its certificates. If the corpus is the same, nothing is written.
 
     Raises:
         InputError: `target` is neither an index nor a model, is damaged, or needs models that are
@@ -170,9 +168,9 @@ def _difference(
 
 
 def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = False) -> Path:
-    """Write the model, self-contained, to the folder `out`, whole or not at all; return `out`.
+    """Write the model with its networks to the folder `out`, whole or not at all; return `out`.
 
-    It predicts exactly what `model` predicts, to the bit.
+    It predicts what `model` predicts, to the bit, and needs no weights, no torch and no cache.
 
     Raises:
         InputError: a network cannot be exported, or runs in bf16.

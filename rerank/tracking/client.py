@@ -1,7 +1,7 @@
 """Access to MLflow: one store at a time, quietly, and with short timeouts.
 
-Its import imports MLflow: see `rerank.tracking.records.client_module`. The tracking URI, logging
-levels and environment variables are set only while a store is in use, by one thread at a time.
+Its import imports MLflow. The tracking URI, logging levels and environment variables are set only
+while a store is in use, by one thread at a time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ def named_store() -> str | None:
 def store(tracking_uri: str) -> Iterator[MlflowClient]:
     """A client of one store, which is MLflow's global one meanwhile: some of its code needs that.
 
-    A request without an answer is given up as `HTTP_LIMITS` says. MLflow would take `VARIABLE` for
-    its global store, and writes it to the environment as well.
+    MLflow takes `VARIABLE` for its global store, and writes it to the environment as well.
     """
     unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
     with _IN_USE, _quiet(), environment({**unset, **_SILENT, VARIABLE: ""}):

@@ -1,7 +1,6 @@
 """What is logged of a run of a job, and where it was written; MLflow is not imported.
 
-Addresses and commands are shown without secrets: users, passwords, and all that follows a `?` or
-`#` are left out, whether they are secret or not.
+Addresses and commands are shown without secrets: users, passwords, and all behind a `?` or `#`.
 """
 
 from __future__ import annotations
@@ -145,8 +144,8 @@ def shown_store(uri: str) -> str:
 
 
 def kept_store(uri: str) -> str:
-    """The address of a store to keep and to print: whole if it is of this machine, which has no
-    secrets; else without them.
+    """The address of a store to keep and to print: whole if it is of this machine, else without
+    secrets.
 
     >>> kept_store("https://user:secret@mlflow.example:5000/team")
     'https://mlflow.example:5000/team'

@@ -1,7 +1,6 @@
 """MLflow's registry: names of models, the folder that a name stands for, and the champion.
 
-It knows nothing of what a folder means. MLflow is imported when it is used. What opens a store
-raises as `fetch`.
+What opens a store raises as `fetch`. MLflow is imported when it is used.
 """
 
 from __future__ import annotations
@@ -97,8 +96,7 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
 def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> records.TrackedRun | None:
     """The run that logged the model that a URI means now; None if it is not known.
 
-    The run must have this record key, so the run of another version is never returned. A URI of
-    another form than `fetch` takes has no run.
+    The run must have this record key, so the run of another version is never returned.
     """
     parts = _URI.fullmatch(str(uri))
     if parts is None:
@@ -149,8 +147,8 @@ def set_champion(
     """Make the version that a run registered the champion, and return its number.
 
     `best` is the version that stays the best so far; None: this one. `before` are the aliases that
-    the decision rests on; None: whatever they are now. Both are set, or neither. In a store of this
-    machine promotions wait for each other; on a server, two at the same moment do not.
+    the decision rests on; None: any. Both are set, or neither. In a store of this machine
+    promotions wait for each other; on a server, two at the same moment do not.
 
     Raises:
         InputError: the run registered no version of that name.
@@ -203,9 +201,8 @@ def _one_promotion(tracking_uri: str) -> Iterator[None]:
 def _open_client(
     subject: str, tracking_uri: str | None, *, make: bool = False
 ) -> Iterator[MlflowClient]:
-    """A client of the store in use; its failures are raised with one sentence.
-
-    `make`: a missing SQLite database is created; otherwise it is refused.
+    """A client of the store in use, whose failures are raised with one sentence; `make` a missing
+    SQLite database.
     """
     client = records.client_module()
     from mlflow.exceptions import MlflowException

@@ -1,7 +1,6 @@
 """Write one run of a job to MLflow, with its folder as a model that MLflow can load.
 
-A record in, ids out: it knows nothing of what the numbers mean or the model does. It leaves no
-global state and no active run. MLflow is imported when a run is written.
+It knows nothing of what the numbers mean, and leaves no global state and no active run.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def track(
 ) -> records.TrackedRun:
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
 
-    The run is noted in `work`. If there is a note already, for the same store, the run it names is
-    returned, and nothing is sent. `again` is the command that sends it later.
+    If the run is noted in `work` for the same store, it is returned, and nothing is sent. `again`
+    is the command that sends it later.
 
     Raises:
         MissingExtraError: MLflow is not installed.
@@ -129,7 +128,7 @@ def log_run(
 
     The run names the command line and the git commit of the working directory. The environment's
     MLFLOW_TRACKING_URI wins over `tracking_uri`. `artifact_location` is where a new experiment
-    keeps its files, unless a server named by the environment decides.
+    keeps its files, unless a server decides.
 
     Raises:
         ValueError: `registered_name` without a folder, or a folder that does not exist.

@@ -105,8 +105,8 @@ class Resuming:
 def load_mean(model: Any, checkpoints: Path, count: int) -> None:
     """Set the trained weights of the model to their mean in the last `count` of `checkpoints`.
 
-    The mean of late checkpoints of one run is better than any of them (Izmailov et al. 2018).
-    Frozen weights stay the same, to the bit: packing needs the base's own word embeddings.
+    The mean of late checkpoints is better than any of them (Izmailov et al. 2018). Frozen weights
+    stay the same, to the bit: packing needs the base's own word embeddings.
     """
     files = last_weights(checkpoints, count)
     total: dict[str, torch.Tensor] = {}

@@ -4,10 +4,9 @@ A training query gets one right passage (if it has any) and wrong ones; the hard
 the top of the first stage. A validation query keeps the first stage's list as it is.
 
 Questions are altered so that their passage no longer answers them: a cross-encoder that has seen
-only wrong passages of other topics takes every passage on the topic for an answer. They are made as
-the people who wrote SQuAD 2.0's unanswerable questions made theirs (Rajpurkar et al. 2018, table
-1): by another name or number, an antonym, or a negation. Gautam et al. 2023 make them by rule.
-Antonyms and negations are English. A few altered questions still have their answer.
+only wrong passages of other topics takes every passage on the topic for an answer. It is done as in
+SQuAD 2.0 (Rajpurkar et al. 2018, table 1), by rule (Gautam et al. 2023): by another name or number,
+an antonym, or a negation; these are English. A few altered questions still have their answer.
 """
 
 from __future__ import annotations
@@ -170,9 +169,9 @@ POOL = 50  # passages that each first stage returns, at least
 class Example:
     """One query and its short list; `labels` is 1 where the passage is right.
 
-    The right passages come first, then `judged` ones that a person judged wrong. `teacher` holds a
-    teacher model's logits of the same passages, if there is a teacher. `altered_from`: the query of
-    the set that `alter` made this one of; its right passage is then a wrong one, and `judged`.
+    The right passages come first, then `judged` ones that a person judged wrong. `teacher`: a
+    teacher's logits of the same passages. `altered_from`: the query of the set that `alter` made
+    this one of; its right passage is then a wrong one, and `judged`.
     """
 
     query: str
@@ -204,10 +203,9 @@ def mine(
     """`limit` examples from the queries `ids`, in their order; by default one per query.
 
     A limit above the number of queries goes round again, and draws other wrong passages. Passages
-    that a person judged wrong come first, above all the passage that an unanswerable query was
-    asked about; the first stage's best fill the rest. Without an `index`, for questions that do not
-    name their subject, only passages of the query's own group fill it, and a query that has none is
-    left out.
+    that a person judged wrong come first, above all the one that an unanswerable query was asked
+    about; the first stage's best fill the rest. Without an `index`, for questions that do not name
+    their subject, only passages of the query's own group do, and a query that has none is left out.
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
@@ -279,10 +277,8 @@ def _example(
 
 
 def without_misled_teacher(example: Example) -> Example:
-    """The list without its teacher, if it has only wrong passages, one of them judged so.
-
-    A teacher takes the passage that an unanswerable question was asked about for its answer; so
-    such a list is learned from its labels alone.
+    """The list without its teacher, if it has only wrong passages, one of them judged so: a teacher
+    takes the passage that an unanswerable question was asked about for its answer.
     """
     misled = example.judged and not any(example.labels)
     return replace(example, teacher=()) if misled else example

@@ -35,7 +35,7 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
 
     Raises:
         InputError: the word embeddings differ from those of `base`, which unpacking uses; or `out`
-            as `check_can_pack`.
+            holds something else.
     """
     with optional():
         from safetensors.numpy import save
@@ -75,11 +75,7 @@ def tensors_to_pack(folder: Path, base: Path) -> dict[str, np.ndarray]:
 
 
 def check_can_pack(out: Path) -> dict[str, object]:
-    """The manifest of the packed model that will be replaced; empty if there is none.
-
-    Raises:
-        InputError: the folder holds something else.
-    """
+    """The manifest of the packed model that will be replaced; empty if there is none."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
     try:

@@ -1,9 +1,9 @@
 """Train a cross-encoder or a bi-encoder, from a base model, with sentence-transformers' trainers.
 
-Importing this file imports torch. It knows nothing of labelled sets or of how lists are mined. A
-list is `logits` (n,) and `target` (n, 2): column 0 holds 1 for a right passage and 0 for a wrong
-one, column 1 a teacher's logit, or NaN where there is no teacher. The losses take lists of one
-length, (..., n), and give one number per list. Shorter lists are filled up with the logit `ABSENT`.
+Importing this file imports torch. A list is `logits` (n,) and `target` (n, 2): column 0 holds 1 for
+a right passage and 0 for a wrong one, column 1 a teacher's logit, or NaN without a teacher. The
+losses take lists of one length, (..., n), and give one number per list. Shorter lists are filled up
+with the logit `ABSENT`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ SCALE = 20.0  # of cosines in the softmax, as the base was trained
 def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """-log P(a right candidate), where P is the softmax over `logits` (..., n) and a null logit 0.
 
-    A listwise softmax (ListNet with one relevant passage, Cao et al. 2007) learns quickly but
-    leaves the level of its logits free. The fixed null candidate, as in the no-answer score of
-    SQuAD 2.0 readers (Devlin et al. 2019), sets it: a logit above 0 means "better than no answer",
-    and a query without a right passage can be trained on too: the null is right. Several right
-    passages share the probability.
+    A listwise softmax (ListNet, Cao et al. 2007) learns quickly but leaves the level of its logits
+    free. The fixed null candidate, as in the no-answer score of SQuAD 2.0 readers (Devlin et al.
+    2019), sets it: a logit above 0 means "better than no answer", and of a query without a right
+    passage the null is right. Several right passages share the probability.
     """
     every = _with_none(logits)
     is_right = right > 0
@@ -75,8 +74,8 @@ def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def distillation(logits: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """KL(softmax(teacher) || softmax(logits)) over each list (Hinton et al. 2015), and the null.
 
-    The null candidate is that of `listwise_or_none`: what the teacher says of no passage being
-    right is learned too. A teacher of one passage gives the binary divergence of two sigmoids.
+    By the null candidate of `listwise_or_none` the teacher's doubt is learned too. A teacher of one
+    passage gives the binary divergence of two sigmoids.
     """
     ours, theirs = (functional.log_softmax(_with_none(x), -1) for x in (logits, teacher))
     return functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
@@ -154,8 +153,7 @@ def train(
     """Train on `examples`; return the model as it was at the step that is best on `validation`.
 
     With fewer than `MIN_VALIDATION` validation queries it is that of the last step, or the mean of
-    the last `config.average` checkpoints. After an interruption, the same call resumes from the
-    last of its `checkpoints`.
+    the last `config.average` checkpoints. After an interruption, the same call resumes.
 
     Raises:
         InputError: there is no example, or the base cannot be loaded or lacks the layers that
@@ -276,9 +274,9 @@ def train_encoder(
     A batch is of one set, so that the other questions' passages, which count as wrong, are from the
     same domain (in-batch negatives, Henderson et al. 2017). Sets take turns in proportion to their
     size. Both directions are learned: the passage among passages, and the question among questions.
-    The last `config.average` checkpoints are averaged, and the base's weights are mixed in with the
+    The last `config.average` checkpoints are averaged, and the base's weights mixed in with the
     share `config.keep`, which keeps what that knew of other domains (Wortsman et al. 2022). After
-    an interruption, the same call resumes from the last of its `checkpoints`.
+    an interruption, the same call resumes.
 
     Raises:
         InputError: the base cannot be loaded, has weights behind its transformer, or has fewer

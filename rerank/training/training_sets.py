@@ -77,10 +77,8 @@ def split_validation(
 def without_overlap(
     labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], validated_on: Set[str]
 ) -> list[str]:
-    """`ids` without those that overlap with the validation queries.
-
-    An id is dropped if its question is one of `validated_on` (`query_hash`), of whatever set, or if
-    it shares the group or a right passage with one of the `held` queries of this set.
+    """`ids` without those whose question is one of `validated_on` (`query_hash`), of whatever set,
+    or which share the group or a right passage with one of the `held` queries of this set.
     """
     marks = {mark for i in held for mark in _overlap_keys(labelled, i)}
     return [
@@ -96,9 +94,6 @@ def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) ->
 
     A query is dropped if one of `held` asks it, or has one of its right passages as a right one, or
     has the same name, as a part of this set, and a query of the same group.
-
-    Raises:
-        InputError: no query is left.
     """
     if not held:
         return labelled
@@ -142,7 +137,7 @@ def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> li
     """How many of `total` examples each set gives: in proportion to its size ** (1 / temperature).
 
     Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
-    2019, who mixed languages this way). Each set gives at least one.
+    2019). Each set gives at least one.
     """
     logits = np.log(np.asarray(sizes, dtype=np.float64)) / temperature
     weights = np.exp(logits - logits.max())  # a power of a size would overflow
