@@ -25,8 +25,8 @@ from rerank.workspace import sqlite_url
 VARIABLE = "MLFLOW_TRACKING_URI"
 _IN_USE = RLock()
 
-# where the environment has none; with MLflow's own, seven retries of two minutes each, a dead
-# server delays a finished job by a quarter of an hour
+# where the environment has no limits; with MLflow's own, seven retries of two minutes each, a dead
+# server would delay a finished job by a quarter of an hour
 HTTP_LIMITS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 # while a run is marked as failed, perhaps because its server does not answer
 HTTP_LIMITS_ON_FAILURE = dict(zip(HTTP_LIMITS, ("0", "5"), strict=True))
@@ -51,15 +51,16 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
 
     MLflow takes `VARIABLE` for its global store, and writes it to the environment as well.
     """
-    unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
-    with _IN_USE, _quiet(), environment({**unset, **_SILENT, VARIABLE: ""}):
-        old_uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
-        mlflow.set_tracking_uri(tracking_uri)
-        try:
-            _make_database(tracking_uri)
-            yield MlflowClient(tracking_uri=tracking_uri)
-        finally:
-            mlflow.set_tracking_uri(old_uri)
+    with _IN_USE, _quiet():
+        unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
+        with environment({**unset, **_SILENT, VARIABLE: ""}):
+            old_uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+            mlflow.set_tracking_uri(tracking_uri)
+            try:
+                _make_database(tracking_uri)
+                yield MlflowClient(tracking_uri=tracking_uri)
+            finally:
+                mlflow.set_tracking_uri(old_uri)
 
 
 def sqlite_file(tracking_uri: str) -> Path | None:
