@@ -56,36 +56,11 @@ _MODULES = {
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "Assessment",
-    "AsyncClient",
-    "CalibratedReranker",
-    "Client",
-    "Config",
-    "EndpointError",
-    "Feedback",
-    "FolderError",
-    "InputError",
-    "JournalError",
-    "LabelledSet",
-    "MissingExtraError",
-    "Passage",
-    "Query",
-    "RankedPassage",
-    "RerankError",
-    "RetrieverError",
-    "Scores",
-    "Thresholds",
-    "TrackingError",
-    "Traits",
-    "assess_lists",
-    "calibrate",
-    "detect_drift",
-    "evaluate",
-    "load",
-    "recalibrate",
-    "rescore",
-]
+__all__ = ["Assessment", "AsyncClient", "CalibratedReranker", "Client", "Config", "EndpointError"]
+__all__ += ["Feedback", "FolderError", "InputError", "JournalError", "LabelledSet"]
+__all__ += ["MissingExtraError", "Passage", "Query", "RankedPassage", "RerankError"]
+__all__ += ["RetrieverError", "Scores", "Thresholds", "TrackingError", "Traits", "assess_lists"]
+__all__ += ["calibrate", "detect_drift", "evaluate", "load", "recalibrate", "rescore"]
 
 
 def __getattr__(name: str) -> Any:
