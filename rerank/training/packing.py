@@ -9,14 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.errors import InputError, optional
-from rerank.inference.int8_weights import (
-    COPIED,
-    EMBEDDINGS,
-    HASH,
-    SCALE,
-    TRAINING,
-    word_embeddings,
-)
+from rerank.inference.int8_weights import COPIED, EMBEDDINGS, HASH, SCALE, TRAINING, word_embeddings
 from rerank.storage.files import write_file
 
 WRITTEN = ("licence", "command")  # of a manifest, by hand: the licence, and how to make it again

@@ -69,9 +69,7 @@ class FinetuneConfig(TrainingConfig):
     batch: int = option(8, "queries per step", ge=1)
     learning_rate: float = option(1e-4, "peak learning rate", gt=0, lt=1)
     layers: int = option(
-        0,
-        "layers of the base that are kept, evenly spaced: a smaller, faster model; 0: all",
-        ge=0,
+        0, "layers of the base that are kept, evenly spaced: a smaller, faster model; 0: all", ge=0
     )
     validation: int = option(
         200, "queries held out to choose the best step; 0 keeps the last", ge=0
