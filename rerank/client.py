@@ -64,24 +64,34 @@ class _Call(Generic[Answer]):
         try:
             return json.dumps(self.body, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"the request is no JSON: {one_line(error)}; expected texts, finite numbers, "
-                "lists and dictionaries, of metadata too"
-            ) from None
+            expected = "expected texts, finite numbers, lists and dictionaries, of metadata too"
+            raise InputError(f"the request is no JSON: {one_line(error)}; {expected}") from None
 
 
 def _search(text: str, metadata: Given, where: Given, top_n: int) -> _Call[Assessment]:
     query = Query(text, metadata=metadata or {}, where=Where.read(where))
-    return _Call(
-        "/v1/search", {**_body(query), "top_n": top_n}, lambda answer: _searched(query, answer)
-    )
+
+    def read(answer: Json) -> Assessment:
+        rows = answer["ranking"]
+        told = [(r["doc_id"], r.get("title"), r.get("text"), r.get("metadata")) for r in rows]
+        passages = [
+            Passage(i, title or "", text or "", more or {}) for i, title, text, more in told
+        ]
+        return _assessment(query, answer, passages, rows, "search")
+
+    return _Call("/v1/search", {**_body(query), "top_n": top_n}, read)
 
 
 def _rerank(text: str, passages: Sequence[AnyPassage], metadata: Given) -> _Call[Assessment]:
-    query = Query(text, metadata=metadata or {}, passages=as_passages(passages))
-    documents = [passage_row(passage) for passage in query.passages or ()]
-    body = {**_body(query), "documents": documents}
-    return _Call("/v1/rerank", body, lambda answer: _reranked(query, answer))
+    brought = as_passages(passages)
+    query = Query(text, metadata=metadata or {}, passages=brought)
+
+    def read(answer: Json) -> Assessment:
+        rows = [{"row": r["index"], "relevance": r["relevance_score"]} for r in answer["results"]]
+        return _assessment(query, answer, [brought[r["row"]] for r in rows], rows, "rerank")
+
+    documents = [passage_row(passage) for passage in brought]
+    return _Call("/v1/rerank", {**_body(query), "documents": documents}, read)
 
 
 def _answer(text: str, metadata: Given, where: Given) -> _Call[Json]:
@@ -150,9 +160,8 @@ class Client:
     def _send(self, call: _Call[Answer]) -> Answer:
         content = call.content
         for left in reversed(range(TRIES)):
-            came: _Came
             try:
-                came = self._http.post(call.path, content=content)
+                came: _Came = self._http.post(call.path, content=content)
             except httpx.HTTPError as error:
                 came = error
             if not left or (wait := _wait(came)) is None:
@@ -198,9 +207,8 @@ class AsyncClient:
     async def _send(self, call: _Call[Answer]) -> Answer:
         content = call.content
         for left in reversed(range(TRIES)):
-            came: _Came
             try:
-                came = await self._http.post(call.path, content=content)
+                came: _Came = await self._http.post(call.path, content=content)
             except httpx.HTTPError as error:
                 came = error
             if not left or (wait := _wait(came)) is None:
@@ -218,9 +226,8 @@ def _headers(url: str, key: str) -> dict[str, str]:
     key = key or os.environ.get(KEY, "")
     if not (key.isascii() and key.isprintable()):
         raise InputError("the key has a character that no header can hold; expected one of ASCII")
-    return {"Content-Type": "application/json"} | (
-        {"Authorization": f"Bearer {key}"} if key else {}
-    )
+    sent = {"Authorization": f"Bearer {key}"} if key else {}
+    return {"Content-Type": "application/json", **sent}
 
 
 def _wait(came: _Came) -> float | None:
@@ -242,26 +249,10 @@ def _read(url: str, call: _Call[Answer], came: _Came) -> Answer:
             return call.read(answer)
         why = str(answer["message"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise RetrieverError(
-            f"{url} answers {came.status_code}, and not as `rerank serve` does: {error!r:.200}"
-        ) from None
+        status = f"{url} answers {came.status_code}"
+        raise RetrieverError(f"{status}, and not as `rerank serve` does: {error!r:.200}") from None
     refused = 400 <= came.status_code < 500 and came.status_code not in BUSY
     raise (InputError if refused else RetrieverError)(f"{url}: {why}")
-
-
-def _searched(query: Query, answer: Mapping[str, Any]) -> Assessment:
-    rows = answer["ranking"]
-    passages = [
-        Passage(r["doc_id"], r.get("title") or "", r.get("text") or "", r.get("metadata") or {})
-        for r in rows
-    ]
-    return _assessment(query, answer, passages, rows, "search")
-
-
-def _reranked(query: Query, answer: Mapping[str, Any]) -> Assessment:
-    rows = [{"row": r["index"], "relevance": r["relevance_score"]} for r in answer["results"]]
-    passages = [(query.passages or ())[r["row"]] for r in rows]
-    return _assessment(query, answer, passages, rows, "rerank")
 
 
 def _assessment(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,12 +19,7 @@ from rerank.errors import FilterError, nearest
 from rerank.storage.files import RepeatedKeyError, loads
 
 Value = str | int | float | bool
-BOUNDS: dict[str, Callable[[Any, Any], bool]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
+BOUNDS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 EXPECTED = 'such as {"language": "en", "source": ["manual", "faq"], "year": {"gte": 2020}}'
 
 
@@ -55,7 +50,7 @@ class Condition:
         """The kind of its bounds."""
         return kind_of(self.bounds[0][1])
 
-    def holds(self, value: object) -> bool:
+    def holds(self, value: Any) -> bool:
         """Whether a value of the metadata fits."""
         if isinstance(value, (list, tuple)):
             return any(map(self.holds, value))
@@ -73,11 +68,7 @@ class Where:
 
     @classmethod
     def read(cls, given: object) -> Where | None:
-        """The conditions of a mapping, or of its JSON; None if there is none.
-
-        Raises:
-            FilterError: it is none; the message says what came, and what is expected.
-        """
+        """The conditions of a mapping, or of its JSON; None without any, else a FilterError."""
         if isinstance(given, Where):
             return given
         if given is None or given == "":
@@ -110,15 +101,12 @@ def _condition(key: object, given: object) -> Condition:
             if name not in BOUNDS:
                 hint = nearest(str(name), BOUNDS)
                 raise FilterError(f"filter {key!r} has {name!r:.80}{hint}; expected {list(BOUNDS)}")
-        kinds = {kind_of(bound) for bound in given.values()}
-        if len(kinds) != 1 or not kinds <= {"number", "text"}:
-            raise FilterError(
-                f"filter {key!r}: expected bounds, numbers or texts, got {dict(given)!r:.80}"
-            )
+        if {kind_of(bound) for bound in given.values()} not in ({"number"}, {"text"}):
+            expected = f"expected bounds, numbers or texts, got {dict(given)!r:.80}"
+            raise FilterError(f"filter {key!r}: {expected}")
         return Condition(key, bounds=tuple(given.items()))
     values = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     if not values or not all(map(kind_of, values)):
-        raise FilterError(
-            f"filter {key!r}: expected texts, numbers, or true or false, got {given!r:.80}"
-        )
+        expected = f"expected texts, numbers, or true or false, got {given!r:.80}"
+        raise FilterError(f"filter {key!r}: {expected}")
     return Condition(key, values)

@@ -113,8 +113,7 @@ class FunctionScorer:
     """The scorer of a function of a query and its texts; `traits` may be an attribute of it."""
 
     def __init__(self, function: ScoreFunction) -> None:
-        self.traits = _traits_of(function)
-        self._function = function
+        self.traits, self._function = _traits_of(function), function
 
     def score(self, requests: Sequence[Request]) -> Sequence[Sequence[float]]:
         """What the function gives for each request."""
@@ -125,8 +124,7 @@ class FunctionEmbedder:
     """The embedder of a function of texts, the same for queries and passages."""
 
     def __init__(self, function: EmbedFunction) -> None:
-        self.traits = _traits_of(function)
-        self._function = function
+        self.traits, self._function = _traits_of(function), function
 
     def embed(self, texts: Sequence[str], role: Role) -> Any:
         """What the function gives."""

@@ -30,7 +30,7 @@ from rerank.serving.telemetry import Metrics, event
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
     from rerank.serving.model_source import ModelHolder, ServedModel
-    from rerank.serving.request_assessor import AssessedRequest
+    from rerank.serving.parts import AssessedRequest
 
 PAGES = {"/watch": "rerank.journal/watch.html", "/static/watch.js": "rerank.journal/watch.js"}
 LINES = "application/x-ndjson"
@@ -228,7 +228,7 @@ class JournalAccess:
             Refusal: 404 without a journal; 503 if the database fails, is late, or too many wait.
         """
         if self.journal is None:
-            raise Refusal(404, NO_JOURNAL, reason="journal")
+            raise Refusal(404, NO_JOURNAL, "journal")
         if self._waiting >= WAITING:
             raise _unavailable(f"{WAITING} requests already wait for the journal")
         self._waiting += 1
@@ -303,7 +303,7 @@ def journal_routes(access: JournalAccess, holder: ModelHolder) -> APIRouter:
         )
         if not found:
             why = NO_TEXT.format(left_out) if left_out else NOT_JUDGED
-            raise Refusal(404, f"there is no label to save: {why}", reason="journal")
+            raise Refusal(404, f"there is no label to save: {why}", "journal")
         lines = "".join(f"{to_json(row)}\n" for row in found)
         return Response(
             lines.encode(errors="replace"), media_type=LINES, headers={LEFT_OUT: str(left_out)}

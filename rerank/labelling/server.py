@@ -74,7 +74,7 @@ class LabelSessions:
                 task = _current(session, given)
                 if given.do != "skip" and (given.do == "accept") is not task.question.proposed:
                     what = f"{given.do!r} does not fit what is asked now"
-                    raise Refusal(422, what, reason="labels")
+                    raise Refusal(422, what, "labels")
                 session.act(task, given.do, given.text)
             session.write()
             return _task_response(session)
@@ -135,20 +135,20 @@ def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter
 
 
 async def _no_labels() -> None:
-    raise Refusal(404, NO_LABELS, reason="labels")
+    raise Refusal(404, NO_LABELS, "labels")
 
 
 def _current(session: Session, given: LabelRequest) -> LabelTask:
     """The current task, if it is the one that an annotator's action is about."""
     if all(question.query_id != given.query_id for question in session.questions()):
-        raise Refusal(404, UNKNOWN.format(what="question"), reason="labels")
+        raise Refusal(404, UNKNOWN.format(what="question"), "labels")
     task = session.task()
     if task is None or task.question.query_id != given.query_id:
-        raise Refusal(409, ELSEWHERE, reason="labels")
+        raise Refusal(409, ELSEWHERE, "labels")
     if given.doc_id and all(given.doc_id not in shown.doc_ids for shown in task.pool.shown):
-        raise Refusal(404, UNKNOWN.format(what="passage"), reason="labels")
+        raise Refusal(404, UNKNOWN.format(what="passage"), "labels")
     if _name(task) != (given.query_id, given.doc_id):
-        raise Refusal(409, ELSEWHERE, reason="labels")
+        raise Refusal(409, ELSEWHERE, "labels")
     return task
 
 

@@ -77,10 +77,8 @@ def decide(
     sure, t = float(sure), thresholds or assessment.thresholds
     calibrated = assessment.calibrated or confidence is not None
     flagged = not t.accepts(sure, calibrated=calibrated)
-    level = t.level(sure, calibrated=calibrated)
-    decision = Decision(assessment, sure, level, flagged, calibrated)
+    level, top = t.level(sure, calibrated=calibrated), assessment.top
     if flagged:
-        top = assessment.top
         event = {
             "event": LOW_CONFIDENCE_EVENT,
             "confidence": sure,
@@ -94,4 +92,4 @@ def decide(
                 record(event)
         except Exception:
             logger.exception("an advisory event was not recorded: %r", event)
-    return decision
+    return Decision(assessment, sure, level, flagged, calibrated)

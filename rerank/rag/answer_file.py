@@ -10,12 +10,7 @@ from pathlib import Path
 
 from rerank.advice.answer_settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch.checkpoint import (
-    PREDICTIONS,
-    Checkpoint,
-    CheckpointProgress,
-    open_checkpoint,
-)
+from rerank.batch.checkpoint import PREDICTIONS, CheckpointProgress, open_checkpoint
 from rerank.config import Thresholds
 from rerank.data.checks import to_json
 from rerank.data.lines import Problems
@@ -23,7 +18,6 @@ from rerank.data.records import query_row
 from rerank.errors import FolderError, InputError
 from rerank.progress import progress
 from rerank.protocols import Record, unrecorded
-from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.model_answers import answer
 from rerank.storage.files import package_version
 from rerank.types import Query
@@ -101,22 +95,17 @@ def answer_file(
             answers = answer(model, asked, config, thresholds=thresholds, record=record)
             with progress(len(queries), "answering", unit="query", done=resumed) as bar:
                 for row, made in zip(left, answers, strict=True):
-                    _append(checkpoint, row, made, again=row in failed)
+                    before, again, no_answer = checkpoint.state, row in failed, bool(made.error)
+                    after = CheckpointProgress(
+                        line=before.line + (not again),  # else it replaces one that failed
+                        answered=before.answered + (not no_answer),
+                        rejected=before.rejected + no_answer - again,
+                    )
+                    checkpoint.append(after, f"{row}\t{to_json(made.to_dict())}\n".encode(), b"")
                     bar.update()
             checkpoint.scored()
         checkpoint.install(out, None, _write_in_order)
         return AnswerFileSummary(checkpoint.state.line, checkpoint.state.rejected, resumed)
-
-
-def _append(checkpoint: Checkpoint, row: int, made: BoundedAnswer, *, again: bool) -> None:
-    """Append the answer to the query at `row`; `again`: it replaces one that failed."""
-    before, failed = checkpoint.state, bool(made.error)
-    after = CheckpointProgress(
-        line=before.line + (not again),
-        answered=before.answered + (not failed),
-        rejected=before.rejected + failed - again,
-    )
-    checkpoint.append(after, f"{row}\t{to_json(made.to_dict())}\n".encode(), b"")
 
 
 def _newest(work: Path) -> dict[int, bytes]:

@@ -58,16 +58,8 @@ def answer(
         with named_by_flags():
             t = replace(model.pipeline.config.thresholds, **thresholds)
         if rows is not None and out:
-            done = answer_file(
-                model,
-                rows,
-                out,
-                config,
-                thresholds=t,
-                overwrite=overwrite,
-                restart=restart,
-                record=record,
-            )
+            kept = {"overwrite": overwrite, "restart": restart}
+            done = answer_file(model, rows, out, config, thresholds=t, record=record, **kept)
             if json:
                 print_json(out=out, **asdict(done))
             else:

@@ -64,9 +64,8 @@ def gate(
     """
     k = assessment.sufficiency_k if k is None else k
     if not (1 <= k <= DEEPEST and 0 <= floor <= 1):
-        raise InputError(
-            f"expected `k` from 1 to {DEEPEST} and `floor` from 0 to 1, got {k!r} and {floor!r}"
-        )
+        expected = f"`k` from 1 to {DEEPEST} and `floor` from 0 to 1"
+        raise InputError(f"expected {expected}, got {k!r} and {floor!r}")
     assessment = assessment.by(thresholds)
     try:
         different, _ = distinct(assessment.first(k))
@@ -82,8 +81,7 @@ def gate(
     reach = "reaches" if usable == 1 else "reach"
     reason = f"{usable} of {passages} {reach} a relevance of {floor:g}; {ENDINGS[verdict]}."
     reason = reason if len(different) else "No passage was found."
-    if not assessment.calibrated:
-        reason = f"{reason} This confidence is not calibrated."
+    reason += "" if assessment.calibrated else " This confidence is not calibrated."
     return ContextVerdict(verdict, sufficiency, reason, usable, k)
 
 

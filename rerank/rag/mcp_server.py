@@ -24,10 +24,6 @@ with optional():
 
 EXPLAIN_ALIAS = "assess_retrieval_confidence"  # the name that some clients know
 SHOWN = 50  # characters of an unknown argument's name
-INSTRUCTIONS = (
-    "Search indexed documents. {about} Answer only from the passages, cite their doc_id, and say "
-    "so where the confidence is below {threshold:g}.{segments}"
-)
 ABOUT = {  # by whether the model is calibrated
     True: "Every probability is calibrated: of answers with a confidence of 0.7, seven in ten are "
     "right.",
@@ -37,12 +33,12 @@ ABOUT = {  # by whether the model is calibrated
 
 def mcp_server(model: CalibratedReranker) -> MCPServer:
     """The server; `run()` serves over standard input and output."""
-    thresholds = model.pipeline.config.thresholds
-    known = sorted(model.segments)
-    instructions = INSTRUCTIONS.format(
-        about=ABOUT[model.calibrated],
-        threshold=thresholds.advisory,
-        segments=f" Segments ({model.segment_by}): {', '.join(known)}." if known else "",
+    known = ", ".join(sorted(model.segments))
+    instructions = (
+        f"Search indexed documents. {ABOUT[model.calibrated]} Answer only from the passages, cite "
+        "their doc_id, and say so where the confidence is below "
+        f"{model.pipeline.config.thresholds.advisory:g}."
+        + (f" Segments ({model.segment_by}): {known}." if known else "")
     )
     server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
 
@@ -86,7 +82,7 @@ class _StrictServer(MCPServer):  # type: ignore[misc]
         for tool in await self.list_tools():
             if tool.name == name:
                 with _as_tool_errors():
-                    check_arguments(arguments, tool.input_schema["properties"])
+                    _check(arguments, tool.input_schema["properties"])
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -96,20 +92,13 @@ class _StrictServer(MCPServer):  # type: ignore[misc]
             raise ToolError("; ".join(wrong)) from None
 
 
-def check_arguments(arguments: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse arguments that a tool cannot use.
-
-    Raises:
-        InputError: an argument that is not `known`, or a query that is missing, no text or longer
-            than `LONGEST_QUERY`.
-    """
+def _check(arguments: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse unknown arguments, and a query that is missing, no text, or too long."""
     for name in arguments:
         if name not in known:
             cut = name[:SHOWN]
-            raise InputError(
-                f"unknown argument {cut!a}"
-                + (nearest(cut, known) or f"; the arguments are {', '.join(known)}")
-            )
+            ending = nearest(cut, known) or f"; the arguments are {', '.join(known)}"
+            raise InputError(f"unknown argument {cut!a}{ending}")
     if "query" not in arguments:
         raise InputError("'query' is missing")
     as_text("query", arguments["query"], max_length=LONGEST_QUERY, empty=True)

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from rerank.advice import explanation
 from rerank.advice.adaptive import check_floor, guaranteed, take
@@ -26,20 +26,21 @@ from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.llm import LanguageModel
-from rerank.rag.answer.model_answers import answer_assessed, extractive
-from rerank.rag.responses import (
-    AnswerResponse,
-    AskPage,
-    DocumentPage,
-    ExplainResponse,
-    RetrieveResponse,
-)
+from rerank.rag.answer.model_answers import answer_assessed
 from rerank.serving.middleware import while_connected
-from rerank.serving.parts import Host, Part
+from rerank.serving.parts import AssessedRequest, Host, Part, RequestAssessor
 from rerank.serving.refusals import Refusal, not_ready
-from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
-from rerank.serving.requests import IndexRequest, StrictRoute
-from rerank.serving.responses import assessment_fields
+from rerank.serving.requests import IndexRequest, StrictRoute, configured
+from rerank.serving.responses import (
+    AssessmentFields,
+    Confident,
+    Level,
+    Named,
+    SearchResult,
+    Verdict,
+    assessment_fields,
+    key,
+)
 from rerank.serving.telemetry import event
 from rerank.types import Passage, RankedPassage
 
@@ -52,51 +53,6 @@ LARGEST_ROW = 2**53  # the largest whole number that JavaScript has
 ELSEWHERE = "the passages come from another search system, which knows the rest of their documents"
 NO_INDEX = "this model has no index: the passages come with each request"
 MOVED = "the model has changed since, and has another passage there; ask again"
-
-
-def document_route(holder: ModelHolder) -> APIRouter:
-    """The route, with the holder's current model."""
-    router = APIRouter(tags=["answers"], route_class=StrictRoute)
-
-    @router.get("/v1/document", response_model=DocumentPage)
-    async def document(
-        row: int = Query(ge=0, le=LARGEST_ROW, description="of the passage, as /v1/ask returns it"),
-        doc_id: str = Query(min_length=1, description="of the passage at that row"),
-    ) -> dict[str, Any]:
-        """Return a passage between its neighbours in the document: at most 64 KiB of these."""
-        return await asyncio.to_thread(_document_response, holder.current.model, row, doc_id)
-
-    return router
-
-
-def _document_response(model: CalibratedReranker, row: int, doc_id: str) -> dict[str, Any]:
-    corpus = model.source.corpus
-    if corpus is None:
-        why = ELSEWHERE if model.source.elsewhere else NO_INDEX
-        raise Refusal(404, why, reason="document")
-    if row >= len(corpus) or corpus.passage(row).doc_id != doc_id:
-        raise Refusal(409, MOVED, reason="document")
-    found = in_document(corpus, row)
-    return {
-        "document": found.document,
-        "passages": [shown_passage(passage) for passage in found.passages],
-        "found": found.found,
-        "more_before": found.more_before,
-        "more_after": found.more_after,
-        "most_bytes": MAX_BYTES,
-    }
-
-
-def shown_passage(passage: Passage | RankedPassage) -> dict[str, Any]:
-    """A passage's id, title, text and place, as a page shows them."""
-    return {
-        "doc_id": passage.doc_id,
-        "title": passage.title,
-        "text": passage.text,
-        **asdict(place_of(passage)),
-    }
-
-
 PAGES = {  # of this room
     "/": "rerank.rag/ask.html",
     "/static/ask.js": "rerank.rag/ask.js",
@@ -104,13 +60,13 @@ PAGES = {  # of this room
 }
 SHOWN = 10  # passages that a page lists
 THREADS = 16  # answers written at once
-EXAMPLE: dict[str, Any] = {"examples": [{"query": "median along an axis while ignoring NaNs"}]}
+StopReason = Literal["threshold", "max_k", "least_gain", "no_more", "no_results", "no_passages"]
 
 
 class PlainRequest(IndexRequest):
     """A query for the index, and nothing else."""
 
-    model_config: ClassVar[Any] = {"extra": "ignore", "json_schema_extra": EXAMPLE}
+    model_config = configured(example={"query": "median along an axis while ignoring NaNs"})
 
 
 class AskRequest(PlainRequest):
@@ -141,18 +97,113 @@ class RetrieveRequest(PlainRequest):
     )
 
     def to_strategy(self) -> Strategy | None:
-        """The numbers of the request; None for the model's guaranteed strategy.
-
-        Raises:
-            InputError: one is out of range, `min_k` is above `max_k`, or they are given beside
-                `guaranteed`.
-        """
+        """The numbers of the request; None for the model's guaranteed strategy, without any."""
         numbers = {f.name: getattr(self, f.name) for f in fields(Strategy)}
         if not self.guaranteed:
             return Strategy(**numbers)
         if given := sorted(numbers.keys() & self.model_fields_set):
             raise InputError(f"`guaranteed` chooses all numbers itself; remove {', '.join(given)}")
         return None
+
+
+class Signal(BaseModel):
+    """A property of the ranking, and how much it moved the confidence."""
+
+    name: str
+    value: float
+    meaning: str = Field(description="what the value means, in words")
+    log_odds: float = Field(description="what it added, compared with a usual question")
+    moved: float = Field(description="the same in probability")
+    told: bool = Field(description="one of the at most three that a page names")
+
+
+class RetrieveResponse(Confident, Named):
+    """As many passages as the question needs."""
+
+    k: int = key("k")
+    sufficiency: float = key("sufficiency")
+    verdict: Verdict = key("verdict")
+    stop_reason: StopReason = key("stop_reason")
+    passages: list[SearchResult] = key("passages")
+
+
+class ExplainResponse(Confident, Named):
+    """Why the confidence is what it is."""
+
+    headline: str = key("headline")
+    interpretation: str = key("interpretation")
+    flagged: bool = key("flagged")
+    signals: list[Signal] = key("signals")
+    recommendations: list[str] = key("recommendations")
+
+
+class AnswerFields(Confident):
+    """An answer in the words of the sources, or the refusal to give one."""
+
+    query_id: str = key("query_id")
+    answer: str = key("answer")
+    refused: bool = key("refused")
+    low_confidence: bool = key("low_confidence")
+    sufficiency: float | None = key("sufficiency")
+    verdict: Verdict | Literal["UNASSESSED"] = key("verdict")
+    sources: list[dict[str, Any]] = key("sources")
+    attribution_coverage: float | None = key("attribution_coverage")
+    model_calls: int = key("model_calls")
+    answer_confidence: float | None = key("answer_confidence", None)
+    answer_level: Level | None = key("answer_level", None)
+    cut_off: bool | None = key("cut_off", None)
+    error: str | None = key("error", None)
+
+
+class AnswerResponse(AnswerFields, Named):
+    """The same, of a request."""
+
+
+class Place(BaseModel):
+    """Where a passage stands."""
+
+    document: str = Field(description="that the passage is of")
+    heading: str = Field(description="in the document; empty if it is not known")
+    page: str = Field(description="in the document; empty if it is not known")
+
+
+class ShownPassage(SearchResult, Place):
+    """A passage with its place, as the page shows it."""
+
+    row: int | None = Field(None, description="in the index, for /v1/document; null without one")
+
+
+class AskPage(Named):
+    """All that the Ask page shows."""
+
+    answer: AnswerFields
+    assessment: AssessmentFields
+    feedback: bool = Field(description="whether the server takes feedback on the answer")
+    k: int = key("k")
+    sufficiency_k: int = key("sufficiency_k")
+    stop_reason: StopReason = key("stop_reason")
+    passages: list[ShownPassage] = key("passages")
+    signals: list[Signal] = key("signals")
+    recommendations: list[str] = key("recommendations")
+
+
+class PlacedPassage(Place):
+    """A passage of a document."""
+
+    doc_id: str = key("doc_id")
+    title: str = key("title")
+    text: str = key("text")
+
+
+class DocumentPage(BaseModel):
+    """A passage between its neighbours."""
+
+    document: str
+    passages: list[PlacedPassage] = Field(description="in their order in the document")
+    found: int = Field(description="place of the passage that was asked for")
+    more_before: bool
+    more_after: bool
+    most_bytes: int
 
 
 def part(host: Host) -> Part:
@@ -167,10 +218,6 @@ class Writer:
 
     In threads, as the cross-encoder reads a sentence where words cannot decide, and as a language
     model is waited for. A thread that nobody waits for any more ends by itself.
-
-    Raises:
-        InputError: the prompt cannot be read.
-        MissingExtraError: the client of the language model is not installed.
     """
 
     def __init__(self, config: AnswerConfig, seconds: float) -> None:
@@ -181,21 +228,10 @@ class Writer:
         self.close = partial(self._threads.shutdown, wait=False, cancel_futures=True)
 
     async def __call__(self, done: AssessedRequest) -> BoundedAnswer:
-        """The answer, as the command line gives it.
-
-        Raises:
-            Refusal: 504 if the time limit of the request is over.
-        """
-        model = done.served.model
-        going = asyncio.get_running_loop().run_in_executor(
-            self._threads,
-            answer_assessed,
-            model,
-            done.assessment,
-            self._config,
-            self._language_model or extractive(model),
-            done.served.kept.get("rag"),
-        )
+        """The answer, as the command line gives it; a Refusal if the request's time is over."""
+        given = self._config, self._language_model, done.served.kept.get("rag")
+        write = partial(answer_assessed, done.served.model, done.assessment, *given)
+        going = asyncio.get_running_loop().run_in_executor(self._threads, write)
         try:
             async with asyncio.timeout_at(done.deadline):
                 made = await going
@@ -222,14 +258,13 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         if "similarity_floor" in body.model_fields_set:
             check_floor(done.served.model)
         strategy = given or guaranteed(done.served.model.maps["search"])
-        return {**_named(done), **take(done.assessment, strategy).to_dict()}
+        return {**done.names, **take(done.assessment, strategy).to_dict()}
 
     @router.post("/v1/explain", response_model=ExplainResponse)
     async def explain(request: Request, body: PlainRequest) -> dict[str, Any]:
         """Explain the confidence: its signals, what moved it, and what to do."""
         done = await assessor(request, body)
-        told = explanation.explain(done.served.model, done.assessment)
-        return {**_named(done), **told.to_dict()}
+        return {**done.names, **explanation.explain(done.served.model, done.assessment).to_dict()}
 
     @router.post("/v1/answer", response_model=AnswerResponse, response_model_exclude_unset=True)
     async def answer(request: Request, body: PlainRequest) -> dict[str, Any]:
@@ -237,7 +272,7 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         done = await assessor(request, body)
         made = await while_connected(request.receive, writer(done))
         done.answer = None if made.error else made
-        return {**_named(done), **made.to_dict(), "query_id": done.request_id}
+        return {**done.names, **made.to_dict(), "query_id": done.request_id}
 
     @router.post("/v1/ask", response_model=AskPage, response_model_exclude_unset=True)
     async def ask(request: Request, body: AskRequest) -> dict[str, Any] | Response:
@@ -253,13 +288,13 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         taken, listed = take(assessment), assessment.first(SHOWN)
         why = explanation.explain(model, assessment).to_dict()
         page = {
-            **_named(done),
+            **done.names,
             "assessment": assessment_fields(assessment),
             "feedback": feedback,
             "k": taken.k,
             "sufficiency_k": assessment.sufficiency_k,
             "stop_reason": taken.stop_reason,
-            "passages": [passage_fields(listed[i], model) for i in distinct(listed)[0]],
+            "passages": [_on_page(listed[i], model) for i in distinct(listed)[0]],
             "signals": why["signals"],
             "recommendations": why["recommendations"],
         }
@@ -283,14 +318,36 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
     return router
 
 
-def passage_fields(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
-    """A passage with its text and its place, as a page shows it.
+def document_route(holder: ModelHolder) -> APIRouter:
+    """The route of a passage in its document, with the holder's current model."""
+    router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
-    `row` is its row in the model's index, for `/v1/document`; None if the model has no index.
-    """
+    @router.get("/v1/document", response_model=DocumentPage)
+    def document(
+        row: int = Query(ge=0, le=LARGEST_ROW, description="of the passage, as /v1/ask returns it"),
+        doc_id: str = Query(min_length=1, description="of the passage at that row"),
+    ) -> dict[str, Any]:
+        """Return a passage between its neighbours in the document: at most 64 KiB of these."""
+        source = holder.current.model.source
+        if source.corpus is None:
+            raise Refusal(404, ELSEWHERE if source.elsewhere else NO_INDEX, "document")
+        if row >= len(source.corpus) or source.corpus.passage(row).doc_id != doc_id:
+            raise Refusal(409, MOVED, "document")
+        found = in_document(source.corpus, row)
+        about = {n: getattr(found, n) for n in ("document", "found", "more_before", "more_after")}
+        passages = [shown_passage(passage) for passage in found.passages]
+        return {**about, "passages": passages, "most_bytes": MAX_BYTES}
+
+    return router
+
+
+def shown_passage(passage: Passage | RankedPassage) -> dict[str, Any]:
+    """A passage's id, title, text and place, as a page shows them."""
+    shown = {name: getattr(passage, name) for name in ("doc_id", "title", "text")}
+    return {**shown, **asdict(place_of(passage))}
+
+
+def _on_page(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
+    """A passage with its text and place; `row`, for `/v1/document`, if the model has an index."""
     row = passage.row if model.source.folder else None
     return {**passage.to_dict(), **shown_passage(passage), "row": row}
-
-
-def _named(done: AssessedRequest) -> dict[str, str]:
-    return {"id": done.request_id, "model": done.served.version}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 
 SHARE = 0.5  # share of a request's time that its work, and the work before it, may take
@@ -45,20 +46,18 @@ class ScheduledRequest:
 T = TypeVar("T", bound=ScheduledRequest)
 
 
+@dataclass(eq=False)
 class TooLarge(Exception):  # noqa: N818  # an answer, not an error of ours
     """A request that takes longer than is allowed, even alone."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"takes {seconds:.3g} seconds")
-        self.seconds = seconds
+    seconds: float
 
 
+@dataclass(eq=False)
 class Busy(Exception):  # noqa: N818  # an answer, not an error of ours
     """A request that takes too long because of those in progress."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"would be answered in {seconds:.3g} seconds")
-        self.seconds = seconds
+    seconds: float
 
 
 class Pace:
@@ -80,7 +79,7 @@ class Pace:
 
 
 class Schedule(Generic[T]):
-    """The requests in progress. `seconds` is the time in which each must be answered."""
+    """The requests in progress, each of which must be answered within `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.allowed = SHARE * seconds
@@ -151,9 +150,5 @@ class Schedule(Generic[T]):
         """All requests, each once, by the two rules in turn; ties go to the earlier one."""
         by_deadline = sorted(self.requests, key=lambda t: t.deadline)
         by_length = sorted(by_deadline, key=lambda t: t.left)
-        given = set()
-        for pair in zip(by_length, by_deadline, strict=True):
-            for request in pair:
-                if request not in given:
-                    given.add(request)
-                    yield request
+        turns = chain.from_iterable(zip(by_length, by_deadline, strict=True))
+        yield from dict.fromkeys(turns)

@@ -14,7 +14,7 @@ from prometheus_client import Counter
 from rerank.data.checks import to_json
 from rerank.types import Assessment, Query
 
-MAX_ASSESSMENTS = 1000  # assessments; beyond that, the one that expires next is dropped
+MAX_ASSESSMENTS = 1000  # beyond that, the one that expires next is dropped
 
 
 class AnswerCache:
@@ -30,17 +30,14 @@ class AnswerCache:
         lookups: Counter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._seconds = seconds
-        self._lookups = lookups
-        self._clock = clock
+        self._seconds, self._lookups, self._clock = seconds, lookups, clock
         self._version = ""
-        self._kept: dict[str, tuple[float, Assessment]] = {}  # expiry time first
+        self._kept: dict[str, tuple[float, Assessment]] = {}  # with the time when it expires
 
     def get(self, query: Query, version: str) -> Assessment | None:
         """The kept assessment by the model of this version, or None."""
         if version != self._version:
-            self._version = version
-            self._kept.clear()
+            self._version, self._kept = version, {}
         key = self._key(query)
         if key is None:
             return None

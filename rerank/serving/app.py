@@ -11,8 +11,8 @@ import contextlib
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -29,9 +29,8 @@ from rerank.errors import InputError, RetrieverError
 from rerank.serving.decisions import decisions
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, Poller
-from rerank.serving.parts import Part, parts_of
+from rerank.serving.parts import Part, RequestAssessor, parts_of
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
-from rerank.serving.request_assessor import RequestAssessor
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest, StrictRoute
 from rerank.serving.responses import (
     ModelDescription,
@@ -80,15 +79,12 @@ def page_routes(pages: Mapping[str, str], unlinked: Collection[str] = ()) -> API
                 if link[1] not in (*linked, path.encode()):
                     content = content.replace(link[0], b"")
         kind = f"{KINDS[file.rpartition('.')[2]]}; charset=utf-8"
-        router.api_route(path, methods=["GET", "HEAD"])(_serve(content, kind))
+
+        async def page(_: Request, content: bytes = content, kind: str = kind) -> Response:
+            return Response(content, media_type=kind, headers=HEADERS)
+
+        router.add_route(path, page, methods=["GET", "HEAD"])
     return router
-
-
-def _serve(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
-    async def page() -> Response:
-        return Response(content, media_type=kind, headers=HEADERS)
-
-    return page
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -122,10 +118,7 @@ class TextScore(BaseModel):
 
 
 def create_app(
-    holder: ModelHolder,
-    settings: Settings,
-    keys: ApiKeys,
-    given: Mapping[str, Any] | None = None,
+    holder: ModelHolder, settings: Settings, keys: ApiKeys, given: Mapping[str, Any] | None = None
 ) -> FastAPI:
     """The application; on shutdown it answers the requests accepted before.
 
@@ -142,7 +135,7 @@ def create_app(
         title="calibrated-rerank",
         description="Retrieval that knows when it is right. Every probability is calibrated.",
         version="1",
-        lifespan=_lifespan(worker, pollers, parts),
+        lifespan=partial(_life, worker, pollers, parts),
         docs_url=None,  # their pages load scripts from the network
         redoc_url=None,
         redirect_slashes=False,  # such an address is unknown, and a proxy's scheme is not ours
@@ -161,17 +154,13 @@ def create_app(
         app.include_router(router)
     owners: list[APIRouter | FastAPI] = [app, *routers]
     paths = {getattr(route, "path", "") for owner in owners for route in owner.routes}
+    metrics, again = holder.metrics, worker.retry_after
     app.add_middleware(  # the innermost layer first
-        RequestGuard,
-        settings=settings,
-        keys=keys,
-        metrics=holder.metrics,
-        retry_after=worker.retry_after,
-        pages=pages,
+        RequestGuard, settings=settings, keys=keys, metrics=metrics, retry_after=again, pages=pages
     )
     for layer, arguments in (one for part in parts for one in part.middleware):
         app.add_middleware(layer, **arguments)
-    app.add_middleware(RequestLog, metrics=holder.metrics, paths=paths)
+    app.add_middleware(RequestLog, metrics=metrics, paths=paths)
     if settings.origins:  # the outermost: a page may read refusals too
         app.add_middleware(
             CORSMiddleware,
@@ -185,31 +174,25 @@ def create_app(
     return app
 
 
-def _lifespan(
-    worker: Worker, pollers: Sequence[Poller], parts: Sequence[Part]
-) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+@contextlib.asynccontextmanager
+async def _life(
+    worker: Worker, pollers: Sequence[Poller], parts: Sequence[Part], _: FastAPI
+) -> AsyncIterator[None]:
     """Start the worker and the pollers with the server; stop them, and the parts, with it."""
-
-    @contextlib.asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        worker.start()
-        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
-            # not on every system, and only in a main thread
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, pollers[0].poll_now)
-        for poller in pollers:
-            poller.start()
-        yield
-        for poller in pollers:
-            poller.stop()
-        for part in parts:
-            if part.stop:
-                part.stop()
-        await asyncio.to_thread(worker.finish)
-        for part in parts:
-            if part.finish:
-                await asyncio.to_thread(part.finish)
-
-    return life
+    worker.start()
+    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError, AttributeError):
+        # not on every system, and only in a main thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, pollers[0].poll_now)
+    for poller in pollers:
+        poller.start()
+    yield
+    for poller in pollers:
+        poller.stop()
+    for part in parts:
+        part.stop()
+    await asyncio.to_thread(worker.finish)
+    for part in parts:
+        await asyncio.to_thread(part.finish)
 
 
 def _answers(assessor: RequestAssessor) -> APIRouter:
@@ -220,7 +203,7 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
     async def search(request: Request, body: SearchRequest) -> SearchResponse:
         """Find passages in the index, with the confidence that the first one is right."""
         done = await assessor(request, body)
-        return search_response(done.assessment, body, **done.names)
+        return search_response(done.assessment, body, done.names)
 
     @router.post("/v1/rerank", response_model_exclude_none=True)
     @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
@@ -231,23 +214,17 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
         Who names them `texts`, as clients of TEI do, gets a bare list.
         """
         done = await assessor(request, body)
-        answer = rerank_response(done.assessment, body, **done.names)
+        answer = rerank_response(done.assessment, body, done.names)
         if not body.bare:
             return answer
-        return [
-            TextScore(
-                index=r.index,
-                score=r.relevance_score,
-                text=r.document.text if r.document else None,
-            )
-            for r in answer.results
-        ]
+        scored = [(r, r.document.text if r.document else None) for r in answer.results]
+        return [TextScore(index=r.index, score=r.relevance_score, text=t) for r, t in scored]
 
     @router.post("/v1/assess", response_model_exclude_none=True)
     async def assess(request: Request, body: AssessRequest) -> RerankResponse:
         """Assess documents that this model's cross-encoder has already scored."""
         done = await assessor(request, body, body.reranker)
-        return rerank_response(done.assessment, body, **done.names)
+        return rerank_response(done.assessment, body, done.names)
 
     return router
 
@@ -276,8 +253,8 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     @router.head("/readyz", include_in_schema=False)
     async def readyz() -> str:
         """Whether it answers queries, and whether its remote models are those of the fit."""
-        if not worker.alive:
-            raise Refusal(503, "the ranking thread does not run", reason="dead")
+        if not worker.alive():
+            raise Refusal(503, "the ranking thread does not run", "dead")
         shifted = holder.current.model.shifted
         return f"ready, uncalibrated: another {shifted} than at the fit\n" if shifted else "ready\n"
 
@@ -291,18 +268,18 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     """Answer an error of a request, of the search system or of HTTP with a sentence of ours."""
-    if isinstance(error, RequestValidationError):
-        raise Refusal(422, sentence_of(error.errors()), reason="input")
     if isinstance(error, RetrieverError):
         event("the search system failed", severity=logging.ERROR, why=str(error))  # in our log only
         why = "another system that this server asks does not answer; try again later"
-        raise Refusal(503, why, reason="retriever")
+        raise Refusal(503, why, "retriever")
+    if isinstance(error, RequestValidationError):
+        raise Refusal(422, sentence_of(error.errors()), "input")
     if not isinstance(error, HTTPException):
-        raise Refusal(422, str(error), reason="input")
+        raise Refusal(422, str(error), "input")
+    if error.status_code == 400:  # FastAPI raises it for any body that its parser cannot read
+        raise Refusal(422, "the body is not JSON that can be read", "input")
     message = str(error.detail)
     if error.status_code in (404, 405):
         asked = f"{request.method[:SHOWN]} {request.url.path[:SHOWN]}"
         message = f"there is no {asked!a}; the routes are at /openapi.json"
-    if error.status_code == 400:  # FastAPI raises it for any body that its parser cannot read
-        raise Refusal(422, "the body is not JSON that can be read", reason="input")
-    raise Refusal(error.status_code, message, reason="http", headers=dict(error.headers or {}))
+    raise Refusal(error.status_code, message, "http", dict(error.headers or {}))

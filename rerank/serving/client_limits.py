@@ -1,8 +1,6 @@
 """Uvicorn's HTTP protocol with limits for clients: slow ones, idle ones, and those that flood it.
 
-A request is also refused here if it could be read in two ways.
-
-It handles connections and knows nothing of what a request means.
+A request is also refused here if it could be read in two ways. It knows nothing of what one means.
 """
 
 from __future__ import annotations
@@ -41,9 +39,8 @@ LONG_HEAD = (
 def client_limits(seconds: float, max_connections: int) -> type[ClientLimits]:
     """The protocol class of one server; its instances are the connections.
 
-    `seconds` is the time-out of a client, `max_connections` the number of open connections. A new
-    one beyond that closes the one that has been without a request longest, so that idle ones cannot
-    keep others out.
+    `seconds` is the time-out of a client. A connection beyond `max_connections` closes the one that
+    has been without a request longest, so that idle ones cannot keep others out.
     """
     limits = {"seconds": seconds, "max_connections": max_connections, "idle": {}}
     return type("ClientLimits", (ClientLimits,), limits)
@@ -56,15 +53,11 @@ class StrictRequests(h11.Connection):
     proxy and this server could see different requests (RFC 9112, section 11.2).
     """
 
-    refusal = Refusal(400, NO_HTTP, reason="http")
+    refusal = Refusal(400, NO_HTTP, "http")
     _at_chunk = False  # the size of a chunk is next
 
     def next_event(self) -> Any:
-        """The next event.
-
-        Raises:
-            h11.RemoteProtocolError: the client sent no request; `refusal` is the answer.
-        """
+        """The next event; an h11.RemoteProtocolError if there is none, and `refusal` says why."""
         if self.their_state is h11.IDLE:
             self._check_head(self.trailing_data[0])
         elif self._at_chunk and (last := LAST_CHUNK.match(rest := self.trailing_data[0])):
@@ -83,7 +76,7 @@ class StrictRequests(h11.Connection):
     def _check_head(self, data: bytes) -> None:
         head, complete, _ = data.partition(b"\r\n\r\n")
         if len(head) > HEAD_BYTES or head.count(b"\n") > HEAD_LINES:
-            self.refusal = Refusal(431, LONG_HEAD, reason="http")
+            self.refusal = Refusal(431, LONG_HEAD, "http")
             raise h11.RemoteProtocolError("too many headers")
         if TWO_WAYS.search(head):
             raise h11.RemoteProtocolError("line ends")
@@ -124,7 +117,7 @@ class ClientLimits(H11Protocol):
         """Begin the time-out; with too many connections, close the one that is idle longest."""
         super().connection_made(transport)
         self._acknowledge()
-        self._timer = self.loop.call_later(self.seconds, self._give_up)
+        self._start()
         self.idle[self] = None
         first = next(iter(self.idle))
         if len(self.connections) >= self.max_connections and first is not self:
@@ -166,7 +159,7 @@ class ClientLimits(H11Protocol):
             else:  # uvicorn stops reading here, and would not see that the client goes away
                 self.flow.resume_reading()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self.seconds, self._give_up)
+            self._start()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP as every refusal is answered; or end, if an answer began."""
@@ -175,15 +168,10 @@ class ClientLimits(H11Protocol):
             begun, self.cycle.disconnected = self.cycle.response_started, True
             self.cycle.message_event.set()
         if not begun and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            refusal = self.conn.refusal
-            content = refusal.body()
-            headers = {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(content)),
-                "Connection": "close",
-                **PRIVATE,
-            }
-            response = h11.Response(status_code=refusal.status, headers=list(headers.items()))
+            status, content = self.conn.refusal.status, self.conn.refusal.body()
+            about = {"Content-Type": "application/json", "Content-Length": str(len(content))}
+            headers = [*about.items(), ("Connection", "close"), *PRIVATE.items()]
+            response = h11.Response(status_code=status, headers=headers)
             parts = (response, h11.Data(data=content), h11.EndOfMessage())
             self.transport.writelines(self.conn.send(part) or b"" for part in parts)
         self.transport.close()
@@ -199,7 +187,7 @@ class ClientLimits(H11Protocol):
         self._unread = self.loop.call_later(self.seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """The client reads again, or is gone: stop the time-out."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
@@ -212,6 +200,9 @@ class ClientLimits(H11Protocol):
         if self._unread is not None:
             self._unread.cancel()
         super().connection_lost(exc)
+
+    def _start(self) -> None:
+        self._timer = self.loop.call_later(self.seconds, self._give_up)
 
     def _stop(self) -> None:
         if self._timer is not None:

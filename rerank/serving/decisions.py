@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rerank.data.checks import as_text, has_text
 from rerank.errors import InputError
+from rerank.serving.parts import AssessedRequest, RequestAssessor
 from rerank.serving.refusals import not_ready
-from rerank.serving.request_assessor import AssessedRequest, RequestAssessor
-from rerank.serving.requests import HOSTED, DocumentsRequest, KnownFields, StrictRoute
+from rerank.serving.requests import HOSTED, DocumentsRequest, KnownFields, StrictRoute, configured
 from rerank.serving.responses import Named, key
 from rerank.serving.settings import Settings
 from rerank.types import Assessment
@@ -39,27 +39,18 @@ class DecisionRequest(KnownFields):
     """A state, which is the query or holds it as `query`, and questions by name."""
 
     ignored: ClassVar[Mapping[str, str]] = HOSTED
-    model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={
-            "examples": [
-                {
-                    "state": "median without NaNs",
-                    "questions": {"0": {"type": "noul", "instructions": "Passage: the median"}},
-                }
-            ]
-        },
+    model_config = configured(
+        example={
+            "state": "median without NaNs",
+            "questions": {"0": {"type": "noul", "instructions": "Passage: the median"}},
+        }
     )
 
     state: str | dict[str, Any]
     questions: dict[str, Question] = Field(min_length=1)
 
     def asked(self, texts: list[str]) -> DocumentsRequest:
-        """The query with these passages.
-
-        Raises:
-            InputError: the state holds no query.
-        """
+        """The query with these passages; an InputError if the state holds none."""
         query = self.state if isinstance(self.state, str) else self.state.get("query")
         if not isinstance(query, str):
             raise InputError("state: expected the query as a text, or as a field `query`")
@@ -92,10 +83,7 @@ class DecisionResponse(Named):
 
 
 def decisions(assessor: RequestAssessor, settings: Settings) -> APIRouter:
-    """The route; `assessor` makes the assessments: one for all nouls, and one for each choice.
-
-    The limits are of the whole request.
-    """
+    """The route. One assessment is for all nouls, and one for each choice; limits are of all."""
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/systemone", response_model=DecisionResponse, response_model_exclude_none=True)
@@ -106,20 +94,16 @@ def decisions(assessor: RequestAssessor, settings: Settings) -> APIRouter:
         nouls = {n: passage_of(n, q) for n, q in body.questions.items() if q.type == "noul"}
         choices = {n: options_of(n, q) for n, q in body.questions.items() if q.type == "choice"}
         texts = {n: [text for text in o.values() if text] for n, o in choices.items()}
-        if (count := len(nouls) + sum(map(len, texts.values()))) > settings.max_documents:
-            raise InputError(
-                f"questions: there are {count} passages, at most {settings.max_documents} are taken"
-            )
+        count, most = len(nouls) + sum(map(len, texts.values())), settings.max_documents
+        if count > most:
+            raise InputError(f"questions: there are {count} passages, at most {most} are taken")
         answers, made = dict[str, Decided](), list[AssessedRequest]()
         try:
             async with asyncio.timeout(settings.timeout):
                 if nouls:
                     made.append(await assessor(request, body.asked(list(nouls.values()))))
-                    by_place = relevances(made[0].assessment)
-                    answers = {
-                        n: Decided(type="noul", noul=p)
-                        for n, p in zip(nouls, by_place, strict=True)
-                    }
+                    by_name = zip(nouls, relevances(made[0].assessment), strict=True)
+                    answers = {n: Decided(type="noul", noul=p) for n, p in by_name}
                 for name, options in choices.items():
                     made.append(await assessor(request, body.asked(texts[name])))
                     answers[name] = chosen(options, made[-1].assessment)
@@ -131,24 +115,19 @@ def decisions(assessor: RequestAssessor, settings: Settings) -> APIRouter:
             certified=all(done.assessment.certified for done in made),
             probability_of_none=none_right(made[0].assessment),
             usage={"input_tokens": 0, "output_tokens": 0},
-            id=made[0].request_id,
-            model=made[0].served.version,
+            **made[0].names,
         )
 
     return router
 
 
 def passage_of(name: str, question: Question) -> str:
-    """The passage that a noul is about.
-
-    Raises:
-        InputError: it holds none.
-    """
+    """The passage that a noul is about; an InputError if it holds none."""
     given = question.instructions
     if isinstance(given, dict):
         given = next((given[key] for key in TEXTS if isinstance(given.get(key), str)), "")
-    _, mark, passage = given.partition(PASSAGE)
-    found = (passage if mark else given).strip()
+    before, mark, passage = given.partition(PASSAGE)
+    found = (passage if mark else before).strip()
     if not found:
         raise InputError(f"questions.{name}: expected a passage in its instructions, got none")
     return found
@@ -157,19 +136,17 @@ def passage_of(name: str, question: Question) -> str:
 def options_of(name: str, question: Question) -> dict[str, str | None]:
     """The names of a choice and their passages; None for the one that says that none is right.
 
-    Raises:
-        InputError: there is no passage, or more than one name without one.
+    An InputError if there is no passage, or more than one name without one.
     """
     options = {
         as_text(f"questions.{name}", option, empty=True): text if text and has_text(text) else None
         for option, text in (question.criteria or {}).items()
     }
-    without = [option for option, text in options.items() if text is None]
-    if len(without) > 1 or len(options) == len(without):
+    without = list(options.values()).count(None)
+    if without > 1 or len(options) == without:
         raise InputError(
             f"questions.{name}: expected criteria with a passage for each name, and none for one "
-            f"name at most, which stands for no passage; got {len(without)} of {len(options)} "
-            "without one"
+            f"name at most, which stands for no passage; {without} of {len(options)} have none"
         )
     return options
 
@@ -193,13 +170,12 @@ def chosen(options: Mapping[str, str | None], assessment: Assessment) -> Decided
     none, they share all of it.
     """
     none, by_place = none_right(assessment), relevances(assessment)
-    left = 1 - none if None in options.values() else 1.0
-    total = sum(by_place)
+    left, total = 1 - none if None in options.values() else 1.0, sum(by_place)
     shares = iter(p / total if total else 1 / len(by_place) for p in by_place)
     each = {o: none if text is None else left * next(shares) for o, text in options.items()}
     return Decided(
         type="choice",
-        choice=max(each, key=lambda option: each[option]),
+        choice=max(each, key=each.__getitem__),
         probabilities=each,
         confidence=assessment.confidence,
         probability_of_none=none,

@@ -19,27 +19,41 @@ UNKNOWN = (
 
 
 def lineage(
-    manifest: Mapping[str, Any],
-    measured: Mapping[str, Any],
-    run: TrackedRun | None,
-    *,
-    key: str,
+    manifest: Mapping[str, Any], measured: Mapping[str, Any], run: TrackedRun | None, *, key: str
 ) -> dict[str, Rows]:
     """The parts that are recorded, each with at least one row. No value holds a secret.
 
     `measured` is the model's measured reliability, `run` the MLflow run that logged it, and `key`
     the sha256 of its manifest.
     """
-    prior = _part(manifest, "fitted_around")
-    sets = ", ".join(map(str, prior.get("sets", ())))
-    parts = {
-        "Labels": _labels(manifest, measured),
+    dataset = manifest["dataset"]
+    around, moved, updated, answers, calibrator = (
+        found if isinstance(found := manifest.get(name), Mapping) else {}
+        for name in ("fitted_around", "recalibrated", "updated", "answers", "calibrator")
+    )
+    parts: dict[str, Rows] = {
+        "Labels": {
+            "labelled set": dataset.get("name"),
+            "its sha256": dataset.get("digest"),
+            "the corpus's sha256": manifest.get("corpus_digest"),
+            "queries fitted on": manifest["queries"].get("fit"),
+            "measured": measured.get("reported"),
+            "calibrator": calibrator.get("name", "none: not calibrated"),
+        },
         "Models that score": _networks(manifest),
         "Fitted around other labelled sets": {
-            "sets": sets,
-            "the maps' sha256": prior.get("digest"),
+            "sets": ", ".join(map(str, around.get("sets", ()))),
+            "the maps' sha256": around.get("digest"),
         },
-        "Made from another model": _parent(manifest),
+        "Made from another model": {
+            "recalibrated from version": manifest.get("parent_version"),
+            "sha256 of its manifest": manifest.get("parent"),
+            "on labels": f"{moved['labels']}, {moved['right']} of them right" if moved else "",
+            "exported from the manifest with sha256": manifest.get("exported_from"),
+            "corpus updated from the manifest with sha256": updated.get("parent"),
+            "passages since then": updated.get("passages"),
+            "confidence of answers fitted on labels": answers.get("labels"),
+        },
         "Made by": _made_by(manifest, run),
         "MLflow run": _tracked(run, key, manifest.get("exported_from")),
     }
@@ -50,27 +64,9 @@ def lineage(
     return {part: rows for part, rows in shown.items() if rows}
 
 
-def _part(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An entry of the manifest that has entries itself; older folders may lack it."""
-    found = manifest.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
 def network_name(name: str) -> str:
     """The name of a network; of a path only its last part."""
     return Path(name).name if "/" in name else name
-
-
-def _labels(manifest: Mapping[str, Any], measured: Mapping[str, Any]) -> Rows:
-    dataset = manifest["dataset"]
-    return {
-        "labelled set": dataset.get("name"),
-        "its sha256": dataset.get("digest"),
-        "the corpus's sha256": manifest.get("corpus_digest"),
-        "queries fitted on": manifest["queries"].get("fit"),
-        "measured": measured.get("reported"),
-        "calibrator": _part(manifest, "calibrator").get("name", "none: not calibrated"),
-    }
 
 
 def _networks(manifest: Mapping[str, Any]) -> Rows:
@@ -83,20 +79,6 @@ def _networks(manifest: Mapping[str, Any]) -> Rows:
         hashed = isinstance(value, str) and name != "precision"
         found[f"{shown}'s sha256" if hashed else shown] = value
     return found
-
-
-def _parent(manifest: Mapping[str, Any]) -> Rows:
-    moved, updated = _part(manifest, "recalibrated"), _part(manifest, "updated")
-    answers = _part(manifest, "answers")
-    return {
-        "recalibrated from version": manifest.get("parent_version"),
-        "sha256 of its manifest": manifest.get("parent"),
-        "on labels": f"{moved.get('labels')}, {moved.get('right')} of them right" if moved else "",
-        "exported from the manifest with sha256": manifest.get("exported_from"),
-        "corpus updated from the manifest with sha256": updated.get("parent"),
-        "passages since then": updated.get("passages"),
-        "confidence of answers fitted on labels": answers.get("labels"),
-    }
 
 
 def _made_by(manifest: Mapping[str, Any], run: TrackedRun | None) -> Rows:

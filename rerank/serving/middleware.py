@@ -38,9 +38,8 @@ _ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # ids are never used as file nam
 class RequestLog:
     """The outermost layer: gives each request an id, an answer in JSON, a log line and a count.
 
-    It answers what the layers below refuse. Routes add to the log line by `request.state.log`.
-    `paths` are those of all routes: a request that is refused before its route is found is
-    counted by its path, and under `other` if there is no such route.
+    It answers what the layers below refuse. Routes add to the log line by `request.state.log`. A
+    request that is refused before its route is found counts by its path, if that is of `paths`.
     """
 
     app: ASGIApp
@@ -69,7 +68,12 @@ class RequestLog:
         try:
             await self.app(scope, receive, answer)
         except Exception as error:
-            refusal = error if isinstance(error, Refusal) else _failed(error, request_id)
+            if isinstance(error, Refusal):
+                refusal = error
+            else:
+                event("request failed", severity=logging.ERROR, exc_info=error, id=request_id)
+                why = f"the server failed; its log has more under {request_id}"
+                refusal = Refusal(500, why, "failure")
             self.metrics.refused.labels(refusal.reason).inc()
             log["refused"] = refusal.reason
             if not status:
@@ -77,23 +81,12 @@ class RequestLog:
                 await sent(scope, receive, answer)
         path = scope["path"] if scope["path"] in self.paths else "other"
         route = getattr(scope.get("route"), "path", path)
+        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
         seconds = time.perf_counter() - start
         self.metrics.requests.labels(route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
-        event(
-            "request",
-            id=request_id,
-            method=scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other",
-            route=route,
-            status=status,
-            seconds=round(seconds, 6),
-            **log,
-        )
-
-
-def _failed(error: Exception, request_id: str) -> Refusal:
-    event("request failed", severity=logging.ERROR, exc_info=error, id=request_id)
-    return Refusal(500, f"the server failed; its log has more under {request_id}", reason="failure")
+        log = {"route": route, "status": status, "seconds": round(seconds, 6), **log}
+        event("request", id=request_id, method=method, **log)
 
 
 class ApiKeys:
@@ -107,16 +100,14 @@ class ApiKeys:
         return bool(self._digests)
 
     def allow(self, authorization: bytes | None) -> bool:
-        """Whether `Authorization: Bearer KEY` holds a valid key; its run time reveals no key.
+        """Whether `Authorization: Bearer KEY` holds a valid key, if any is needed.
 
-        Without keys every request is allowed.
+        The run time reveals no key.
         """
-        if not self:
-            return True
         scheme, _, given = (authorization or b"").partition(b" ")
         digest = sha256(given.strip()).digest()
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return scheme.lower() == b"bearer" and any(matches)
+        return not self or (scheme.lower() == b"bearer" and any(matches))
 
 
 @dataclass(eq=False)
@@ -148,7 +139,7 @@ class RequestGuard:
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        self._check_form(headers)
+        _check_form(headers)
         queued = scope["path"] not in UNQUEUED
         self._refuse_when_full(queued=queued)
         self.in_progress += 1
@@ -157,9 +148,14 @@ class RequestGuard:
             content = await self._read(headers, receive, queued=queued)
             self._check_json(content)
             self._refuse_when_full(queued=queued)  # slow bodies take up no places in the queue
+            body: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+
+            async def replay() -> Message:
+                return body.pop() if body else await receive()
+
             self.whole += queued
             try:
-                await self.app(scope, _replay_body(content, receive), send)
+                await self.app(scope, replay, send)
             finally:
                 self.whole -= queued
         finally:
@@ -168,81 +164,62 @@ class RequestGuard:
 
     def _refuse_when_full(self, *, queued: bool) -> None:
         full = queued and self.whole >= self.settings.queue
-        if not full and self.reading < READ * self.settings.max_body:
-            return
-        seconds = self.retry_after()
-        raise Refusal(
-            429,
-            f"too many requests in progress ({self.in_progress}); try again in {seconds} s",
-            reason="full",
-            headers={"Retry-After": str(seconds)},
-        )
+        if full or self.reading >= READ * self.settings.max_body:
+            seconds = self.retry_after()
+            why = f"too many requests in progress ({self.in_progress}); try again in {seconds} s"
+            raise Refusal(429, why, "full", {"Retry-After": str(seconds)})
 
     def _check_sender(self, headers: dict[bytes, bytes]) -> None:
         if not self.keys.allow(headers.get(b"authorization")):
-            raise Refusal(
-                401,
-                "expected a key of this server: Authorization: Bearer KEY",
-                reason="key",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        if not self.keys and _host(headers) not in (*LOCAL, self.settings.host):
+            why = "expected a key of this server: Authorization: Bearer KEY"
+            raise Refusal(401, why, "key", {"WWW-Authenticate": "Bearer"})
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = re.sub(r":\d*$", "", host).strip("[]")
+        if not self.keys and name not in (*LOCAL, self.settings.host):
             # DNS rebinding: a web page could point its own name to this machine, and read answers
-            raise Refusal(421, "a server without keys answers to localhost only", reason="host")
-
-    def _check_form(self, headers: dict[bytes, bytes]) -> None:
-        if not _is_json(headers.get(b"content-type", b"")):
-            raise Refusal(415, "expected Content-Type: application/json, in UTF-8", reason="type")
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Refusal(415, "expected a body that is not compressed", reason="type")
+            raise Refusal(421, "a server without keys answers to localhost only", "host")
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, *, queued: bool) -> bytes:
         """The body."""
-        max_body, parts, size = self.settings.max_body, [], 0
-        refused = Refusal(413, f"the body has more than {max_body} bytes", reason="size")
+        max_body, body = self.settings.max_body, bytearray()
+        refused = Refusal(413, f"the body has more than {max_body} bytes", "size")
         if int(headers.get(b"content-length", b"0")) > max_body:
             raise refused
+        seconds, more = self.settings.read_timeout, True
         try:
-            async with asyncio.timeout(self.settings.read_timeout):
-                more = True
+            async with asyncio.timeout(seconds):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(408, "the client went away", reason="gone")
+                        raise Refusal(408, "the client went away", "gone")
                     part = message.get("body", b"")
-                    if size + len(part) > max_body:
+                    if len(body) + len(part) > max_body:
                         raise refused
-                    parts.append(part)
-                    size += len(part)
+                    body += part
                     self.reading += len(part)
                     self._refuse_when_full(queued=queued)
                     more = message.get("more_body", False)
         except TimeoutError:
-            raise Refusal(
-                408,
-                f"the body did not come within {self.settings.read_timeout:g} seconds",
-                reason="slow",
-                headers={"Connection": "close"},
-            ) from None
+            why = f"the body did not come within {seconds:g} seconds"
+            raise Refusal(408, why, "slow", {"Connection": "close"}) from None
         finally:
-            self.reading -= size
-        return b"".join(parts)
+            self.reading -= len(body)
+        return bytes(body)
 
     def _check_json(self, content: bytes) -> None:
         """Refuse with 422 a body that is not UTF-8, nested too deep, or of too many values."""
-        if not _is_text(content):
-            raise Refusal(422, "the body is not JSON in UTF-8", reason="input")
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            raise Refusal(422, "the body is not JSON in UTF-8", "input") from None
+        if b"\0" in content:  # JSON escapes NUL, so it is UTF-16 or UTF-32
+            raise Refusal(422, "the body is not JSON in UTF-8", "input")
         deep, commas = shape(content)
-        if deep > self.settings.max_depth:
-            raise Refusal(
-                422,
-                f"the JSON is nested more than {self.settings.max_depth} deep",
-                reason="depth",
-            )
-        if commas >= self.settings.max_values:
-            raise Refusal(
-                422, f"the JSON has more than {self.settings.max_values} values", reason="size"
-            )
+        max_depth, max_values = self.settings.max_depth, self.settings.max_values
+        if deep > max_depth:
+            raise Refusal(422, f"the JSON is nested more than {max_depth} deep", "depth")
+        if commas >= max_values:
+            raise Refusal(422, f"the JSON has more than {max_values} values", "size")
 
 
 _STRING = re.compile(rb'"(?>[^"\\]+|\\.)*+"?', re.DOTALL)
@@ -261,52 +238,22 @@ def shape(content: bytes) -> tuple[int, int]:
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), bare.count(b",")
 
 
-def _is_text(content: bytes) -> bool:
-    """Whether it is UTF-8. A NUL byte means UTF-16 or UTF-32, as JSON escapes NUL."""
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in content
-
-
-def _is_json(content_type: bytes) -> bool:
-    """Whether a Content-Type says JSON in UTF-8."""
+def _check_form(headers: dict[bytes, bytes]) -> None:
+    """Refuse with 415 what does not say that it is JSON in UTF-8, and compressed bodies."""
     kind = Header()
-    kind["content-type"] = content_type.decode("latin-1")
+    kind["content-type"] = headers.get(b"content-type", b"").decode("latin-1")
     try:
         charset = str(kind.get_param("charset", "utf-8")).lower()
     except (ValueError, TypeError):  # malformed continuations of a parameter
-        return False
-    return kind.get_content_type() == "application/json" and charset in ("utf-8", "utf8")
-
-
-def _host(headers: dict[bytes, bytes]) -> str:
-    """The name in the Host header, without its port."""
-    host = headers.get(b"host", b"").decode("latin-1").lower()
-    return re.sub(r":\d*$", "", host).strip("[]")
-
-
-def _replay_body(content: bytes, receive: Receive) -> Receive:
-    """A `receive` that returns the body once, then the messages of `receive`."""
-    given = False
-
-    async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": content, "more_body": False}
-
-    return replay
+        charset = ""
+    if kind.get_content_type() != "application/json" or charset not in ("utf-8", "utf8"):
+        raise Refusal(415, "expected Content-Type: application/json, in UTF-8", "type")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal(415, "expected a body that is not compressed", "type")
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """The result of `work`, which is cancelled if the client disconnects. Read the body before.
-
-    Raises:
-        Refusal: 408 if the client disconnects; nobody receives it.
-    """
+    """The result of `work`; cancelled, a Refusal, if the client leaves. Read the body before."""
 
     async def until_gone() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -316,7 +263,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, Answer]) -
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise Refusal(408, "the client went away", reason="gone")
+            raise Refusal(408, "the client went away", "gone")
         return answer.result()
     finally:
         for task in (answer, gone):

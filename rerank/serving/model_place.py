@@ -6,7 +6,6 @@ import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from weakref import finalize
 
@@ -40,7 +39,15 @@ def place_of_model(model: str, work: Path) -> ModelPlace:
     if not is_uri(model):
         return ModelPlace(lambda: Path(model), lambda key: read_note(key, workspace))
     store = workspace.tracking_uri
-    return ModelPlace(_LastVersion(model, store).folder, partial(_run, model, store))
+
+    def run(key: str) -> TrackedRun | None:
+        try:
+            return run_of(model, key, tracking_uri=store)
+        except RerankError as error:  # keeps no model from serving
+            event("the model's run is not known", severity=logging.WARNING, why=str(error))
+            return None
+
+    return ModelPlace(_LastVersion(model, store).folder, run)
 
 
 class _LastVersion:
@@ -61,12 +68,3 @@ class _LastVersion:
             if temporary is not None:  # removed with this object, or at exit
                 self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         return self._folder
-
-
-def _run(uri: str, store: str, key: str) -> TrackedRun | None:
-    """The run that MLflow names; a store that does not answer keeps no model from serving."""
-    try:
-        return run_of(uri, key, tracking_uri=store)
-    except RerankError as error:
-        event("the model's run is not known", severity=logging.WARNING, why=str(error))
-        return None

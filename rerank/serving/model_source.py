@@ -11,14 +11,13 @@ import ctypes
 import gc
 import json
 import logging
-import math
 import os
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ class ServedModel:
     loaded: float  # Unix time
     speed: Speed  # of its networks on this machine, measured when it was loaded
     key: str  # sha256 of its manifest
-    kept: Mapping[str, Any] = field(default_factory=dict)  # for a room of the table, by its name
+    kept: Mapping[str, Any]  # for a room of the table, by its name
     run: TrackedRun | None = None  # that logged it to MLflow, where that is known
 
     @property
@@ -69,30 +68,26 @@ class ServedModel:
         return self.model.version
 
     @property
-    def state(self) -> str:
-        """What answers depend on beside the query: the version, and which model has shifted."""
-        return f"{self.version} {self.model.shifted}"
-
-    @property
     def reranker(self) -> str:
         """The fingerprint of its cross-encoder; "" if the scores come from other systems."""
         return str(self.model.manifest["fingerprints"].get("reranker", ""))
 
     def described(self) -> dict[str, Any]:
         """The answer of `/v1/model`."""
-        manifest, config = self.model.manifest, self.model.pipeline.config
-        networks = self.model.pipeline.models is not None
+        model, manifest, config = self.model, self.model.manifest, self.model.pipeline.config
+        names = {
+            n: network_name(name_of_model(getattr(config, n))) for n in ("encoder", "reranker")
+        }
+        networks = {**names, "precision": config.precision}
         return {
             "model": self.version,
             "loaded": self.loaded,
             "fingerprints": manifest["fingerprints"],
-            "encoder": network_name(name_of_model(config.encoder)) if networks else "",
-            "reranker": network_name(name_of_model(config.reranker)) if networks else "",
-            "precision": config.precision if networks else "",
+            **(networks if model.pipeline.models else dict.fromkeys(networks, "")),
             "segment_by": config.segment_by,
-            "segments": sorted(self.model.segments),
-            "stages": list(self.model.source.kind.stages),
-            "passages": len(self.model.pipeline.index),
+            "segments": sorted(model.segments),
+            "stages": list(model.source.kind.stages),
+            "passages": len(model.pipeline.index),
             "queries": manifest["queries"],
             "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},
         }
@@ -126,8 +121,8 @@ def open_model(
 ) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` is called with the seconds of each stage; `manifest_sha256` is as in `load`. The large
-    files are memory-mapped from a copy, which is deleted before this returns.
+    `observe` gets the seconds of each stage; `manifest_sha256` is as in `load`. The large files are
+    memory-mapped from a copy, which is deleted before this returns.
 
     Raises:
         InputError: the folder cannot be read or is refused, its networks cannot be kept in the
@@ -170,7 +165,7 @@ def _open(
     try:
         model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
         reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
-        report = (copy / REPORT).read_text(encoding="utf-8")
+        headline = split_report((copy / REPORT).read_text(encoding="utf-8"))[0]
         kept = {n: load(room.of_model)(model) for n, room in rooms().items() if room.of_model}
         sketch = model.sketch if model.maps.main.calibrated else None
     except (OSError, ValueError) as error:
@@ -178,28 +173,18 @@ def _open(
     if sketch and sketch.names != tuple(model.maps.main.features.ranking):
         sketch = None
     _try(model)
-    speed = measured_speed(model)
+    speed, key = measured_speed(model), sha256_file(copy / MANIFEST)
     model.pipeline.observe = observe  # only now: the first call also loaded the networks
-    return ServedModel(
-        model=model,
-        sketch=sketch,
-        reliability=reliability,
-        headline=split_report(report)[0],
-        loaded=time.time(),
-        speed=speed,
-        key=sha256_file(copy / MANIFEST),
-        kept=kept,
-    )
+    return ServedModel(model, sketch, reliability, headline, time.time(), speed, key, kept)
 
 
 def _try(model: CalibratedReranker) -> None:
     """Let the model answer in each mode, which also loads what is loaded at first use."""
     for found in model.assess(model.probes()):
         numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
-        if not all(math.isfinite(p) and 0 <= p <= 1 for p in numbers):
-            raise InputError(
-                f"{model.folder}: the model's answer is not a probability: {numbers[:3]}"
-            )
+        if not all(0 <= p <= 1 for p in numbers):
+            what = f"the model's answer is not a probability: {numbers[:3]}"
+            raise InputError(f"{model.folder}: {what}")
 
 
 FolderState = tuple[tuple[str, int, int, int], ...]
@@ -210,9 +195,13 @@ def folder_state(folder: Path) -> FolderState | None:
 
     None if it is not known, as too many files are open to look.
     """
+
+    def fail(error: OSError) -> None:
+        raise error
+
     found = []
     try:
-        for place, folders, files in os.walk(folder, onerror=_fail):
+        for place, folders, files in os.walk(folder, onerror=fail):
             for path in (Path(place, name) for name in (*folders, *files)):
                 kept = path.lstat()
                 name = path.relative_to(folder).as_posix()
@@ -220,10 +209,6 @@ def folder_state(folder: Path) -> FolderState | None:
     except OSError as error:
         return None if error.errno in NO_HANDLES else ()
     return tuple(sorted(found))
-
-
-def _fail(error: OSError) -> None:
-    raise error
 
 
 def release_memory() -> None:
@@ -234,14 +219,11 @@ def release_memory() -> None:
 
 
 class ModelHolder:
-    """Holds the current model and swaps it.
+    """Holds the current model and swaps it; an InputError if the first cannot be served.
 
     `locate` returns the model's folder, `run_of` the MLflow run of a manifest's sha256, if known.
-    With `manifest_sha256`, models of another manifest are refused.
-    Many threads may read `current`; only one at a time refreshes it.
-
-    Raises:
-        InputError: the model cannot be served.
+    With `manifest_sha256`, models of another manifest are refused. Many threads may read `current`;
+    only one at a time refreshes it.
     """
 
     def __init__(
@@ -252,12 +234,10 @@ class ModelHolder:
         run_of: Callable[[str], TrackedRun | None] = lambda _: None,
         manifest_sha256: str | None = None,
     ) -> None:
-        self._locate = locate
-        self._run_of = run_of
-        self._manifest_sha256 = manifest_sha256
+        self._locate, self._run_of, self._manifest_sha256 = locate, run_of, manifest_sha256
         self.metrics = metrics
         self._refreshing = threading.Lock()
-        self._passing = False  # whether what refused the last model may pass without a change
+        self._passing = False  # whether the last failure may be temporary
         self._out_of_reach = False  # whether the place of the model did not answer last time
         folder = locate()
         self._known = self._latest = folder_state(folder)
@@ -269,11 +249,17 @@ class ModelHolder:
 
         A folder may be half written, so two calls in a row must find it the same, unless `now`. A
         refused folder is not tried again until it changes, unless `now`, or if the disk was full,
-        too many files were open, or the search system behind the model did not answer.
+        too many files were open, or the search system behind the model did not answer. If the
+        model's place does not answer, that is logged once, and no model is refused.
         """
         with self._refreshing:
-            folder = self._located(now=now)
-            if folder is None:
+            before, self._out_of_reach = self._out_of_reach, False
+            try:
+                folder = self._locate()
+            except RerankError as error:
+                self._out_of_reach = True
+                if now or not before:
+                    self._stays("the model's place does not answer", error)
                 return False
             state = folder_state(folder)
             if state is None:
@@ -286,7 +272,11 @@ class ModelHolder:
                 made = self._open(folder)
             except RerankError as error:
                 self._passing = isinstance(error, NoRoomError | RetrieverError)
-                return self._refuse(state, error, now=now)
+                if now or state != self._known:  # once per content
+                    self._known = state
+                    self.metrics.swaps.labels("refused").inc()
+                    self._stays("model refused", error)
+                return False
             self._known, self._passing = state, False
             if made.version == self.current.version:
                 return False
@@ -298,33 +288,14 @@ class ModelHolder:
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True
 
-    def _located(self, *, now: bool) -> Path | None:
-        """The model's folder; None if its place does not answer: logged once, or if `now`.
-
-        No model is refused then: it is not known whether there is another one.
-        """
-        try:
-            folder = self._locate()
-        except RerankError as error:
-            if now or not self._out_of_reach:
-                event(
-                    "the model's place does not answer; the present one stays",
-                    severity=logging.ERROR,
-                    model=self.current.version,
-                    why=str(error),
-                )
-            self._out_of_reach = True
-            return None
-        self._out_of_reach = False
-        return folder
+    def _stays(self, what: str, error: RerankError) -> None:
+        about = {"model": self.current.version, "why": str(error)}
+        event(f"{what}; the present one stays", severity=logging.ERROR, **about)
 
     def _open(self, folder: Path) -> ServedModel:
+        observe, pinned = self.metrics.observe_stage, self._manifest_sha256
         try:
-            served = open_model(
-                folder,
-                observe=self.metrics.observe_stage,
-                manifest_sha256=self._manifest_sha256,
-            )
+            served = open_model(folder, observe=observe, manifest_sha256=pinned)
             return replace(served, run=self._run_of(served.key))
         except RerankError:
             raise
@@ -333,23 +304,10 @@ class ModelHolder:
             what = (f"{type(error).__name__}: {error}").strip().splitlines()[0]
             raise InputError(f"{folder} cannot be served: {what}") from error
 
-    def _refuse(self, state: FolderState, error: RerankError, *, now: bool) -> bool:
-        if now or state != self._known:  # once per content
-            self._known = state
-            self.metrics.swaps.labels("refused").inc()
-            event(
-                "model refused; the present one stays",
-                severity=logging.ERROR,
-                model=self.current.version,
-                why=str(error),
-            )
-        return False
-
     def probe(self) -> None:
-        """Compare the models behind addresses with those of the fit; a change is logged.
+        """Compare the models behind addresses with those of the fit, and log a change.
 
-        Raises:
-            RetrieverError: one does not answer; what was known of it stays.
+        A RetrieverError if one does not answer; what was known of it stays.
         """
         with self._refreshing:
             model = self.current.model
@@ -366,26 +324,17 @@ class ModelHolder:
 
 
 class Poller:
-    """Calls `work` every `seconds` (0: never) and on `poll_now`, until `stop`.
+    """Calls `work` every `seconds` (0: never) and on `poll_now`, from `start` until `stop`.
 
     `work` is told whether it was `poll_now`. The thread is a daemon: a store that hangs delays
     neither answers nor shutdown.
     """
 
     def __init__(self, name: str, seconds: float, work: Callable[[bool], object]) -> None:
-        self._call = work
-        self._seconds = seconds
-        self._asked = threading.Event()
-        self._stopped = False
+        self._call, self._seconds = work, seconds
+        self._asked, self._stopped = threading.Event(), False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Begin to poll."""
-        self._thread.start()
-
-    def poll_now(self) -> None:
-        """Refresh at once."""
-        self._asked.set()
+        self.start, self.poll_now = self._thread.start, self._asked.set
 
     def stop(self) -> None:
         """Stop polling, without waiting for a load in progress."""

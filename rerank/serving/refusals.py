@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,42 +12,47 @@ from pydantic import BaseModel
 from rerank.data.checks import json_type
 
 SHAPES = ("one per document", "by stage")  # of scores
-# parts of an error's location that tell the client nothing
-IN_PASSING = ("body", "str", "Document", *SHAPES)
-EXPECTED = {  # by pydantic's type of an error
+IN_PASSING = (
+    "body",
+    "str",
+    "Document",
+    *SHAPES,
+)  # parts of a location that tell the client nothing
+NUMBERS = {  # what is expected, by pydantic's type of an error; the number that came is shown
+    "finite_number": "a finite number",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "{le:g} or less",
+}
+LENGTHS = {  # only the length of what came is shown
+    "string_too_short": "a text of {min_length} or more characters",
+    "string_too_long": "a text of {max_length} characters or fewer",
+}
+EXPECTED = {
     "string_type": "text",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "list_type": "a list",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
-    "finite_number": "a finite number",
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "less_than": "below {lt:g}",
-    "less_than_equal": "{le:g} or less",
-    "string_too_short": "a text of {min_length} or more characters",
-    "string_too_long": "a text of {max_length} characters or fewer",
+    **NUMBERS,
+    **LENGTHS,
 }
-NUMBERS = ("finite_number", "greater_than", "greater_than_equal", "less_than", "less_than_equal")
-"""Types of errors whose message shows the number that came; no text is shown."""
 NO_OBJECT = ("missing", "model_attributes_type", "model_type")  # of the body: none, or no object
 PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Headers of answers that say nothing else of it: no proxy keeps them, no browser guesses."""
 SHOWN = 50  # characters of an unknown field's name
 
 
+@dataclass(eq=False)
 class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
-    """An answer other than 200: the status, the sentence, and headers."""
+    """An answer other than 200. `reason` is a word for metrics and logs."""
 
-    def __init__(
-        self, status: int, sentence: str, *, reason: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.sentence = sentence
-        self.reason = reason
-        self.headers = dict(headers or {})
+    status: int
+    sentence: str
+    reason: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> bytes:
         """Its JSON: `message`, as Cohere's clients read it, and `detail`, as Jina's do."""
@@ -55,7 +61,7 @@ class Refusal(Exception):  # noqa: N818  # an answer, not an error of ours
 
 def not_ready(seconds: float) -> Refusal:
     """The refusal of a request whose answer was not ready within the time limit."""
-    return Refusal(504, f"the answer was not ready within {seconds:g} seconds", reason="late")
+    return Refusal(504, f"the answer was not ready within {seconds:g} seconds", "late")
 
 
 def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
@@ -63,17 +69,19 @@ def sentence_of(errors: Sequence[Mapping[str, Any]]) -> str:
     found: list[str] = []
     expected: dict[tuple[str, str], list[str]] = {}  # (field, what came) -> what may stand there
     for error in errors[:3]:
-        if error["type"] == "json_invalid":
-            return f"the body is not JSON: it breaks at character {error['loc'][-1]}"
         kind, place = error["type"], _place(error["loc"])
+        if kind == "json_invalid":
+            return f"the body is not JSON: it breaks at character {error['loc'][-1]}"
         if not place and kind in NO_OBJECT:
             came = "nothing" if kind == "missing" else json_type(error["input"])
             return f"the body should be a JSON object, got {came}; its fields are at /openapi.json"
         if kind == "missing":
             found.append(f"{place} is missing; all fields are at /openapi.json")
         elif place and kind in EXPECTED:
+            came = str(error["input"])[:SHOWN] if kind in NUMBERS else json_type(error["input"])
+            came = str(len(error["input"])) if kind in LENGTHS else came
             wanted = EXPECTED[kind].format(**error.get("ctx", {}))
-            expected.setdefault((place, _came(error)), []).append(wanted)
+            expected.setdefault((place, came), []).append(wanted)
         else:
             found.append(f"{place}: {error['msg']}" if place else str(error["msg"]))
     for (place, came), kinds in expected.items():
@@ -89,15 +97,6 @@ def _place(loc: Sequence[str | int]) -> str:
     parts = [str(p)[:SHOWN] for p in (loc[1:] if in_address else loc) if p not in IN_PASSING]
     place = ".".join(part if part.isprintable() else ascii(part)[1:-1] for part in parts)
     return f"the parameter `{place}`" if in_address else place
-
-
-def _came(error: Mapping[str, Any]) -> str:
-    """What came: the number, the length of a text, or the type."""
-    if error["type"] in NUMBERS:
-        return str(error["input"])[:SHOWN]
-    if error["type"] in ("string_too_short", "string_too_long"):
-        return f"{len(error['input'])}"
-    return json_type(error["input"])
 
 
 class ErrorResponse(BaseModel):

@@ -5,7 +5,7 @@ It knows nothing of sockets and models. The limits come from the settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -52,7 +52,12 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             known = [parameter.alias for parameter in self.dependant.query_params]
-            _check_parameters(request.query_params, known)
+            for name in request.query_params:
+                if name not in known:
+                    cut, whole = name[:SHOWN], f"; this route has {', '.join(known) or 'none'}"
+                    ending = nearest(cut.lower(), known) or whole
+                    why = f"unknown parameter {cut!a} in the address{ending}"
+                    raise Refusal(422, why, "input")
             return await handle(BodyRequest(request.scope, request.receive))
 
         return strict
@@ -73,56 +78,29 @@ class BodyRequest(Request):
             raise HTTPException(422, f"the body has {error}; give a number or null") from None
 
 
-def _check_parameters(given: Iterable[str], known: list[str]) -> None:
-    """Refuse with 422 a parameter that is not known."""
-    for name in given:
-        if name not in known:
-            cut = name[:SHOWN]
-            all_known = f"this route has {', '.join(known) or 'none'}"
-            ending = nearest(cut.lower(), known) or f"; {all_known}"
-            raise Refusal(422, f"unknown parameter {cut!a} in the address{ending}", reason="input")
-
-
 _IGNORED = {
-    "the server answers with the one model that it holds": (
-        *("model", "model_uid", "model_name", "replica", "lora", "provider"),
-        *("custom_llm_provider", "drop_params", "fallbacks", "mock_response"),
-    ),
-    "one part of a document is scored, up to the model's max_length": (
-        *("max_chunks_per_doc", "max_chunk_per_doc", "overlap", "overlap_tokens"),
-    ),
-    "the model's max_length is part of its calibration": (
-        *("max_tokens_per_doc", "truncate_prompt_tokens", "max_doc_length", "max_query_length"),
-        *("max_length", "add_special_tokens"),
-    ),
-    "of a document longer than max_length, only a part is read": (
-        *("truncate", "truncation", "truncation_direction", "truncation_side"),
-    ),
-    "an answer has probabilities, and neither raw scores nor embeddings": (
-        *("raw_scores", "activation", "use_activation", "softmax", "normalize", "normalized"),
-        *("return_embeddings", "encoding_format", "embedding_type"),
-    ),
-    "the model was calibrated without it": (
-        *("instruction", "instruct", "chat_template", "chat_template_kwargs"),
-        *("additional_data", "mm_processor_kwargs"),
-    ),
-    "`usage` is always in the answer, and `return_documents` asks for the texts": (
-        *("return_len", "return_input", "return_usage"),
-    ),
-    "requests are ordered by deadline and remaining work": (
-        *("priority", "service_tier", "latency", "stream", "timeout", "request_timeout"),
-        *("max_retries", "num_retries", "batch_size"),
-    ),
-    "the server does not store the user": (
-        *("user", "user_id", "end_user", "tags", "request_id", "litellm_call_id"),
-        *("litellm_trace_id", "litellm_metadata", "litellm_params", "proxy_server_request"),
-    ),
-    "the client's address and headers say it": (
-        *("api_key", "api_base", "base_url", "api_version", "api_type", "extra_headers"),
-        *("extra_body", "extra_query"),
-    ),
+    "the server answers with the one model that it holds": "model model_uid model_name replica lora"
+    " provider custom_llm_provider drop_params fallbacks mock_response",
+    "one part of a document is scored, up to the model's max_length": "max_chunks_per_doc"
+    " max_chunk_per_doc overlap overlap_tokens",
+    "the model's max_length is part of its calibration": "max_tokens_per_doc max_doc_length"
+    " max_query_length max_length truncate_prompt_tokens add_special_tokens",
+    "of a document longer than max_length, only a part is read": "truncate truncation"
+    " truncation_direction truncation_side",
+    "an answer has probabilities, and neither raw scores nor embeddings": "raw_scores activation"
+    " use_activation softmax normalize normalized return_embeddings encoding_format embedding_type",
+    "the model was calibrated without it": "instruction instruct chat_template chat_template_kwargs"
+    " additional_data mm_processor_kwargs",
+    "`usage` is always in the answer, and `return_documents` asks for the texts": "return_len"
+    " return_input return_usage",
+    "requests are ordered by deadline and remaining work": "priority service_tier latency stream"
+    " timeout request_timeout max_retries num_retries batch_size",
+    "the server does not store the user": "user user_id end_user tags request_id litellm_call_id"
+    " litellm_trace_id litellm_metadata litellm_params proxy_server_request",
+    "the client's address and headers say it": "api_key api_base base_url api_version api_type"
+    " extra_headers extra_body extra_query",
 }
-HOSTED = {name: why for why, names in _IGNORED.items() for name in names}
+HOSTED = {name: why for why, names in _IGNORED.items() for name in names.split()}
 """Fields that known clients send, whatever their values, and that change nothing here; and why.
 
 Clients of Cohere, Jina, Voyage, vLLM, Xinference, Infinity, TEI, SiliconFlow, LiteLLM, RAGFlow and
@@ -136,7 +114,8 @@ TEXTS = [
 ]
 
 
-def _config(*, example: dict[str, Any], **extra: Any) -> ConfigDict:
+def configured(*, example: dict[str, Any], **extra: Any) -> ConfigDict:
+    """The configuration of a request whose unknown fields are checked by `KnownFields`."""
     return ConfigDict(extra="ignore", json_schema_extra={"examples": [example], **extra})
 
 
@@ -175,10 +154,8 @@ class KnownFields(BaseModel):
         for names in fields.values():
             present = [name for name in names if given.get(name) is not None]
             if any(given[name] != given[present[0]] for name in present[1:]):
-                raise PydanticCustomError(
-                    "ambiguous_field",
-                    f"{' and '.join(present)} mean the same and differ; give one of them",
-                )
+                why = f"{' and '.join(present)} mean the same and differ; give one of them"
+                raise PydanticCustomError("ambiguous_field", why)
             for name in set(names).difference(present[:1] or names[:1]):
                 kept.pop(name, None)
         return kept
@@ -191,18 +168,12 @@ class QueryRequest(KnownFields):
     metadata: Metadata = None
 
     def to_query(self, settings: Settings) -> Query:
-        """The query of the request.
-
-        Raises:
-            InputError: a text is empty or longer than the settings allow; the message says which.
-                Or the metadata is larger than `LARGEST_METADATA`, or no Unicode.
-        """
+        """The query of the request; an InputError if a text is empty, too long or no Unicode."""
         text = as_text("query", self.query, max_length=settings.max_query)
         metadata = read_metadata({"metadata": self.metadata})
-        if (length := len(to_json(metadata))) > LARGEST_METADATA:
-            raise InputError(
-                f"metadata has {length} characters, at most {LARGEST_METADATA} are taken"
-            )
+        length, most = len(to_json(metadata)), LARGEST_METADATA
+        if length > most:
+            raise InputError(f"metadata has {length} characters, at most {most} are taken")
         return Query(text, metadata=metadata)
 
 
@@ -224,7 +195,7 @@ class IndexRequest(QueryRequest):
 class SearchRequest(IndexRequest):
     """A query for the index."""
 
-    model_config = _config(example={"query": "median along an axis while ignoring NaNs"})
+    model_config = configured(example={"query": "median along an axis while ignoring NaNs"})
 
     query: str = Field(
         description="the question, in plain words",
@@ -253,11 +224,7 @@ class Document(BaseModel):
     )
 
     def to_passage(self, position: int, *, max_length: int) -> Passage:
-        """The passage, read as one of a file is.
-
-        Raises:
-            InputError: a field is wrong, or the document is longer than `max_length`.
-        """
+        """The passage, read as one of a file is; an InputError if a field is wrong or too long."""
         name, title = f"documents.{position}", self.title or ""
         whole = Passage("", title, self.text).full_text
         as_text(name, whole, max_length=max_length, empty=True)  # an empty one is last
@@ -284,22 +251,19 @@ class DocumentsRequest(QueryRequest):
 
     def to_query(self, settings: Settings) -> Query:
         """The query with its documents as passages."""
-        query, max_documents = super().to_query(settings), settings.max_documents
-        read = {"text", *("title" for d in self.documents if as_document(d).title)}
+        query, documents = super().to_query(settings), [*map(as_document, self.documents)]
+        read = {"text", *("title" for document in documents if document.title)}
         if self.rank_fields and not read <= set(self.rank_fields) <= {"text", "title"}:
             raise InputError(
                 "rank_fields: the text and the title of a document are read, if it has one, and no "
                 'other field; expected ["text", "title"], or leave it out'
             )
-        if len(self.documents) > max_documents:
-            raise InputError(
-                f"there are {len(self.documents)} documents, at most {max_documents} are taken"
-            )
-        most = settings.max_document
-        documents = enumerate(map(as_document, self.documents))
-        passages = [document.to_passage(i, max_length=most) for i, document in documents]
+        count, most, longest = len(documents), settings.max_documents, settings.max_document
+        if count > most:
+            raise InputError(f"there are {count} documents, at most {most} are taken")
+        passages = [d.to_passage(i, max_length=longest) for i, d in enumerate(documents)]
         check_length("documents", passages)
-        return Query(query.text, metadata=query.metadata, passages=tuple(passages))
+        return replace(query, passages=tuple(passages))
 
 
 def as_document(document: str | Document) -> Document:
@@ -311,7 +275,7 @@ class RerankRequest(DocumentsRequest):
     """A request as hosted rerank APIs take it; fields that only those use are ignored."""
 
     ignored = HOSTED
-    model_config = _config(
+    model_config = configured(
         example={"query": "median without NaNs", "documents": TEXTS, "top_n": 2},
         **{"x-ignored-fields": HOSTED},
     )
@@ -334,7 +298,7 @@ class RerankRequest(DocumentsRequest):
 
     @property
     def bare(self) -> bool:
-        """Whether the client speaks as those of TEI do, who read a bare list of scores."""
+        """Whether the client reads a bare list of scores, as those of TEI do."""
         return self._bare
 
 
@@ -351,7 +315,7 @@ Scores = Annotated[
 class AssessRequest(DocumentsRequest):
     """A query with documents that this model's cross-encoder, or your own stages, have scored."""
 
-    model_config = _config(
+    model_config = configured(
         example={
             "query": "median without NaNs",
             "documents": TEXTS,
@@ -375,43 +339,34 @@ class AssessRequest(DocumentsRequest):
 
     @model_validator(mode="after")
     def _one_score_a_document(self) -> Self:
+        by_stage = isinstance(self.scores, dict)
         lists = list(self.scores.values()) if isinstance(self.scores, dict) else [self.scores]
         if not lists:
             raise PydanticCustomError("scores", "scores: expected a list by stage, got none")
-        bare = isinstance(self.scores, dict) and not self.documents
-        documents = len(lists[0]) if bare else len(self.documents)
-        for scores in lists:
-            if len(scores) != documents:
-                raise PydanticCustomError(
-                    "scores", f"scores: expected one per document, {documents}, got {len(scores)}"
-                )
-        if self.reranker is None and not isinstance(self.scores, dict):
-            raise PydanticCustomError(
-                "reranker", "reranker is missing; it names the cross-encoder that gave the logits"
-            )
-        if self.reranker is not None and isinstance(self.scores, dict):
-            raise PydanticCustomError(
-                "reranker", "reranker names what gave logits; leave it out with scores by stage"
-            )
+        documents = len(self.documents or lists[0]) if by_stage else len(self.documents)
+        for given in map(len, lists):
+            if given != documents:
+                why = f"scores: expected one per document, {documents}, got {given}"
+                raise PydanticCustomError("scores", why)
+        if by_stage == (self.reranker is not None):
+            missing = "reranker is missing; it names the cross-encoder that gave the logits"
+            extra = "reranker names what gave logits; leave it out with scores by stage"
+            raise PydanticCustomError("reranker", extra if by_stage else missing)
         return self
 
     def to_query(self, settings: Settings) -> Query:
         """The query with its documents and their scores."""
         if isinstance(self.scores, list):
-            query, logits = super().to_query(settings), np.array(self.scores, dtype=np.float64)
-            return replace(query, logits=logits)
-        count = max(map(len, self.scores.values()))
+            logits = np.array(self.scores, dtype=np.float64)
+            return replace(super().to_query(settings), logits=logits)
+        count, most = max(map(len, self.scores.values())), settings.max_documents
         if self.documents:
             query = super().to_query(settings)
-        elif count > (most := settings.max_documents):
+        elif count > most:
             raise InputError(f"there are {count} scores, at most {most} documents are taken")
         else:
             passages = tuple(Passage(str(i), "", "") for i in range(count))
             query = replace(QueryRequest.to_query(self, settings), passages=passages)
-        return replace(
-            query,
-            scores={
-                stage: np.array([np.nan if s is None else s for s in scores], dtype=np.float64)
-                for stage, scores in self.scores.items()
-            },
-        )
+        # null becomes NaN
+        scores = {name: np.array(s, dtype=np.float64) for name, s in self.scores.items()}
+        return replace(query, scores=scores)

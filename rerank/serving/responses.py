@@ -198,39 +198,38 @@ def assessment_fields(assessment: Assessment) -> dict[str, Any]:
 
 
 def search_response(
-    assessment: Assessment, body: SearchRequest, *, model: str, request_id: str
+    assessment: Assessment, body: SearchRequest, names: Mapping[str, Any]
 ) -> SearchResponse:
-    """The answer to a search, by the model of that version."""
+    """The answer to a search; `names` are the fields of `Named`."""
+    shown = body.return_documents
     ranking = [
         SearchResult(
             **passage.to_dict(),
-            title=passage.title if body.return_documents else None,
-            text=passage.text if body.return_documents else None,
-            metadata=dict(passage.metadata) if body.return_documents else None,
+            title=passage.title if shown else None,
+            text=passage.text if shown else None,
+            metadata=dict(passage.metadata) if shown else None,
         )
         for passage in assessment.first(body.top_n)
     ]
-    return SearchResponse(
-        **{**assessment_fields(assessment), "id": request_id, "model": model, "ranking": ranking}
-    )
+    return SearchResponse(**assessment_fields(assessment), **names, ranking=ranking)
 
 
 def rerank_response(
-    assessment: Assessment, body: DocumentsRequest, *, model: str, request_id: str
+    assessment: Assessment, body: DocumentsRequest, names: Mapping[str, Any]
 ) -> RerankResponse:
-    """The answer to documents that came with the request, by the model of that version."""
+    """The answer to documents that came with the request; `names` are the fields of `Named`."""
+    texts = body.documents if body.return_documents else ()
     results = [
         RerankResult(
             index=passage.row,
             relevance_score=passage.relevance,
-            document=as_document(body.documents[passage.row])
-            if body.return_documents and body.documents
-            else None,
+            document=as_document(texts[passage.row]) if texts else None,
         )
         for passage in assessment.first(body.top_n or len(assessment.ranking))
     ]
     return RerankResponse(
-        **{**assessment_fields(assessment), "id": request_id, "model": model},
+        **assessment_fields(assessment),
+        **names,
         results=results,
         meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
         usage={"total_tokens": 0, "prompt_tokens": 0},

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +25,7 @@ from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
 CONNECTIONS = 1000  # open at once: the next one closes the one that has been idle longest
 FEWEST = 8  # of them, however short files are
-FILES = 4096  # open files that the process should be allowed
-OTHER_FILES = 48  # of these, for anything but connections
+FILES, OTHER_FILES = 4096, 48  # open files to be allowed; of these, for anything but connections
 VARIABLE = "RERANK_API_KEYS"  # in the environment: comma-separated keys, any of which is accepted
 
 
@@ -39,17 +39,17 @@ def make_server(
     Raises:
         InputError: keys are needed, and the environment has none.
     """
-    max_connections = connections()
+    most, reading = connections(), settings.read_timeout
     config = uvicorn.Config(
         create_app(holder, settings, keys_for(settings.host), given),
-        http=client_limits(settings.read_timeout, max_connections),
+        http=client_limits(reading, most),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=max_connections,
-        timeout_keep_alive=max(5, round(settings.read_timeout)),
-        timeout_graceful_shutdown=round(settings.timeout + settings.read_timeout) + 5,
+        limit_concurrency=most,
+        timeout_keep_alive=max(5, round(reading)),
+        timeout_graceful_shutdown=round(settings.timeout + reading) + 5,
     )
     return uvicorn.Server(config)
 
@@ -76,9 +76,8 @@ def serve(
     keys = keys_for(settings.host)  # fail before spending seconds on the model
     check_settings(settings)
     with listen(settings) as listening:
-        holder = ModelHolder(
-            place.folder, Metrics(), run_of=place.run, manifest_sha256=manifest_sha256
-        )
+        pinned = manifest_sha256
+        holder = ModelHolder(place.folder, Metrics(), run_of=place.run, manifest_sha256=pinned)
         server = make_server(holder, settings, given)
         log_to_stderr()
         address = url_of(settings.host, listening.getsockname()[1])
@@ -93,13 +92,7 @@ def serve(
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse a journal that cannot be written; create it if there is none.
-
-    Raises:
-        InputError: the URL is not that of a journal, or its schema is of a newer version.
-        JournalError: the database cannot be used.
-        MissingExtraError: the extra is not installed.
-    """
+    """Refuse a journal that cannot be written (InputError, JournalError), else create it."""
     if settings.journal:
         offered("a journal")(settings)
 
@@ -110,59 +103,44 @@ def url_of(host: str, port: int) -> str:
 
 
 def connections() -> int:
-    """How many connections may be open at once: `CONNECTIONS`, or fewer if files are short.
-
-    The soft limit of open files is raised first, if `CONNECTIONS` could reach it.
-    """
+    """How many connections may be open at once, after the limit of open files was raised."""
     try:
         import resource
     except ImportError:  # another system
         return CONNECTIONS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return CONNECTIONS
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if n == resource.RLIM_INFINITY else n for n in limits)
+    wanted = min(FILES, hard)
     if soft < wanted:
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limits[1]))
             soft = wanted
     return min(CONNECTIONS, max(FEWEST, soft - OTHER_FILES))
 
 
 def addresses(host: str) -> list[str]:
-    """The numeric addresses of a host name."""
-    if not host:
-        return ["0.0.0.0"]  # no host means all addresses
+    """The numeric addresses of a host name; no host means all of this machine's."""
     try:
-        found = socket.getaddrinfo(host, None)
+        found = socket.getaddrinfo(host or "0.0.0.0", None)
     except (OSError, UnicodeError) as error:
         raise InputError(f"host {host!r} is not known here: {error}") from None
     return [str(info[4][0]) for info in found]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`.
-
-    Raises:
-        InputError: the host is not known.
-    """
+    """Whether only this machine can reach a server at `host`; an InputError if it is unknown."""
     return all(ipaddress.ip_address(a.partition("%")[0]).is_loopback for a in addresses(host))
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket that listens at the address of the settings, with TCP_NODELAY.
-
-    Raises:
-        InputError: the address is in use, or is not one of this machine's.
-    """
+    """A socket that listens at the address of the settings; an InputError if it cannot be used."""
     address = addresses(settings.host)[0]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         listening = socket.create_server((address, settings.port), family=family, backlog=2048)
     except OSError as error:
-        raise InputError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
-        ) from None
+        where, why = f"{settings.host}:{settings.port}", error.strerror or error
+        raise InputError(f"cannot listen on {where}: {why}") from None
     # accepted connections inherit it; asyncio sets it only if a socket names its protocol, and
     # without it the end of an answer waits 40 ms for the client's delayed acknowledgement
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
@@ -170,14 +148,11 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> ApiKeys:
-    """The keys in the environment.
+    """The keys in the environment; an InputError if one is no text of a header.
 
-    Raises:
-        InputError: there are none and other machines can reach `host`; or a key has characters
-            that no header can hold.
+    Or if there are none, and other machines can reach `host`.
     """
-    given = environment.get(VARIABLE, "")
-    keys = tuple(key for part in given.split(",") if (key := part.strip()))
+    keys = tuple(filter(None, map(str.strip, environment.get(VARIABLE, "").split(","))))
     if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
         raise InputError(f"a key in {VARIABLE} has characters that no header can hold; use ASCII")
     if not keys and not is_loopback(host):

@@ -9,7 +9,7 @@ from rerank.data.checks import is_url
 from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, LONGEST_RECORD, MAX_PASSAGES
 from rerank.errors import InputError
 
-LONGEST = 86_400  # seconds
+DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,9 @@ class Settings:
     port: int = option(8000, "port to listen on; 0 takes a free one", ge=0, le=65535)
     queue: int = option(128, "requests in progress at once; the next one is answered 429", ge=1)
     batch: int = option(16, "requests that are worked on in one round", ge=1)
-    timeout: float = option(
-        30.0, "seconds in which a whole request must be answered", gt=0, le=LONGEST
-    )
+    timeout: float = option(30.0, "seconds in which a whole request must be answered", gt=0, le=DAY)
     read_timeout: float = option(
-        10.0, "seconds in which a client must have sent its request", gt=0, le=LONGEST
+        10.0, "seconds in which a client must have sent its request", gt=0, le=DAY
     )
     max_body: int = option(LONGEST_RECORD, "bytes of a request", ge=1024)
     max_documents: int = option(MAX_PASSAGES, "documents of a request", ge=1)
@@ -35,10 +33,7 @@ class Settings:
     max_depth: int = option(16, "nesting of a request's JSON", ge=3)
     max_values: int = option(50_000, "values in a request's JSON", ge=10)
     poll: float = option(
-        5.0,
-        "seconds between two looks whether MODEL has changed; 0: only at SIGHUP",
-        ge=0,
-        le=LONGEST,
+        5.0, "seconds between two looks whether MODEL has changed; 0: only at SIGHUP", ge=0, le=DAY
     )
     probe: float = option(
         10.0,
@@ -54,7 +49,7 @@ class Settings:
         0.0,
         "how long the answer to a search is kept, times its confidence; 0: not at all",
         ge=0,
-        le=LONGEST,
+        le=DAY,
     )
     allow_origin: str = option(
         "",
@@ -79,15 +74,12 @@ class Settings:
         """Refuse values out of range, and what is no origin."""
         check_options(self)
         if self.otlp and not is_url(self.otlp):
-            raise InputError(
-                f"`otlp` should be an address such as http://127.0.0.1:4318, got {self.otlp!r:.100}"
-            )
+            expected = "an address such as http://127.0.0.1:4318"
+            raise InputError(f"`otlp` should be {expected}, got {self.otlp!r:.100}")
         for origin in self.origins:
             if not is_url(origin) or origin.count("/") != 2:
-                raise InputError(
-                    "`allow_origin` should name origins, such as https://app.example.org, without "
-                    f"a path, got {origin!r:.100}"
-                )
+                expected = "origins, such as https://app.example.org, without a path"
+                raise InputError(f"`allow_origin` should name {expected}, got {origin!r:.100}")
 
     @property
     def origins(self) -> list[str]:

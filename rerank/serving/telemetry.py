@@ -49,46 +49,46 @@ class Metrics:
         self.registry = r = CollectorRegistry()
         ProcessCollector(registry=r)
         PlatformCollector(registry=r)
-        counter, gauge = partial(Counter, registry=r), partial(Gauge, registry=r)
-        histogram = partial(Histogram, registry=r)
-        self.requests = counter("rerank_requests", "Requests answered", ["route", "status"])
+        counter = partial(Counter, namespace="rerank", registry=r)
+        gauge = partial(Gauge, namespace="rerank", registry=r)
+        histogram = partial(Histogram, namespace="rerank", registry=r)
+        self.requests = counter("requests", "Requests answered", ["route", "status"])
         about = "From the first byte of a request to the last of its answer"
-        self.seconds = histogram("rerank_request_seconds", about, ["route"], buckets=SECONDS)
+        self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS)
         about = (
             "By stage. Of a request: queue (until it is begun), total (until it is answered). Of "
             "a round of requests: encode (the bi-encoder), score (the cross-encoder)"
         )
-        self.stages = histogram("rerank_stage_seconds", about, ["stage"], buckets=SECONDS)
-        about = "Requests worked on in one round"
-        self.batch_size = histogram("rerank_batch_size", about, buckets=(1, 2, 4, 8, 16, 32, 64))
-        self.in_progress = gauge("rerank_requests_in_progress", "Requests not answered yet")
+        self.stages = histogram("stage_seconds", about, ["stage"], buckets=SECONDS)
+        sizes = (1, 2, 4, 8, 16, 32, 64)
+        self.batch_size = histogram("batch_size", "Requests worked on in one round", buckets=sizes)
+        self.in_progress = gauge("requests_in_progress", "Requests not answered yet")
         about = "Time that the requests in progress take, by the measured rate"
-        self.backlog = gauge("rerank_backlog_seconds", about)
-        about = "Requests refused, by reason"
-        self.refused = counter("rerank_requests_refused", about, ["reason"])
+        self.backlog = gauge("backlog_seconds", about)
+        self.refused = counter("requests_refused", "Requests refused, by reason", ["reason"])
         about = "Calibrated probability that the first passage is right"
-        self.confidence = histogram("rerank_confidence", about, ["mode"], buckets=TENTHS)
+        self.confidence = histogram("confidence", about, ["mode"], buckets=TENTHS)
         about = "Assessments by mode and level of confidence"
-        self.assessments = counter("rerank_assessments", about, ["mode", "level"])
+        self.assessments = counter("assessments", about, ["mode", "level"])
         about = "1 where the last whole window of searches differs from those that were fitted on"
-        self.drift = gauge("rerank_drift_alarm", about)
-        self.drift_p = gauge("rerank_drift_p_value", "Of the last whole window")
+        self.drift = gauge("drift_alarm", about)
+        self.drift_p = gauge("drift_p_value", "Of the last whole window")
         about = "1 where a model behind an address is another than at the fit"
-        self.shifted = gauge("rerank_remote_shifted", about)
-        about = "Windows compared, by outcome"
-        self.drift_windows = counter("rerank_drift_windows", about, ["alarm"])
-        self.swaps = counter("rerank_model_swaps", "New models, by outcome", ["outcome"])
-        self.model = gauge("rerank_model_info", "The model that answers", ["model"])
-        self.loaded = gauge("rerank_model_loaded_timestamp_seconds", "When it was loaded")
-        about = "Searches looked up in the cache, by outcome"
-        self.cache = counter("rerank_cache", about, ["outcome"])
+        self.shifted = gauge("remote_shifted", about)
+        self.drift_windows = counter("drift_windows", "Windows compared, by outcome", ["alarm"])
+        self.swaps = counter("model_swaps", "New models, by outcome", ["outcome"])
+        self.model = gauge("model_info", "The model that answers", ["model"])
+        self.loaded = gauge("model_loaded_timestamp_seconds", "When it was loaded")
+        self.cache = counter("cache", "Searches looked up in the cache, by outcome", ["outcome"])
         about = "Assessed questions, by what became of them"
-        self.journal = counter("rerank_journal_entries", about, ["outcome"])
-        about = "Tries to write the journal that failed"
-        self.journal_failures = counter("rerank_journal_failures", about)
-        about = "Entries of the journal that are not written yet"
-        self.journal_waiting = gauge("rerank_journal_waiting", about)
-        self.reset_drift()
+        self.journal = counter("journal_entries", about, ["outcome"])
+        self.journal_failures = counter(
+            "journal_failures", "Tries to write the journal that failed"
+        )
+        self.journal_waiting = gauge(
+            "journal_waiting", "Entries of the journal that are not written yet"
+        )
+        self.show_drift(None)
         yes_and_no = [(self.swaps, "swapped", "refused"), (self.cache, "hit", "miss")]
         for metric, *outcomes in (*yes_and_no, (self.drift_windows, "yes", "no")):
             for outcome in outcomes:  # so that a first count shows as a rise
@@ -107,21 +107,15 @@ class Metrics:
 
     def count_journal(self, outcome: str, count: int) -> None:
         """Count journal entries by outcome; for `failed`, the failed attempts to write them."""
-        if outcome == "failed":
-            self.journal_failures.inc(count)
-        else:
-            self.journal.labels(outcome).inc(count)
+        failed = outcome == "failed"
+        (self.journal_failures if failed else self.journal.labels(outcome)).inc(count)
 
-    def set_drift(self, drift: Drift) -> None:
-        """Show the result of a complete window."""
-        self.drift.set(drift.fired)
-        self.drift_p.set(drift.p_value)
-        self.drift_windows.labels("yes" if drift.fired else "no").inc()
-
-    def reset_drift(self) -> None:
-        """Show no alarm, because nothing is known yet, such as for a new model."""
-        self.drift.set(False)
-        self.drift_p.set(1)
+    def show_drift(self, drift: Drift | None) -> None:
+        """Show the result of a complete window; None where nothing is known yet: no alarm."""
+        self.drift.set(drift.fired if drift else 0)
+        self.drift_p.set(drift.p_value if drift else 1)
+        if drift:
+            self.drift_windows.labels("yes" if drift.fired else "no").inc()
 
 
 logger = logging.getLogger("rerank.serving")
@@ -197,20 +191,15 @@ class DriftWindow:
     """
 
     def __init__(self, sketch: Sketch, *, size: int, level: float) -> None:
-        self._sketch = sketch
-        self._size = size
-        self._level = level
-        self._rows: list[Floats] = []
-        self._questions: list[str] = []  # their hashes
+        self._sketch, self._size, self._level = sketch, size, level
+        self._rows: list[tuple[Floats, str]] = []  # the features, and the hash of the question
 
     def add(self, assessment: Assessment) -> Drift | None:
         """Add an answer; return the result if the window is now complete, else None."""
         if not len(assessment.ranking):
             return None
-        self._rows.append(assessment.features)
-        self._questions.append(query_hash(assessment.ranking.query.text))
+        self._rows.append((assessment.features, query_hash(assessment.ranking.query.text)))
         if len(self._rows) < self._size:
             return None
-        rows, self._rows = self._rows, []
-        questions, self._questions = self._questions, []
-        return alarm(self._sketch, np.stack(rows), level=self._level, groups=questions)
+        (features, questions), self._rows = zip(*self._rows, strict=True), []
+        return alarm(self._sketch, np.stack(features), level=self._level, groups=questions)

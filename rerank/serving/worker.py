@@ -60,13 +60,11 @@ class Job(ScheduledRequest):
         return self.search is not None and not self.search.done()
 
     def settle(self, answer: Answer | BaseException) -> None:
-        """Set the answer; call it in the event loop's thread."""
-        if self.future.done():
-            return
-        if isinstance(answer, BaseException):
-            self.future.set_exception(answer)
-        else:
-            self.future.set_result(answer)
+        """Set the answer, in the thread of the event loop."""
+        failed = isinstance(answer, BaseException)
+        end: Any = self.future.set_exception if failed else self.future.set_result
+        loop = self.future.get_loop()
+        loop.call_soon_threadsafe(lambda: None if self.future.done() else end(answer))
 
 
 class Worker:
@@ -76,18 +74,16 @@ class Worker:
     """
 
     def __init__(self, holder: ModelHolder, settings: Settings) -> None:
-        self._holder = holder
-        self._settings = settings
-        self._metrics = holder.metrics
+        self._holder, self._settings, self._metrics = holder, settings, holder.metrics
         self.schedule = Schedule[Job](settings.timeout)
         self._cache = AnswerCache(settings.cache_seconds, lookups=self._metrics.cache)
-        self._changed = threading.Condition()
-        self._closing = False
+        self._changed, self._closing = threading.Condition(), False
         self._window: tuple[str, DriftWindow | None] | None = None
         config = holder.current.model.pipeline.config
         tokens = config.rerank_depth * config.max_length
         self._scoring_seconds = tokens * holder.current.speed.score  # of a search, expected
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
+        self.alive = self._thread.is_alive
         self._searches = ThreadPoolExecutor(
             SEARCHES, "searching", initializer=lambda: patience.set(settings.timeout)
         )
@@ -97,18 +93,16 @@ class Worker:
         sys.setswitchinterval(SWITCH)
         self._thread.start()
 
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
+
     def finish(self) -> None:
         """Answer the requests in progress, then stop."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._closing = True
+        self._wake()
         self._thread.join()
         self._searches.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread is running."""
-        return self._thread.is_alive()
 
     def retry_after(self) -> int:
         """Whole seconds, 1 to 60, until the requests in progress are answered."""
@@ -127,100 +121,83 @@ class Worker:
             InputError: the model refuses the query.
             RetrieverError: the search system behind the model fails.
         """
-        served = self._holder.current
-        state = served.state
+        served, timeout = self._holder.current, self._settings.timeout
+        # what the answer depends on beside the query
+        state = f"{served.version} {served.model.shifted}"
         kept = self._cache.get(query, state)
         if kept is not None:
             return kept, served
-        job = self._job(query, reranker)
-        self._admit(job)
+        if query.logits is not None and served.reranker and reranker != served.reranker:
+            why = (
+                f"the scores come from the reranker {str(reranker)[:80]!a}, and this model is "
+                f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)"
+            )
+            raise Refusal(409, why, "reranker")
+        job = self._accepted(query, served)
         try:
-            found, served = await asyncio.wait_for(job.future, self._settings.timeout)
+            found, served = await asyncio.wait_for(job.future, timeout)
         except TimeoutError:
-            if job.piece is None:
-                with self._changed:
-                    late = self._late(job)
-                raise late from None
-            raise not_ready(self._settings.timeout) from None
+            if job.piece is not None:
+                raise not_ready(timeout) from None
+            with self._changed:
+                late = self._late(job)
+            raise late from None
         else:
             self._cache.add(query, state, found)
             return found, served
         finally:
             job.given_up = True
 
-    def _job(self, query: Query, reranker: str | None) -> Job:
-        """The job of a query, for the current model."""
-        served, now = self._holder.current, time.monotonic()
-        if query.logits is not None and served.reranker and reranker != served.reranker:
-            raise Refusal(
-                409,
-                f"the scores come from the reranker {str(reranker)[:80]!a}, and this model is "
-                f"calibrated for {served.reranker!r} (fingerprints.reranker at /v1/model)",
-                reason="reranker",
-            )
+    def _accepted(self, query: Query, served: ServedModel) -> Job:
+        """The job of a query, if it is accepted; else the Refusal says why not."""
+        now, schedule = time.monotonic(), self.schedule
         model, speed, seconds = served.model, served.speed, self._scoring_seconds
         work = sum(expected_seconds(query, model.pipeline, speed, scoring_seconds=seconds))
-        piece = self.schedule.piece
-        pieces = steps(model, query, speed, max_seconds=piece, scoring_seconds=seconds)
+        pieces = steps(model, query, speed, max_seconds=schedule.piece, scoring_seconds=seconds)
         future = asyncio.get_running_loop().create_future()
-        return Job(now + IN_TIME * self._settings.timeout, work, query, served, pieces, future, now)
-
-    def _admit(self, job: Job) -> None:
-        """Accept the job, or raise the Refusal that says why not."""
+        deadline = now + IN_TIME * self._settings.timeout
+        job = Job(deadline, work, query, served, pieces, future, now)
         with self._changed:
             try:
-                self.schedule.add(job, job.arrived)
+                schedule.add(job, now)
             except TooLarge as large:
                 raise self._too_large(large.seconds) from None
             except Busy as busy:
-                raise self._busy(
-                    429,
-                    f"the answer would take about {busy.seconds:.2g} seconds, and "
-                    f"{self.schedule.allowed:g} are allowed",
-                ) from None
-            self._metrics.backlog.set(self.schedule.backlog)
+                takes = f"would take about {busy.seconds:.2g} seconds"
+                raise self._busy(429, f"{takes}, and {schedule.allowed:g} are allowed") from None
+            self._metrics.backlog.set(schedule.backlog)
             self._changed.notify()
-
-    def _too_large(self, seconds: float) -> Refusal:
-        return Refusal(
-            413,
-            f"the request would take about {seconds:.2g} seconds, and one request may take "
-            f"{self.schedule.allowed:g}; send fewer or shorter documents",
-            reason="cost",
-        )
+        return job
 
     def _late(self, job: Job) -> Refusal:
         """Why a job is dropped: it is too large, as is known by now, or the server is busy."""
         alone = self.schedule.alone(job)
         if alone > self.schedule.allowed:
             return self._too_large(alone)
-        return self._busy(
-            503, f"the answer would not be ready within {self._settings.timeout:g} seconds"
-        )
+        return self._busy(503, f"would not be ready within {self._settings.timeout:g} seconds")
 
-    def _busy(self, status: int, why: str) -> Refusal:
-        seconds = self.schedule.retry_after
-        return Refusal(
-            status,
-            f"the server is busy: {why}; try again in {seconds} seconds",
-            reason="busy",
-            headers={"Retry-After": str(seconds)},
+    def _too_large(self, seconds: float) -> Refusal:
+        why = (
+            f"the request would take about {seconds:.2g} seconds, and one request may take "
+            f"{self.schedule.allowed:g}; send fewer or shorter documents"
         )
+        return Refusal(413, why, "cost")
+
+    def _busy(self, status: int, answer: str) -> Refusal:
+        seconds = self.schedule.retry_after
+        why = f"the server is busy: the answer {answer}; try again in {seconds} seconds"
+        return Refusal(status, why, "busy", {"Retry-After": str(seconds)})
 
     def _work(self) -> None:
         models: set[str] = set()
         while jobs := self._next():
             self._rank(jobs)
             del jobs  # so that no model and no text is kept in memory while waiting
-            before, models = models, self._models()
+            before, models = models, {self._holder.current.version}
+            with self._changed:
+                models |= {job.served.version for job in self.schedule.requests}
             if before - models:  # an old model is no longer in use
                 release_memory()
-
-    def _models(self) -> set[str]:
-        """The versions of the models that jobs use, and of the current one."""
-        with self._changed:
-            used = {job.served.version for job in self.schedule.requests}
-        return used | {self._holder.current.version}
 
     def _next(self) -> list[Job]:
         """The jobs of the next round, in order; empty at the end, when all are answered."""
@@ -229,7 +206,7 @@ class Worker:
             while True:
                 schedule.requests = [job for job in schedule.requests if not job.given_up]
                 for job in schedule.drop_late(time.monotonic()):
-                    _settle(job, self._late(job))
+                    job.settle(self._late(job))
                 self._metrics.backlog.set(schedule.backlog)
                 ready = (job for job in schedule.in_turn() if not job.waits)
                 if jobs := list(islice(ready, self._settings.batch)):
@@ -244,7 +221,15 @@ class Worker:
         max_work, work = 2 * self.schedule.piece, 0.0
         together: dict[tuple[str, Stage], list[Job]] = {}
         for job in jobs:
-            self._begin(job, start)
+            if job.piece is None:
+                self._metrics.observe_stage("queue", start - job.arrived)
+                self._advance(job, None)
+            elif job.search is not None:  # it is over
+                search, job.search = job.search, None
+                if error := search.exception():
+                    self._end(job, error)
+                else:
+                    self._advance(job, search.result())
             if job.ended or job.search is not None or job.piece is None:
                 continue
             together.setdefault((job.served.version, job.piece.stage), []).append(job)
@@ -256,19 +241,6 @@ class Worker:
         with self._changed:
             end = time.monotonic()
             self.schedule.worked(worked, end - start, end)
-
-    def _begin(self, job: Job, now: float) -> None:
-        """Bring a job that is new, or whose search is over, to its next piece."""
-        if job.piece is None:
-            self._metrics.observe_stage("queue", now - job.arrived)
-            self._advance(job, None)
-        elif job.search is not None:
-            search, job.search = job.search, None
-            error = search.exception()
-            if error is None:
-                self._advance(job, search.result())
-            else:
-                self._end(job, error)
 
     def _run(self, jobs: Sequence[Job]) -> float:
         """Run pieces of one model and one stage in one call; return the expected seconds.
@@ -295,11 +267,8 @@ class Worker:
         before = job.piece
         try:
             job.piece = job.steps.send(found)
-        except StopIteration as end:
-            self._end(job, end.value)
-            return
         except Exception as error:
-            self._end(job, error)
+            self._end(job, error.value if isinstance(error, StopIteration) else error)
             return
         job.left = job.piece.seconds + job.piece.left
         begins = before and before.stage != "score" and job.piece.stage == "score"
@@ -308,11 +277,7 @@ class Worker:
         if job.piece.stage == "search":
             model, items = job.served.model, job.piece.items
             job.search = self._searches.submit(run_piece, model, "search", items)
-            job.search.add_done_callback(self._notify)
-
-    def _notify(self, _: Future[dict[Any, Any]]) -> None:
-        with self._changed:
-            self._changed.notify()
+            job.search.add_done_callback(lambda _: self._wake())
 
     def _end(self, job: Job, assessment: Assessment | BaseException) -> None:
         """Answer a job that is done or has failed."""
@@ -321,38 +286,30 @@ class Worker:
             self.schedule.requests.remove(job)
         self._metrics.observe_stage("total", time.monotonic() - job.arrived)
         if isinstance(assessment, BaseException):
-            _settle(job, _server_error(job, assessment))
+            job.settle(_server_error(job, assessment))
             return
         try:
             self._count(job, assessment)
         except Exception as error:  # a failing metric must not stop the answers
             event("metrics failed", severity=logging.ERROR, exc_info=error)
-        _settle(job, (assessment, job.served))
+        job.settle((assessment, job.served))
 
     def _count(self, job: Job, assessment: Assessment) -> None:
         """Count the assessment; if it is of the main mode, add it to its model's drift window."""
-        model, window = job.served.model, self._window_of(job.served)
+        served, sketch = job.served, job.served.sketch
+        if self._window is None or self._window[0] != served.version:  # a new one for each model
+            size, level = self._settings.drift_window, self._settings.drift_level
+            window = DriftWindow(sketch, size=size, level=level) if sketch else None
+            self._window = served.version, window
+            self._metrics.show_drift(None)
         self._metrics.count_assessment(assessment)
-        if window is None or model.mode_of(job.query) != model.maps.main_mode:
+        window = self._window[1]
+        if window is None or served.model.mode_of(job.query) != served.model.maps.main_mode:
             return
         drift = window.add(assessment)
         if drift is not None:
-            self._metrics.set_drift(drift)
+            self._metrics.show_drift(drift)
             event("drift window", alarm=drift.fired, sentence=drift.sentence)
-
-    def _window_of(self, served: ServedModel) -> DriftWindow | None:
-        """The drift window of a model, new for each model; None if nothing was fitted on."""
-        if self._window is None or self._window[0] != served.version:
-            window = None
-            if served.sketch is not None:
-                window = DriftWindow(
-                    served.sketch,
-                    size=self._settings.drift_window,
-                    level=self._settings.drift_level,
-                )
-            self._window = served.version, window
-            self._metrics.reset_drift()
-        return self._window[1]
 
 
 def _server_error(job: Job, error: BaseException) -> BaseException:
@@ -363,11 +320,6 @@ def _server_error(job: Job, error: BaseException) -> BaseException:
     """
     if job.piece is None or not isinstance(error, InputError) or isinstance(error, FilterError):
         return error
-    ours = RetrieverError if job.piece.stage == "search" else RuntimeError
-    found = ours(str(error))
-    found.__cause__ = error
-    return found
-
-
-def _settle(job: Job, answer: Answer | BaseException) -> None:
-    job.future.get_loop().call_soon_threadsafe(job.settle, answer)
+    ours = (RetrieverError if job.piece.stage == "search" else RuntimeError)(str(error))
+    ours.__cause__ = error
+    return ours

@@ -7,11 +7,7 @@ from rerank.serving.parts import Host, Part
 
 
 def part(host: Host) -> Part:
-    """What `--otlp` adds to a server: a layer around all routes, which ends when the server does.
-
-    Raises:
-        MissingExtraError: OpenTelemetry is not installed.
-    """
+    """What `--otlp` adds to a server: a layer around all routes, that ends when it does."""
     url = host.settings.otlp.rstrip("/")
     if not url:
         return Part()

@@ -7,8 +7,9 @@ and ours for what was decided. Texts are sent only where the logs may hold them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -19,12 +20,11 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import SpanKind, StatusCode, Tracer, set_span_in_context
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerank.serving.parts import Host, Part
-from rerank.serving.request_assessor import AssessedRequest
+from rerank.serving.parts import AssessedRequest, Host, Part
 from rerank.types import Assessment
 
 NAME = "calibrated-rerank"
@@ -32,6 +32,7 @@ SHOWN = 10  # passages of a span
 LAST = 3  # seconds at the end for what is not sent yet
 FAILED = 500  # HTTP status from which the server is to blame
 DECIDED = ("confidence", "sufficiency", "level", "verdict", "accepted", "calibrated", "certified")
+TOTALS = ("_total", "_count", "_sum", "_bucket")  # samples of counters and histograms
 
 Values = dict[str, Any]
 
@@ -98,34 +99,31 @@ class Spans:
         )
         if status >= FAILED:
             whole.set_status(StatusCode.ERROR)
-        assessment, version = done.assessment, done.served.version
+        assessment = done.assessment
+        decided: Values = {f"rerank.{name}": getattr(assessment, name) for name in DECIDED}
+        decided |= {"openinference.span.kind": "GUARDRAIL", "rerank.model": done.served.version}
         search = assessment.mode == "search"
         steps = [
             ("search" if search else "rerank", done.began, done.ended, self._found(assessment)),
-            ("gate", done.ended, done.ended, decided(assessment, version)),
+            ("gate", done.ended, done.ended, decided),
         ]
         if made := getattr(done.answer, "model_calls", 0):
             asked = {"openinference.span.kind": "LLM", "gen_ai.operation.name": "chat"}
             steps.append(("generation", done.ended, end, {**asked, "rerank.model_calls": made}))
-        for name, start, stop, attributes in steps:
-            self._step(whole, name, start, stop, attributes)
-        whole.end(end)
-
-    def _step(self, whole: Span, name: str, start: int, stop: int, attributes: Values) -> None:
         context = set_span_in_context(whole)
-        step = self.tracer.start_span(name, context, start_time=start, attributes=attributes)
-        step.end(stop)
+        for name, start, stop, attributes in steps:
+            step = self.tracer.start_span(name, context, start_time=start, attributes=attributes)
+            step.end(stop)
+        whole.end(end)
 
     def _found(self, assessment: Assessment) -> Values:
         """OpenInference's attributes of a retriever, or of a reranker."""
-        query = assessment.ranking.query.text
+        kind, documents, asked = "RERANKER", "reranker.output_documents", "reranker.query"
         if assessment.mode == "search":
             kind, documents, asked = "RETRIEVER", "retrieval.documents", "input.value"
-        else:
-            kind, documents, asked = "RERANKER", "reranker.output_documents", "reranker.query"
         found: Values = {"openinference.span.kind": kind}
         if self.with_text:
-            found[asked] = query
+            found[asked] = assessment.ranking.query.text
         for i, passage in enumerate(assessment.first(SHOWN)):
             found[f"{documents}.{i}.document.id"] = passage.doc_id
             found[f"{documents}.{i}.document.score"] = passage.relevance
@@ -134,36 +132,18 @@ class Spans:
         return found
 
 
-def decided(assessment: Assessment, version: str) -> Values:
-    """What was decided, and by which model."""
-    values = {f"rerank.{name}": getattr(assessment, name) for name in DECIDED}
-    return {"openinference.span.kind": "GUARDRAIL", **values, "rerank.model": version}
-
-
 def send_metrics(registry: CollectorRegistry, meters: MeterProvider) -> None:
     """Observe every sample of Prometheus's registry; a histogram's are its counts by bucket."""
     meter = meters.get_meter(NAME)
+
+    def samples(name: str, _: CallbackOptions) -> Iterable[Observation]:
+        """The present values of a sample, one for each combination of labels."""
+        for sample in (one for family in registry.collect() for one in family.samples):
+            if sample.name == name:
+                yield Observation(sample.value, sample.labels)
+
     for family in registry.collect():
         names = {"": "gauge"} if family.type == "gauge" else dict.fromkeys(TOTALS, "counter")
         for ending, kind in names.items():
-            create = getattr(meter, f"create_observable_{kind}")
-            create(family.name + ending, [Samples(registry, family.name + ending)])
-
-
-TOTALS = ("_total", "_count", "_sum", "_bucket")  # samples of counters and histograms
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The present values of one of Prometheus's samples."""
-
-    registry: CollectorRegistry
-    name: str
-
-    def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
-        """One value for each combination of labels."""
-        for family in self.registry.collect():
-            for sample in family.samples:
-                if sample.name == self.name:
-                    labels: Mapping[str, str] = sample.labels
-                    yield Observation(sample.value, labels)
+            name = family.name + ending
+            getattr(meter, f"create_observable_{kind}")(name, [partial(samples, name)])

@@ -85,7 +85,7 @@ class Profile:
         self._now["evidence"] -= self._now["search"]  # which is part of what was timed
         with self._timed("JSON"):
             asked = SearchRequest.model_validate({"query": text})
-            search_response(answer, asked, model="", request_id="").model_dump_json()
+            search_response(answer, asked, {"id": "", "model": ""}).model_dump_json()
         for name, seconds in self._now.items():
             self.seconds[name].append(seconds)
 

@@ -74,11 +74,11 @@ LONGEST = 400  # characters of a quotation
 BARS = re.compile(r"^\|\s+|\s+\|$")  # the outer bars of a table row
 
 
+@dataclass(frozen=True, slots=True)
 class ExtractiveAnswerer:
     """Quotes the sentences that share the rarest words with the question."""
 
-    def __init__(self, lexicon: Lexicon) -> None:
-        self.lexicon = lexicon
+    lexicon: Lexicon
 
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
@@ -87,19 +87,18 @@ class ExtractiveAnswerer:
 
         `note` and `strict` change nothing: quotations are verbatim anyway.
         """
+        idf, language = self.lexicon.idf, self.lexicon.language
+
+        def shared(sentence: str) -> float:
+            asked = set(words(question, language=language))
+            return sum(idf(w) for w in asked & set(words(sentence, language=language)))
+
         quoted: dict[str, str] = {}  # sentence -> id of the first source that has it
         for source in sources[:MAX_SENTENCES]:
             if quotable := _sentences(source.passage.text) or _sentences(source.passage.title):
-                best = max(quotable, key=lambda s: self._shared(question, s))
-                quoted.setdefault(_shorten(best), source.id)
+                quoted.setdefault(_shorten(max(quotable, key=shared)), source.id)
         text = " ".join(f'"{sentence}" [{source}].' for sentence, source in quoted.items())
         return Generated(text or NO_ANSWER, 0)
-
-    def _shared(self, question: str, sentence: str) -> float:
-        """The summed idf of the question's words that occur in the sentence."""
-        idf, language = self.lexicon.idf, self.lexicon.language
-        asked = set(words(question, language=language))
-        return sum(idf(w) for w in asked & set(words(sentence, language=language)))
 
 
 def _sentences(text: str) -> list[str]:
@@ -110,27 +109,21 @@ def _sentences(text: str) -> list[str]:
 
 
 def _without_headers(text: str) -> str:
-    """The text without the header of each table and the rule below it, such as `| --- | --- |`.
+    """The text without the first row of each table that has a rule, `| --- |`, as its second."""
 
-    A header is the first row of a table that has a rule as its second line.
-    """
+    def is_rule(line: str) -> bool:
+        return "|" in line and "-" in line and not line.strip(" \t\r|:-")
+
     lines = text.split("\n")
     around = zip(["", *lines], lines, [*lines[1:], ""], strict=False)
     return "\n".join(
-        "" if _is_rule(line) or (_is_rule(after) and "|" not in before) else line
+        "" if is_rule(line) or (is_rule(after) and "|" not in before) else line
         for before, line, after in around
     )
 
 
-def _is_rule(line: str) -> bool:
-    return "|" in line and "-" in line and not line.strip(" \t\r|:-")
-
-
 def _shorten(sentence: str) -> str:
-    """The sentence without quotation marks and its full stop, cut after `LONGEST`.
-
-    The outer bars of a table row are removed too.
-    """
+    """The sentence without quotation marks, full stop and outer bars, cut after `LONGEST`."""
     text = " ".join(sentence.replace('"', "'").split())
     text = (BARS.sub("", text) if ROW.search(text) else text).rstrip(".!?。！？")
     return text if len(text) <= LONGEST else text[: LONGEST - 2].rsplit(" ", 1)[0] + " …"

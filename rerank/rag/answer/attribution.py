@@ -33,6 +33,7 @@ NUMBERS = r"(?:\[\d+\])+"  # at the end of a sentence only: elsewhere it may be 
 NUMBERED = re.compile(
     rf"[ \t]+{NUMBERS}(?=[.!?]?$|[.!?]\s)|(?<=[.!?])[ \t]*{NUMBERS}(?=\s|$)", re.MULTILINE
 )
+PARAGRAPH = re.compile(r"\n\s*\n")
 
 
 def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
@@ -57,10 +58,7 @@ def with_plain_citations(answer: str, sources: Sequence[Source]) -> str:
 
 
 def citing_only(text: str, ids: Container[str]) -> str:
-    """The text with citations of these ids only; those that stand together become one.
-
-    Citations stand together also with a comma, "and" or "&" between them.
-    """
+    """The text with citations of these ids only; `[S1], [S2]` and the like become one."""
 
     def kept(match: re.Match[str]) -> str:
         labels = [label for label in re.findall(r"S\d+", match[0]) if label in ids]
@@ -72,9 +70,6 @@ def citing_only(text: str, ids: Container[str]) -> str:
     return re.sub(rf"([ \t]*)(?:\({run}\)|{run})(?:[ \t]*{run})*", kept, text).strip()
 
 
-PARAGRAPH = re.compile(r"\n\s*\n")
-
-
 def separators(answer: str, parts: Sequence[Sentence]) -> list[str]:
     """The separator before each of the sentences that `sentences` found in an answer.
 
@@ -84,27 +79,22 @@ def separators(answer: str, parts: Sequence[Sentence]) -> list[str]:
     places = [i for i, character in enumerate(answer) if character.isalnum()]
     bare = "".join(answer[i] for i in places)
     before, end = [], 0
-    for sentence in parts:
+    for number, sentence in enumerate(parts):
         own = "".join(filter(str.isalnum, sentence.text))
         start = bare.find(own, end)
         if start < 0 or not own:
             before.append(" ")
             continue
-        after = places[end - 1] + 1 if end else 0
-        before.append(_separator(answer[after : places[start]], first=not before))
+        gap = answer[places[end - 1] + 1 if end else 0 : places[start]]
+        mark = BULLET.search(gap, gap.rfind("\n") + 1)
+        line = "\n\n" if PARAGRAPH.search(gap) else "\n"
+        if number == 0:
+            mark, line = BULLET.match(gap.lstrip("\n")), ""
+        elif "\n" not in gap:
+            mark, line = None, " "
+        before.append(line + (mark[0] if mark else ""))
         end = start + len(own)
     return before
-
-
-def _separator(gap: str, *, first: bool) -> str:
-    """The separator in the text between the letters of two sentences."""
-    if first:
-        mark = BULLET.match(gap.lstrip("\n"))
-        return mark[0] if mark else ""
-    if "\n" not in gap:
-        return " "
-    mark = BULLET.search(gap, gap.rindex("\n") + 1)
-    return ("\n\n" if PARAGRAPH.search(gap) else "\n") + (mark[0] if mark else "")
 
 
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
@@ -175,19 +165,18 @@ class SupportCheck:
 
     def __call__(self, answer: str, sources: Sequence[Source]) -> list[Checked]:
         """Each sentence, with the sources that support it; citations are rewritten as `[S1]`."""
-        by_id = {source.id: source for source in sources}
-        checked = []
-        plain = with_plain_citations(answer, sources)
+        by_id, lexicon = {source.id: source for source in sources}, self.lexicon
+        checked, plain = [], with_plain_citations(answer, sources)
         parts = sentences(plain)
         for sentence, before in zip(parts, separators(plain, parts), strict=True):
             cited = [by_id[i] for i in sentence.cited if i in by_id]
             claim = INTRODUCTION.sub("", sentence.claim)
-            if leads_away(claim, self.question) or not has_each_clause(claim, cited, self.lexicon):
+            if leads_away(claim, self.question) or not has_each_clause(claim, cited, lexicon):
                 cited = []
             alone = [source for source in cited if self._supports(source.evidence, claim)]
-            if alone and not has_each_clause(claim, alone, self.lexicon):
+            if alone and not has_each_clause(claim, alone, lexicon):
                 alone = cited  # another one has the clause that these lack
-            quotes = {s.id: best_sentence(claim, s.evidence, self.lexicon) for s in alone}
+            quotes = {s.id: best_sentence(claim, s.evidence, lexicon) for s in alone}
             checked.append(Checked(sentence, quotes, before))
         return checked
 
@@ -201,7 +190,10 @@ class SupportCheck:
 def has_each_clause(claim: str, sources: Sequence[Source], lexicon: Lexicon) -> bool:
     """Whether no clause of a claim is foreign to all of the sources."""
     windows = [window for source in sources for window in _windows(source.evidence, lexicon)]
-    return all(_share(clause, windows) >= FOREIGN for clause in _clauses(claim, lexicon))
+    clauses = [set(content_words(c, language=lexicon.language)) for c in CLAUSE.split(claim)]
+    # clauses of one content word are left out, such as the items of a list
+    weighed = [_weights(clause, lexicon) for clause in clauses if len(clause) >= FEW]
+    return all(_share(c, windows) >= FOREIGN for c in weighed if sum(c.values()) > 0)
 
 
 def undecided(share: float | None) -> bool:
@@ -219,15 +211,12 @@ def without_unsupported(checked: Sequence[Checked]) -> str:
 
     The others cite only the sources that support them. Its lines, paragraphs and lists stay.
     """
-    shown = [
-        (c.before, citing_only(c.sentence.text, c.quotes) if c.supported else REMOVED)
-        for c in checked
-    ]
-    return "".join(
-        f"{before}{text}"
-        for (before, text), (_, last) in zip(shown, [("", ""), *shown], strict=False)
-        if not text == last == REMOVED
-    ).strip()
+    shown, last = "", ""
+    for c in checked:
+        text = citing_only(c.sentence.text, c.quotes) if c.supported else REMOVED
+        shown += "" if text == last == REMOVED else f"{c.before}{text}"
+        last = text
+    return shown.strip()
 
 
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
@@ -244,11 +233,12 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     lower = evidence.lower()
     if any(not has_word(lower, name.lower()) for name in NAME.findall(claim)):
         return 0.0
-    wanted = _weights(_stems(claim, lexicon), lexicon)
+    wanted = _weights(set(words(claim, language=lexicon.language)), lexicon)
     if sum(wanted.values()) <= 0 or len(wanted) < FEW:
         return None
     best = best_sentence(claim, evidence, lexicon)
-    if _negated(claim) != _negated(best) or swapped_words(claim, best, lexicon):
+    negated = [NEGATION.search(text) is not None for text in (claim, best)]
+    if negated[0] != negated[1] or swapped_words(claim, best, lexicon):
         return 0.0
     return _share(wanted, _windows(evidence, lexicon))
 
@@ -262,7 +252,8 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
     of the sentence: what is worded quite otherwise is not compared.
     """
     ours, theirs = (_in_order(text, lexicon) for text in (claim, sentence))
-    names = {word for text in (claim, sentence) for word in _in_order(_names(text), lexicon)}
+    named = (" ".join(NAME.findall(text)) for text in (claim, sentence))
+    names = {word for text in named for word in _in_order(text, lexicon)}
     matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
     if 2 * sum(block.size for block in matcher.get_matching_blocks()) < len(ours):
         return []
@@ -275,10 +266,6 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
         for their, our in product(theirs[a:b], ours[c:d])
         if their in only_theirs and our in only_ours
     ]
-
-
-def _names(text: str) -> str:
-    return " ".join(NAME.findall(text))
 
 
 def _in_digits(text: str) -> str:
@@ -297,23 +284,13 @@ def _replaced(text: str, words: Mapping[str, str]) -> str:
 
 def best_sentence(claim: str, evidence: str, lexicon: Lexicon) -> str:
     """The sentence of the evidence that shares most idf with the claim; "" if there is none."""
-    wanted = _stems(claim, lexicon)
+    wanted = set(words(claim, language=lexicon.language))
 
     def shared(sentence: tuple[str, frozenset[str]]) -> float:
         return sum(lexicon.idf(w) for w in wanted & sentence[1])
 
     best, _ = max(_stemmed(evidence, lexicon.language), key=shared, default=("", None))
     return best
-
-
-def _clauses(claim: str, lexicon: Lexicon) -> list[dict[str, float]]:
-    """The content words of each clause of a sentence, with their idf.
-
-    Clauses of one content word are left out, such as the items of a list.
-    """
-    clauses = [set(content_words(c, language=lexicon.language)) for c in CLAUSE.split(claim)]
-    weighed = [_weights(clause, lexicon) for clause in clauses if len(clause) >= FEW]
-    return [clause for clause in weighed if sum(clause.values()) > 0]
 
 
 def _windows(evidence: str, lexicon: Lexicon) -> list[frozenset[str]]:
@@ -341,11 +318,3 @@ def _share(wanted: Mapping[str, float], windows: Sequence[frozenset[str]]) -> fl
     """The largest share of the idf of the wanted words that one window of the evidence has."""
     shared = (sum(wanted[w] for w in window & wanted.keys()) for window in windows)
     return max(shared, default=0.0) / sum(wanted.values())
-
-
-def _stems(text: str, lexicon: Lexicon) -> set[str]:
-    return set(words(text, language=lexicon.language))
-
-
-def _negated(text: str) -> bool:
-    return NEGATION.search(text) is not None

@@ -28,7 +28,7 @@ from rerank.rag.answer.attribution import (
     attribution_coverage,
     without_unsupported,
 )
-from rerank.rag.answer.sentences import Sentence, without_controls
+from rerank.rag.answer.sentences import without_controls
 from rerank.rag.answer.sources import Source, sources_of
 from rerank.rag.context import UNASSESSED, ContextVerdict, gate_handed_on
 from rerank.types import Assessment, RankedPassage
@@ -69,13 +69,8 @@ class BoundedAnswer:
         return not self.refused and self.verdict in ("PARTIAL", UNASSESSED)
 
     def to_dict(self) -> dict[str, Any]:
-        """The output record; what follows `calibrated` only if it is set."""
-        record = {
-            **{name: getattr(self, name) for name in RECORD},
-            "sources": [
-                s.to_dict(quote) for s, quote in zip(self.sources, self.quotes, strict=True)
-            ],
-        }
+        """The output record; what follows `sources` only if it is set."""
+        quoted = zip(self.sources, self.quotes, strict=True)
         more = {
             "answer_confidence": self.answer_confidence,
             "answer_level": self.answer_level or None,
@@ -83,25 +78,27 @@ class BoundedAnswer:
             "error": self.error or None,
             "id": self.answer_id or None,
         }
-        return record | {name: value for name, value in more.items() if value is not None}
+        return {
+            **{name: getattr(self, name) for name in RECORD},
+            "sources": [source.to_dict(quote) for source, quote in quoted],
+            **{name: value for name, value in more.items() if value is not None},
+        }
 
     def text(self) -> str:
         """The answer with its sources, as a person reads it."""
-        lines = [self.answer]
+        parts = [self.answer]
         if not self.refused and self.sources:
-            lines += ["", "Sources:", *(s.line() for s in self.sources)]
+            parts.append("\n".join(["Sources:", *(s.line() for s in self.sources)]))
         if self.cut_off:
-            lines += ["", "The language model was cut off: the end is missing (--llm-max-tokens)."]
+            parts.append("The language model was cut off: the end is missing (--llm-max-tokens).")
         if not self.calibrated:
-            lines += ["", f"Not calibrated: {LABEL_FIRST}."]
+            parts.append(f"Not calibrated: {LABEL_FIRST}.")
         if self.answer_confidence is not None:
-            lines += [
-                "",
-                f"Confidence that this answer is right: {two_digits(self.answer_confidence)}",
-            ]
+            sure = two_digits(self.answer_confidence)
+            parts.append(f"Confidence that this answer is right: {sure}")
         if self.answer_id:
-            lines += ["", f"Answer id: {self.answer_id}"]
-        return "\n".join(lines)
+            parts.append(f"Answer id: {self.answer_id}")
+        return "\n\n".join(parts)
 
 
 def bounded_answer(
@@ -119,11 +116,11 @@ def bounded_answer(
     strictly; what is then unsupported is removed, with a mark. If the answerer cannot be reached,
     `error` says why.
     """
-    query = assessment.ranking.query
+    query, no_answer = assessment.ranking.query, config.language_model.no_answer
     usable, verdict = usable_context(assessment, config)
     refusal = BoundedAnswer(
         query_id=query.query_id,
-        answer=config.language_model.no_answer,
+        answer=no_answer,
         refused=True,
         confidence=assessment.confidence,
         level=assessment.level,
@@ -134,13 +131,13 @@ def bounded_answer(
     )
     if verdict.verdict == "INSUFFICIENT":
         return refusal
-    sources, own = sources_of(usable), config.language_model.no_answer
+    sources = sources_of(usable)
     check = SupportCheck(lexicon, judge, config.support, query.text)
 
     def one_draft(*, strict: bool) -> _Draft:
         made = answerer.generate(query.text, sources, note=verdict.note(), strict=strict)
         checked = check(without_controls(made.text), sources)
-        return _Draft(_without_refusal(checked, own), made.calls, made.cut_off)
+        return _Draft(_without_refusal(checked, no_answer), made.calls, made.cut_off)
 
     try:
         draft = _better_draft(one_draft, config.coverage)
@@ -176,20 +173,16 @@ def _with_text(assessment: Assessment) -> Assessment:
     The sufficiency of these is the relevance of the first one, and what each of the others adds to
     the sufficiency of all: a lower bound of P(one of them is right).
     """
-    sufficiency = np.array(assessment.sufficiency_at)
-    passages = assessment.ranking.passages[: len(sufficiency)]
+    sufficiency, ranking = np.array(assessment.sufficiency_at), assessment.ranking
+    passages = ranking.passages[: len(sufficiency)]
     rows = np.array([i for i, p in enumerate(passages) if p.full_text.strip()], dtype=np.int64)
     if len(rows) == len(passages):
         return assessment
-    gains = np.zeros(len(sufficiency))
+    relevance, gains = assessment.relevance[rows], np.zeros(len(sufficiency))
     gains[: len(rows)] = np.diff(sufficiency, prepend=0.0)[rows]
-    gains[:1] = assessment.relevance[rows[:1]] if len(rows) else 0.0
-    return replace(
-        assessment,
-        ranking=assessment.ranking.take(rows),
-        relevance=assessment.relevance[rows],
-        sufficiency_at=tuple(np.cumsum(gains).tolist()),
-    )
+    gains[:1] = relevance[:1] if len(rows) else 0.0
+    at = tuple(np.cumsum(gains).tolist())
+    return replace(assessment, ranking=ranking.take(rows), relevance=relevance, sufficiency_at=at)
 
 
 class _Draft(NamedTuple):
@@ -206,32 +199,20 @@ class _Draft(NamedTuple):
 
 
 def _answer_of(draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer) -> BoundedAnswer:
-    """The supported part of a draft, with the sources that it cites; or `refusal`, without any.
-
-    If the context is weak, the answer says so.
-    """
+    """The supported part of a draft, with the sources that it cites; or `refusal`, without any."""
+    refusal = replace(refusal, model_calls=draft.calls)
     if draft.checked is None:
-        return replace(refusal, model_calls=draft.calls)
-    refusal = replace(
-        refusal,
-        attribution_coverage=attribution_coverage(draft.checked),
-        model_calls=draft.calls,
-        cut_off=draft.cut_off,
-    )
-    quotes: dict[str, str] = {}
-    for one in draft.checked:
-        quotes = {**one.quotes, **quotes}  # the first quote of each source
+        return refusal
+    refusal = replace(refusal, attribution_coverage=draft.covered, cut_off=draft.cut_off)
+    # the first quote of each source
+    quotes = {i: quote for one in reversed(draft.checked) for i, quote in one.quotes.items()}
     if not quotes:
         return refusal
     used = tuple(source for source in sources if source.id in quotes)
-    answer = replace(
-        refusal,
-        answer=without_unsupported(draft.checked),
-        refused=False,
-        sources=used,
-        quotes=tuple(quotes[source.id] for source in used),
-    )
-    return replace(answer, answer=LOW + answer.answer) if answer.low_confidence else answer
+    shown = tuple(quotes[source.id] for source in used)
+    text = without_unsupported(draft.checked)
+    answer = replace(refusal, answer=text, refused=False, sources=used, quotes=shown)
+    return replace(answer, answer=LOW + text) if answer.low_confidence else answer
 
 
 def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
@@ -257,13 +238,12 @@ def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
 
 def _without_refusal(checked: list[Checked], no_answer: str) -> list[Checked] | None:
     """The sentences without one that refuses; None if no other sentence has support."""
-    others = [one for one in checked if one.supported or not _is_refusal(one.sentence, no_answer)]
+    refusals = [re.sub(r"^\W+|\W+$", "", own).casefold() for own in (no_answer, NO_ANSWER)]
+
+    def refuses(one: Checked) -> bool:
+        claim = re.sub(r"^\W+", "", one.sentence.claim).casefold()
+        return not one.supported and claim.startswith(tuple(refusals))
+
+    others = [one for one in checked if not refuses(one)]
     refused = len(others) < len(checked) and not any(one.supported for one in others)
     return None if refused else others
-
-
-def _is_refusal(sentence: Sentence, no_answer: str) -> bool:
-    """Whether a sentence is the one with which the prompt lets an answerer refuse, or ours."""
-    claim = re.sub(r"^\W+", "", sentence.claim).casefold()
-    refusals = (re.sub(r"^\W+|\W+$", "", own).casefold() for own in (no_answer, NO_ANSWER))
-    return claim.startswith(tuple(refusals))

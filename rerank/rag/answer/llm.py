@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from rerank.advice.answer_settings import LanguageModelConfig
 from rerank.errors import EndpointError, optional
-from rerank.rag.answer.answerers import Generated, Message, messages
+from rerank.inference.remote.client import seconds_of
+from rerank.rag.answer.answerers import Generated, messages
 from rerank.rag.answer.sources import Source
 from rerank.tracking.records import without_secrets
 
@@ -32,13 +33,7 @@ LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each to
 
 
 class LanguageModel:
-    """An answerer that uses chat completions, at temperature 0.
-
-    `sleep` waits between two tries.
-
-    Raises:
-        MissingExtraError: the client is not installed.
-    """
+    """An answerer that uses chat completions, at temperature 0; `sleep` waits between two tries."""
 
     def __init__(
         self, config: LanguageModelConfig, *, sleep: Callable[[float], None] = time.sleep
@@ -46,8 +41,7 @@ class LanguageModel:
         with optional():
             import openai
 
-        self.config = config
-        self.sleep = sleep
+        self.config, self.sleep = config, sleep
         self._prompt = config.prompt
         self.client = openai.OpenAI(
             base_url=config.llm,
@@ -62,13 +56,9 @@ class LanguageModel:
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
         """The model's answer."""
+        prompt, refusal = self._prompt, self.config.no_answer
         asked = messages(
-            question,
-            sources,
-            note=note,
-            strict=strict,
-            prompt=self._prompt,
-            no_answer=self.config.no_answer,
+            question, sources, note=note, strict=strict, prompt=prompt, no_answer=refusal
         )
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):
@@ -81,53 +71,49 @@ class LanguageModel:
                 self.sleep(_wait(error, sent))
         raise AssertionError("a try returns or raises")
 
-    def _ask(self, asked: Sequence[Message]) -> tuple[str, str]:
-        """The answer, and the reason why it ends."""
-        body = self._body(
-            {
-                "model": self.config.llm_model,
-                "messages": list(asked),
-                "temperature": 0,
-                "max_tokens": self.config.llm_max_tokens,
-                "stream": self.config.llm_stream,
-            }
-        )
-        text, reason = _streamed(body) if self.config.llm_stream else _whole(body)
-        text = _without_thoughts(text)
-        if not text and reason == CUT_OFF:
-            raise EmptyAtLimit("the answer is empty: `llm_max_tokens` cut it off")
-        if not text:
-            raise BrokenAnswer("the answer is empty")
-        if len(text) > self.config.llm_max_tokens * LONGEST_TOKEN:
-            raise BrokenAnswer("the answer is much longer than `llm_max_tokens` allows")
-        return text, reason
-
-    def _body(self, given: dict[str, Any]) -> bytes:
-        """The body of the response; one that is too slow or too large is refused."""
-        end, body = time.monotonic() + self.config.llm_timeout, bytearray()
-        with self.client.chat.completions.with_streaming_response.create(**given) as response:
+    def _ask(self, asked: Sequence[Any]) -> tuple[str, str]:
+        """The answer, and the reason why it ends; a body that is too slow or large is refused."""
+        config, body = self.config, bytearray()
+        end = time.monotonic() + config.llm_timeout
+        with self.client.chat.completions.with_streaming_response.create(
+            model=config.llm_model,
+            messages=asked,
+            temperature=0,
+            max_tokens=config.llm_max_tokens,
+            stream=config.llm_stream,
+        ) as response:
             for part in response.iter_bytes():
                 body += part
                 if time.monotonic() > end:
-                    raise BrokenAnswer(f"it took more than {self.config.llm_timeout:g} seconds")
+                    raise BrokenAnswer(f"it took more than {config.llm_timeout:g} seconds")
                 if len(body) > LARGEST:
                     raise BrokenAnswer(f"it has more than {LARGEST:,} bytes")
-        return bytes(body)
+        text, reason = (_streamed if config.llm_stream else _whole)(bytes(body))
+        # after the last thoughts, whose beginning the template of some models contains
+        text = text.rpartition(THOUGHTS_END)[2].strip()
+        if not text or text.startswith(THOUGHTS):
+            if reason == CUT_OFF:
+                raise EmptyAtLimit("the answer is empty: `llm_max_tokens` cut it off")
+            raise BrokenAnswer("the answer is empty")
+        if len(text) > config.llm_max_tokens * LONGEST_TOKEN:
+            raise BrokenAnswer("the answer is much longer than `llm_max_tokens` allows")
+        return text, reason
 
-    def _sentence(self, error: Exception, sent: int) -> str:
-        times = "once" if sent == 1 else f"{sent} times"
-        why = self._without_key(_error_text(error))
-        return f"{self.config.place}: the language model gave no answer, asked {times}: {why}"
-
-    def _without_key(self, text: str) -> str:
-        """The text without the key, which some endpoints repeat in their errors, or a part of it.
-
-        Only then is it cut: half a key would not be found.
-        """
+    def _sentence(self, error: Any, sent: int) -> str:
+        """What failed; without the key, which some endpoints repeat in their errors."""
+        status, why = getattr(error, "status_code", None), " ".join(str(error).split())
+        why = why or type(error).__name__
+        if status and 300 <= status < 400:
+            place = without_secrets(error.response.headers.get("location", "no place"))
+            advice = "which is not followed; give the URL of the endpoint itself"
+            why = f"it redirects to {place}, {advice}"
+        why = f"status {status}: {why}" if status else why
         for secret in (self.client.api_key, quote(self.client.api_key, safe="")):
             if secret != NO_KEY:
-                text = text.replace(secret, "[key]")
-        return text[:LONGEST_ERROR]
+                why = why.replace(secret, "[key]")
+        times = "once" if sent == 1 else f"{sent} times"
+        where = f"{self.config.place}: the language model gave no answer"
+        return f"{where}, asked {times}: {why[:LONGEST_ERROR]}"  # cut last: half a key is not found
 
 
 class BrokenAnswer(Exception):  # noqa: N818  # never leaves this file
@@ -149,10 +135,7 @@ def _whole(body: bytes) -> tuple[str, str]:
 
 
 def _streamed(body: bytes) -> tuple[str, str]:
-    """The text of a stream of server-sent events, and its `finish_reason`.
-
-    Other lines, such as pings, are ignored.
-    """
+    """The text of a stream of server-sent events, and its `finish_reason`; pings are ignored."""
     parts, reason = [], None
     for line in re.split(r"\r\n|\r|\n", body.decode(errors="replace")):
         field, _, data = line.partition(":")
@@ -169,21 +152,10 @@ def _streamed(body: bytes) -> tuple[str, str]:
     return "".join(parts), str(reason)
 
 
-def _without_thoughts(text: str) -> str:
-    """The text after the last thoughts; empty if it ends within thoughts.
-
-    The template of some models contains the beginning of the thoughts, so that the response has
-    only their end.
-    """
-    answer = text.rpartition(THOUGHTS_END)[2].strip()
-    return "" if answer.startswith(THOUGHTS) else answer
-
-
 def _text(content: Any) -> str:
     if content is not None and not isinstance(content, str):
         raise BrokenAnswer("its content is not text")
-    text = content or ""
-    return text.encode(errors="replace").decode()  # JSON may escape half a surrogate pair
+    return (content or "").encode(errors="replace").decode()  # JSON may have half a surrogate pair
 
 
 def _is_transient(error: Exception) -> bool:
@@ -197,20 +169,6 @@ def _is_transient(error: Exception) -> bool:
 def _wait(error: Exception, sent: int) -> float:
     """Seconds until the next try: what the endpoint asks for, else doubled each time."""
     response = getattr(error, "response", None)
-    asked = response.headers.get("retry-after", "") if response is not None else ""
-    try:
-        wait = float(asked)
-    except ValueError:
-        wait = 0.5 * 2 ** (sent - 1) * random.uniform(0.75, 1.25)
-    return min(max(0.0, wait), LONGEST_WAIT)  # in this order, NaN becomes 0
-
-
-def _error_text(error: Exception) -> str:
-    status = getattr(error, "status_code", None)
-    text = " ".join(str(error).split()) or type(error).__name__
-    if status and 300 <= status < 400:
-        place = without_secrets(error.response.headers.get("location", "no place"))  # type: ignore[attr-defined]
-        text = (
-            f"it redirects to {place}, which is not followed; give the URL of the endpoint itself"
-        )
-    return f"status {status}: {text}" if status else text
+    asked = seconds_of(response.headers.get("retry-after")) if response is not None else None
+    wait = 0.5 * 2 ** (sent - 1) * random.uniform(0.75, 1.25) if asked is None else asked
+    return min(wait, LONGEST_WAIT)

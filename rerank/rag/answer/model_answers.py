@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
+from rerank.advice.answer_settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.config import Thresholds
@@ -25,16 +25,6 @@ from rerank.rooms import offered
 from rerank.storage.files import write_json
 from rerank.storage.folder import output_folder
 from rerank.types import Assessment, Query
-
-
-def extractive(model: CalibratedReranker) -> ExtractiveAnswerer:
-    """The answerer that needs no language model."""
-    return ExtractiveAnswerer(model.pipeline.index)
-
-
-def answerer_of(model: CalibratedReranker, config: LanguageModelConfig) -> Answerer:
-    """The configured language model, or the extractive answerer if there is none."""
-    return LanguageModel(config) if config.llm else extractive(model)
 
 
 def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
@@ -78,12 +68,13 @@ def answer(
     Raises:
         InputError, RetrieverError: as `CalibratedReranker.assess`.
     """
-    fitted = answer_confidence_of(model)
-    writes = answerer or answerer_of(model, config.language_model)
+    fitted, language_model = answer_confidence_of(model), config.language_model
+    if answerer is None and language_model.llm:
+        answerer = LanguageModel(language_model)
     for query in queries:
         start = time.perf_counter()
         assessment = model.assess([query])[0].by(thresholds)
-        made = answer_assessed(model, assessment, config, writes, fitted)
+        made = answer_assessed(model, assessment, config, answerer, fitted)
         if not made.error:
             latency = time.perf_counter() - start
             answer_id = record(assessment, model=model.version, latency=latency, answer=made)
@@ -95,15 +86,17 @@ def answer_assessed(
     model: CalibratedReranker,
     assessment: Assessment,
     config: AnswerConfig,
-    answerer: Answerer,
+    answerer: Answerer | None,
     fitted: AnswerConfidence | None,
 ) -> BoundedAnswer:
     """The answer to a query that the model has assessed, checked with its cross-encoder as judge.
 
-    `fitted` gives it its own confidence.
+    Without an `answerer`, its sentences are quotations. `fitted` gives it its own confidence.
     """
-    judge = cross_encoder_judge(model)
-    made = bounded_answer(assessment, answerer, model.pipeline.index, config, judge=judge)
+    words, judge = model.pipeline.index, cross_encoder_judge(model)
+    made = bounded_answer(
+        assessment, answerer or ExtractiveAnswerer(words), words, config, judge=judge
+    )
     if fitted is None or made.refused or made.attribution_coverage is None:
         return made
     own = fitted.confidence(assessment.confidence, made.attribution_coverage)
@@ -135,10 +128,9 @@ def recalibrate_answers(
     """
     versions = [*model.manifest.get("answers", {}).get("versions", ()), model.version]
     rows = offered("answers of a journal")(journal, versions, newest)
+    sure, covered = ([row[name] for row in rows] for name in ("confidence", "attribution"))
     right = [int(row["right"]) for row in rows]
-    fitted = fit_answer_confidence(
-        [row["confidence"] for row in rows], [row["attribution"] for row in rows], right
-    )
+    fitted = fit_answer_confidence(sure, covered, right)
 
     def change(folder: Path) -> Mapping[str, Any]:
         write_json(folder / ANSWERS, fitted.to_dict())

@@ -47,16 +47,13 @@ class AnswerConfidence:
             raise InputError(f"no confidence of answers can be read: {error}") from None
         if not isinstance(read, LogisticMap) or len(read.coef) not in (2, EARLIER):
             raise InputError("expected a logistic map of 2 inputs")
-        return cls(_without_constants(read) if len(read.coef) == EARLIER else read)
-
-
-def _without_constants(read: LogisticMap) -> LogisticMap:
-    """The earlier map with its three inputs that are always 1 in its intercept."""
-    of_ones = zip(read.coef[1:4], read.mean[1:4], read.scale[1:4], strict=True)
-    added = sum(weight * (1.0 - mean) / scale for weight, mean, scale in of_ones)
-    names = ("coef", "mean", "scale", "low", "high")
-    ends = {name: getattr(read, name)[:1] + getattr(read, name)[4:] for name in names}
-    return LogisticMap(intercept=read.intercept + added, **ends)
+        if len(read.coef) == EARLIER:  # what is always 1 goes into the intercept
+            of_ones = zip(read.coef[1:4], read.mean[1:4], read.scale[1:4], strict=True)
+            added = sum(weight * (1.0 - mean) / scale for weight, mean, scale in of_ones)
+            names = ("coef", "mean", "scale", "low", "high")
+            ends = {name: getattr(read, name)[:1] + getattr(read, name)[4:] for name in names}
+            read = LogisticMap(intercept=read.intercept + added, **ends)
+        return cls(read)
 
 
 def fit_answer_confidence(
@@ -71,23 +68,20 @@ def fit_answer_confidence(
     with optional():
         from calibration.fitting import fit_logistic
 
-    if not len(retrieval) == len(coverage) == len(right):
-        raise InputError(
-            "expected one confidence, one coverage and one outcome per answer, got "
-            f"{len(retrieval)}, {len(coverage)} and {len(right)}"
-        )
+    counts = len(retrieval), len(coverage), len(right)
+    if len(set(counts)) > 1:
+        got = "{}, {} and {}".format(*counts)
+        raise InputError(f"expected a confidence, a coverage and an outcome per answer, got {got}")
     if len(right) < MIN_LABELS or len(set(right)) < 2:
-        raise InputError(
-            f"expected {MIN_LABELS} labelled answers or more, right and wrong ones, got "
-            f"{len(right)} of which {sum(right)} are right"
-        )
+        got = f"{len(right)} of which {sum(right)} are right"
+        expected = f"{MIN_LABELS} labelled answers or more, right and wrong ones"
+        raise InputError(f"expected {expected}, got {got}")
     return AnswerConfidence(fit_logistic(_inputs(retrieval, coverage), right))
 
 
 def _inputs(retrieval: Sequence[float], coverage: Sequence[float]) -> Floats:
     numbers = np.array([retrieval, coverage], dtype=np.float64)
     if not ((numbers >= 0) & (numbers <= 1)).all():
-        raise InputError(
-            f"expected numbers from 0 to 1, got {retrieval!r:.99} and {coverage!r:.99}"
-        )
+        got = f"{retrieval!r:.99} and {coverage!r:.99}"
+        raise InputError(f"expected numbers from 0 to 1, got {got}")
     return np.column_stack([log_odds(numbers[0]), numbers[1]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -75,16 +74,12 @@ def split_passage(text: str) -> list[str]:
 def _lines_apart(paragraph: str) -> str:
     """The paragraph with an empty line after each line whose sentence does not go on."""
     lines = paragraph.split("\n")
-    width = 0 if _is_listing(lines) else max(map(len, lines))
+    whole = [line for line in lines if line.strip()]
+    # three or more that begin anew, and none of which ends a sentence, are names or headings
+    anew = all(not LOWER.match(line) and not ENDED.search(line) for line in whole)
+    width = 0 if len(whole) > 2 and anew else max(map(len, lines))
     ends = ["\n" if _goes_on(line, after, width) else "\n\n" for line, after in pairwise(lines)]
     return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
-
-
-def _is_listing(lines: Sequence[str]) -> bool:
-    """Whether three lines or more begin anew, and none ends a sentence: names, or headings."""
-    whole = [line for line in lines if line.strip()]
-    anew = all(not LOWER.match(line) and not ENDED.search(line) for line in whole)
-    return len(whole) > 2 and anew
 
 
 def _goes_on(line: str, after: str, width: int) -> bool:
@@ -95,7 +90,7 @@ def _goes_on(line: str, after: str, width: int) -> bool:
     if LOWER.match(after):
         return True
     item, words = BULLET.match(line), after.split()
-    inner, outer = _indent(after), _indent(line)
+    inner, outer = (len(text) - len(text.lstrip()) for text in (after, line))
     return (
         not any(rows)
         and len(line) <= WIDEST
@@ -109,13 +104,14 @@ def _goes_on(line: str, after: str, width: int) -> bool:
     )
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
 def sentences(answer: str) -> list[Sentence]:
     """The sentences of an answer; a citation after the full stop belongs to the one before."""
-    joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", _citation_before_end, answer)
+
+    def citation_before_end(match: re.Match[str]) -> str:
+        end, cited = match[1], match[2].strip()
+        return f" {cited}{end}" if end in ".!?" else f"{end[:-1]} {cited}{end[-1]}"
+
+    joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", citation_before_end, answer)
     parts = []
     for text in split(JOINED.sub(" ", joined)):
         cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
@@ -123,8 +119,3 @@ def sentences(answer: str) -> list[Sentence]:
         claim = re.sub(r"\s+([.!?,;:])", r"\1", bare)
         parts.append(Sentence(text, claim.strip(), tuple(dict.fromkeys(cited))))
     return [sentence for sentence in parts if re.search(r"\w", sentence.claim)]
-
-
-def _citation_before_end(match: re.Match[str]) -> str:
-    end, cited = match[1], match[2].strip()
-    return f" {cited}{end}" if end in ".!?" else f"{end[:-1]} {cited}{end[-1]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rerank.advice.places import Place, place_of
@@ -18,6 +18,7 @@ from rerank.rag.answer.sentences import END, without_controls
 from rerank.types import RankedPassage
 
 LEFT_OUT = "[an instruction to the reader was left out here]"
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 ORDER = re.compile(
     r"\b(ignore|disregard|forget|override|bypass)\b.{0,60}\b(instructions?|prompts?|rules|context|"
     r"guidelines|above|previous|sources)\b"
@@ -107,15 +108,8 @@ class Source:
 
     def to_dict(self, quote: str) -> dict[str, Any]:
         """Plain JSON values; `quote` is the sentence that supports the answer."""
-        return {
-            "id": self.id,
-            "doc_id": self.passage.doc_id,
-            "document": self.place.document,
-            "heading": self.place.heading,
-            "page": self.place.page,
-            "score": self.passage.relevance,
-            "quote": quote,
-        }
+        named = {"id": self.id, "doc_id": self.passage.doc_id, **asdict(self.place)}
+        return {**named, "score": self.passage.relevance, "quote": quote}
 
 
 def evidence_of(title: str, text: str) -> str:
@@ -140,7 +134,4 @@ def context(sources: Sequence[Source], note: str = "") -> str:
 
 
 def _shown(text: str) -> str:
-    text = without_orders(text)
-    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
-        text = text.replace(sign, entity)
-    return text
+    return without_orders(text).translate(ENTITIES)

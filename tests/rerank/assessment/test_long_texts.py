@@ -18,7 +18,8 @@ from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, read_query
 from rerank.data.words import READ
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
-from rerank.rag.answer.model_answers import answer_assessed, extractive
+from rerank.rag.answer.answerers import ExtractiveAnswerer
+from rerank.rag.answer.model_answers import answer_assessed
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import windows
 from rerank.types import Assessment, Passage, Query
@@ -60,7 +61,7 @@ def stages(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, S
     """Every stage that a text passes through, as a function of the text."""
     model = CalibratedReranker.load(run.folder)
     tokenizer = open_tokenizer(resolve("minilm"), max_length=128)
-    folder, answers = tmp_path_factory.mktemp("corpus"), extractive(model)
+    folder, answers = tmp_path_factory.mktemp("corpus"), ExtractiveAnswerer(model.pipeline.index)
     return {
         "rerank": lambda text: _rerank(model, text),
         "search": lambda text: model.search(f"median {text}"[:LONGEST_QUERY]),

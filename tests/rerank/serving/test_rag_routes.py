@@ -31,8 +31,8 @@ from rerank.rag.answer import model_answers
 from rerank.rag.answer.answerers import Generated
 from rerank.rag.answer.model_answers import answer
 from rerank.serving.middleware import while_connected
+from rerank.serving.parts import AssessedRequest
 from rerank.serving.refusals import Refusal
-from rerank.serving.request_assessor import AssessedRequest
 from rerank.types import Assessment, Query
 
 

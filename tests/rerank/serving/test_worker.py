@@ -193,7 +193,7 @@ def test_a_turn_that_does_not_come_is_503(swift: ModelHolder) -> None:
         await asyncio.to_thread(worker.finish)
         return worker
 
-    assert not asyncio.run(main()).alive
+    assert not asyncio.run(main()).alive()
     assert rounds(swift) == [0, 0]
 
 
