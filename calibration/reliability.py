@@ -288,11 +288,7 @@ def measure(
 
 
 def comparison(
-    rows: Mapping[str, ArrayLike],
-    y: ArrayLike,
-    *,
-    groups: Groups = None,
-    **options: Any,
+    rows: Mapping[str, ArrayLike], y: ArrayLike, *, groups: Groups = None, **options: Any
 ) -> Comparison:
     """Return `measure`, which has the same options, of each confidence (name to p (n,)).
 

@@ -41,12 +41,7 @@ from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.certificates import Hazards, certify_context, require_both_kinds
-from rerank.fitting.passage_maps import (
-    choose_cutoff,
-    cross_fit_rankings,
-    fit_score,
-    read_labelled,
-)
+from rerank.fitting.passage_maps import choose_cutoff, cross_fit_rankings, fit_score, read_labelled
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in
 from rerank.progress import progress_shown

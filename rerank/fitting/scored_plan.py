@@ -65,10 +65,7 @@ def score_modes(
 
 
 def score_search(
-    pipeline: Pipeline,
-    planned: Plan,
-    pooled: FittedMaps | None = None,
-    cutoff: float | None = None,
+    pipeline: Pipeline, planned: Plan, pooled: FittedMaps | None = None, cutoff: float | None = None
 ) -> ScoredPlan:
     """The plan's queries, searched in the index, with unanswerable copies if the fit has too few.
 
