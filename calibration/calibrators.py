@@ -185,8 +185,7 @@ class TwoStageCalibrator(_Calibrator):
         Raises as `fit_two_stage`.
         """
         x, labels = self._checked(X, y)
-        self.map_, penalty, self.out_of_fold_ = fit_two_stage(
-            x, labels, groups, **self.get_params()
-        )
+        fitted = fit_two_stage(x, labels, groups, **self.get_params())
+        self.map_, penalty, self.out_of_fold_ = fitted
         self.C_ = penalty.C
         return self

@@ -73,10 +73,8 @@ def _fit_logistic(x: Floats, labels: Ints, C: float) -> LogisticMap:
         return LogisticMap((0.0,) * x.shape[1], float(logit(base_rate(labels))), mean, scale)
     n, d = x.shape
     design = np.column_stack([(x - scaler.mean_) / scaler.scale_, np.ones(n)])
-    precision = np.append(np.full(d, 1 / C), 0.0)
-    fitted = maximum_likelihood(
-        design, labels.astype(np.float64), np.zeros(d + 1), precision=precision
-    )
+    precision, y = np.append(np.full(d, 1 / C), 0.0), labels.astype(np.float64)
+    fitted = maximum_likelihood(design, y, np.zeros(d + 1), precision=precision)
     coef = np.where(np.ptp(x, axis=0) > 0, fitted[:-1], 0.0)
     low, high = tuple(x.min(axis=0)), tuple(x.max(axis=0))
     return LogisticMap(tuple(coef), float(fitted[-1]), mean, scale, low, high)

@@ -120,9 +120,8 @@ def fit_platt(scores: ArrayLike, y: ArrayLike) -> LogisticMap:
         return _constant(target)
     mean, scale = float(s.mean()), float(s.std())
     design = np.column_stack([(s - mean) / scale, np.ones(len(s))])
-    slope, intercept = maximum_likelihood(
-        design, target, np.array([0.0, float(logit(target.mean()))])
-    )
+    start = np.array([0.0, float(logit(target.mean()))])
+    slope, intercept = maximum_likelihood(design, target, start)
     if slope <= 0:
         return _constant(target)
     return LogisticMap((float(slope),), float(intercept), (mean,), (scale,))

@@ -95,9 +95,8 @@ class IsotonicMap(_ScoreMap):
     def predict_checked(self, s: Floats) -> Floats:
         """`predict` for checked scores."""
         x, y = self._arrays
-        p = (1 - TILT) * np.interp(s, x, y) + TILT * _heavy_tailed_sigmoid(
-            (s - self.mean) / self.scale
-        )
+        rising = _heavy_tailed_sigmoid((s - self.mean) / self.scale)
+        p = (1 - TILT) * np.interp(s, x, y) + TILT * rising
         return np.minimum(np.maximum(p, LOWEST), HIGHEST)
 
 
@@ -145,11 +144,8 @@ class VennAbersMap(_ScoreMap):
         set_finite_numbers(self, "x", "low", "high")
         freeze_arrays(self, self.x, self.low, self.high)
         places = 2 * len(self.x) + 1
-        if len(self.low) != places or len(self.high) != places:
-            raise ValueError(
-                f"{len(self.x)} knots have {places} places, got {len(self.low)} numbers of low and "
-                f"{len(self.high)} of high"
-            )
+        if (got := (len(self.low), len(self.high))) != (places, places):
+            raise ValueError(f"{len(self.x)} knots have {places} places of low and high, got {got}")
         check_rising("x", self.x, strictly=True)
         check_rising("low", self.low)
         check_rising("high", self.high)

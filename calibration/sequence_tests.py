@@ -35,10 +35,8 @@ def _rows_needed(gap: float, target: float, level: float) -> int:
     from scipy.stats import binom
 
     rate = target + gap * (1 - target)
-    spread = ndtri(level) * np.sqrt(target * (1 - target)) + ndtri(POWER) * np.sqrt(
-        rate * (1 - rate)
-    )
-    near = int((spread / (rate - target)) ** 2)
+    at_target, at_rate = (np.sqrt(share * (1 - share)) for share in (target, rate))
+    near = int(((ndtri(level) * at_target + ndtri(POWER) * at_rate) / (rate - target)) ** 2)
     sizes = np.arange(max(1, near // 3), 2 * near + 50)
     least = binom.isf(1 - level, sizes, target) + 1  # hits that refute the target
     return int(sizes[(binom.sf(least - 1, sizes, rate) >= POWER).argmax()])

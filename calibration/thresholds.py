@@ -169,9 +169,8 @@ class Certificate:
             return f"Warning: nothing is certified. {self.refused}"
         event = "get a right answer" if self.event == RIGHT else self.event
         each = "" if self.groups is None else " (each group counts once)"
-        promise = (
-            f"at least {percent(self.target)} {event}, at {percent(self.level)} confidence{each}"
-        )
+        share, level = percent(self.target), percent(self.level)
+        promise = f"at least {share} {event}, at {level} confidence{each}"
         if self.threshold is not None:
             return (
                 f"Certified from {self.threshold:.3f} up: of {self.about}, {promise}. It rests on "

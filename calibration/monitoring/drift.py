@@ -70,14 +70,10 @@ class FeatureSketch:
         if (np.diff(self.edges) <= 0).any():
             raise ValueError("edges must rise strictly")
         places, least, total = 2 * len(self.edges) - 1, min(self.shares), sum(self.shares)
-        if len(self.shares) != places:
-            raise ValueError(
-                f"{len(self.edges)} edges need {places} shares, got {len(self.shares)}"
-            )
+        if (got := len(self.shares)) != places:
+            raise ValueError(f"{len(self.edges)} edges need {places} shares, got {got}")
         if least < 0 or abs(total - 1) > 1e-9:
-            raise ValueError(
-                f"shares must be at least 0 and sum to 1, got one of {least} and a sum of {total}"
-            )
+            raise ValueError(f"shares must be at least 0 and sum to 1, got {least} and {total}")
 
     def cumulative(self) -> Floats:
         """Return (2 K,): for each edge, the share of fitted rows below it, then up to it."""

@@ -105,9 +105,8 @@ def certify_context(
         event=event,
     )
     kept = ~copies_in(ordered)
-    return certificate, choose_stopping_threshold(
-        right_within[kept], sufficiency[kept], units[kept]
-    )
+    stop = choose_stopping_threshold(right_within[kept], sufficiency[kept], units[kept])
+    return certificate, stop
 
 
 def choose_stopping_threshold(
@@ -138,9 +137,8 @@ def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Ce
     """
     if any(answered) and not all(answered):
         return certificate
-    return refused(
-        certificate, (ALL_ANSWERABLE if any(answered) else NONE_ANSWERABLE).format(n=len(answered))
-    )
+    reason = ALL_ANSWERABLE if any(answered) else NONE_ANSWERABLE
+    return refused(certificate, reason.format(n=len(answered)))
 
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
@@ -156,7 +154,5 @@ def refuse_certificates(maps: FittedMaps, reason: str) -> FittedMaps:
     """The maps, with all their certificates refused: see `refused`."""
     names = ("certificate", "documents_certificate", "context_certificate")
     given = {name: getattr(maps, name) for name in names}
-    none: dict[str, Any] = {
-        name: refused(one, reason) if one else None for name, one in given.items()
-    }
+    none: dict[str, Any] = {n: refused(one, reason) if one else None for n, one in given.items()}
     return replace(maps, **none, stopping_threshold=None)

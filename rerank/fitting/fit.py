@@ -157,7 +157,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         context_certificate = checked(context_certificate)
     hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, hazards)
     best_logits = np.array([highest(s.logits) for s in scored.items])
-    errors = (right - out_of_fold)[rows]
+    errors, numbers = (right - out_of_fold)[rows], group_codes(scored.groups[rows], int(rows.sum()))
     return Fitted(
         maps=FittedMaps(
             policy=scored_plan.policy,
@@ -177,9 +177,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
         calibrator=calibrator,
         reason=f"{reason} {SHRUNK if pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
-        effective=effective_n(
-            errors - errors.mean(), group_codes(scored.groups[rows], len(errors))
-        ),
+        effective=effective_n(errors - errors.mean(), numbers),
         reference=reference,
         features=features,
         right=right,

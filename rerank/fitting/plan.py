@@ -138,9 +138,8 @@ def plan(
     unpooled_ids = frozenset(unseen(labelled, all_ids, pooled_marks))
     unpooled = {s: tuple(filter(unpooled_ids.__contains__, i)) for s, i in labelled.splits.items()}
     untrained_ids = frozenset(unseen(labelled, all_ids, trained_hashes))
-    to_fit, to_report, report_split, beside_training = _divide(
-        replace(labelled, splits={s: i for s, i in unpooled.items() if i}), untrained_ids
-    )
+    known = replace(labelled, splits={s: i for s, i in unpooled.items() if i})
+    to_fit, to_report, report_split, beside_training = _divide(known, untrained_ids)
     once = labelled.without_repeats(to_fit, to_report)
     cross_fitted = report_split == CROSS_FITTED
     pooled, twice = len(all_ids) - len(unpooled_ids), len(to_fit) - len(once)

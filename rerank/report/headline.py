@@ -49,9 +49,8 @@ def promise_sentences(evaluation: Evaluation, maps: FittedMaps) -> list[str]:
         right = evaluation.right[evaluation.certified]
         share = f" ({right.mean():.1%})" if len(right) else ""
         folds = ", each by the threshold of its fold" if len(evaluation.fold_maps) > 1 else ""
-        sentences[0] += (
-            f" Of the measured queries, {right.sum()} of {len(right)} are right{share}{folds}."
-        )
+        counts = f"{right.sum()} of {len(right)}"
+        sentences[0] += f" Of the measured queries, {counts} are right{share}{folds}."
     if maps.stopping_threshold is not None:
         sentences.append(
             "If passages are handed on until the sufficiency reaches "
