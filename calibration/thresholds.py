@@ -40,10 +40,10 @@ ABOUT = "new questions like these"  # what a promise is about, by default
 RIGHT = "right"  # what is promised of an accepted row, by default
 FEW = 50  # with fewer independent labels, it cannot be told how many more are needed
 MOST = 10**9  # more labels than this were not counted
+MAX_TIMES = 40  # the advice is never to collect more than this many times the labels that there are
 LEAST_TIMES = 1.25  # nor fewer than this many times: there were enough by their accuracy
 PLACES = 64  # places at which it is asked how many labels would do
 ROUNDING = 1e-6  # what two ways to compute a tail may differ by
-MAX_TIMES = 40  # the advice is never to collect more than this many times the labels that there are
 
 
 def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
