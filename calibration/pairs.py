@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Groups, as_floats, group_codes
 from calibration.effective_sample_size import effective_groups, grouped_standard_error
-from calibration.metrics.intervals import LEVEL, MIN_GROUPS, UNKNOWN, Estimate, student_point
+from calibration.metrics.intervals import LEVEL, Estimate, student_interval, student_point
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,7 @@ def paired_difference(losses: ArrayLike, others: ArrayLike, groups: Groups = Non
     for values in (ours, theirs):
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("losses must lie in [0, 1]")
-    worse, number = ours - theirs, group_codes(groups, len(ours))
-    n_groups, mean = int(number.max()) + 1, float(worse.mean())
-    if n_groups < MIN_GROUPS:
-        return Estimate(mean, *UNKNOWN)
-    error = np.hypot(grouped_standard_error(worse, number), 1 / len(worse))
-    room = student_point(0.9, effective_groups(number)) * float(error)
-    return Estimate(mean, mean - room, mean + room)
+    return student_interval(ours - theirs, groups, unseen=1.0, level=0.9)
 
 
 def surely_better(differences: Sequence[Estimate]) -> bool:

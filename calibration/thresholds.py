@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -345,9 +346,5 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     if table.ndim != 2:
         raise ValueError(f"losses should be (n, m), got {table.shape}")
     risk = check_share("risk", risk)
-    last = -1
-    for j, column in enumerate(table.T):
-        if mean_upper_bound(column, groups) > risk:
-            break
-        last = j
-    return last
+    held = takewhile(lambda column: mean_upper_bound(column, groups) <= risk, table.T)
+    return sum(1 for _ in held) - 1

@@ -46,7 +46,12 @@ class Estimate(NamedTuple):
 
 
 def student_interval(
-    values: ArrayLike, groups: Groups = None, *, least_groups: int = MIN_GROUPS, unseen: float = 0.0
+    values: ArrayLike,
+    groups: Groups = None,
+    *,
+    least_groups: int = MIN_GROUPS,
+    unseen: float = 0.0,
+    level: float = LEVEL,
 ) -> Estimate:
     """Return the mean of values (n,) with Student's interval, by group (n,).
 
@@ -62,7 +67,7 @@ def student_interval(
     if int(number.max()) + 1 < least_groups:
         return Estimate(mean, *UNKNOWN)
     error = float(np.hypot(grouped_standard_error(v, number), unseen / len(v)))
-    room = student_point(LEVEL, effective_groups(number)) * error
+    room = student_point(level, effective_groups(number)) * error
     return Estimate(mean, mean - room, mean + room)
 
 

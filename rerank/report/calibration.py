@@ -292,18 +292,14 @@ def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict
     """Reliability diagrams before and after, by file name, which has the mode after the first."""
     with optional():
         from calibration.plots.confidence import reliability_diagram
-        from calibration.plots.style import draw
 
-    pictures = {}
+    figures = {}
     for number, (mode, of_mode) in enumerate(recalibrations.items()):
         for name, p in (("before", of_mode.before), ("after", of_mode.after)):
-            figure = reliability_diagram(
-                of_mode.right,
-                p,
-                reliability_bins(of_mode.right, p, groups=of_mode.groups),
-                title=f"{MODE_HEADINGS[mode]}: {name} the new labels",
-                threshold=of_mode.table["before"].threshold,
-            )
+            bins = reliability_bins(of_mode.right, p, groups=of_mode.groups)
+            title, at = f"{MODE_HEADINGS[mode]}: {name} the new labels", of_mode.table["before"]
             file = f"reliability_{name}" if number == 0 else f"{mode}_reliability_{name}"
-            pictures[file] = draw(figure)
-    return pictures
+            figures[file] = reliability_diagram(
+                of_mode.right, p, bins, title=title, threshold=at.threshold
+            )
+    return report_pictures(figures)
