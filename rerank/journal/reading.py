@@ -28,39 +28,8 @@ from rerank.journal.store import REFUSED, JournalStore, Row
 from rerank.types import Query
 
 _C = JOURNAL.c
-NUMBERS = (_C.question_hash, _C.mode, _C.first_right, _C.confidence, _C.accepted)
+QUESTION = ("mode", "question_hash")  # the columns by which questions are told apart
 JUDGED_PASSAGES = _C.right.is_not(None) & _C.answer_hash.is_(None)  # not of a generated answer
-
-
-def newest_searches(store: JournalStore, limit: int) -> list[Row]:
-    """The newest `limit` searches that were kept with their text, oldest first."""
-    chosen = (
-        select(_C.entry_id, _C.asked)
-        .where(_C.mode == "search", _C.asked.is_not(None))
-        .order_by(_C.entry_id.desc())
-        .limit(limit)
-    )
-    return list(store.rows(chosen))[::-1]
-
-
-def newest_answers(
-    store: JournalStore, models: Sequence[str], limit: int | None = None
-) -> list[Row]:
-    """The newest labelled answer of each question by one of the `models`, oldest first.
-
-    Refusals do not count as answers. `limit` keeps only the newest ones.
-    """
-    columns = (_C.question_hash, _C.right, _C.confidence, _C.attribution)
-    labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
-    chosen = (
-        select(*columns)
-        .where(labelled & _C.model.in_(models))
-        .order_by(_C.judged.desc(), _C.entry_id)
-    )
-    newest: dict[str, Row] = {}
-    for row in store.rows(chosen):
-        newest.setdefault(row["question_hash"], row)
-    return list(newest.values())[:limit][::-1]
 
 
 def newest_labels(store: JournalStore, *, model: str | None = None) -> list[Row]:
@@ -73,18 +42,19 @@ def newest_labels(store: JournalStore, *, model: str | None = None) -> list[Row]
     if model is not None:
         chosen = chosen.where(_C.model == model)
     rows = store.rows(chosen.order_by(_C.judged.desc(), _C.entry_id))
-    newest: dict[tuple[str, str, str | None], Row] = {}
-    for row in rows:
-        newest.setdefault((row["mode"], row["question_hash"], row["top_doc_id"]), row)
-    return list(newest.values())[::-1]
+    return _first_of_each(rows, *QUESTION, "top_doc_id")[::-1]
 
 
 def one_per_question(rows: Sequence[Row], limit: int | None = None) -> list[Row]:
     """The last row of each question, in their order; `limit` keeps only the last ones."""
-    last: dict[tuple[str, str], Row] = {}
-    for row in reversed(rows):
-        last.setdefault((row["mode"], row["question_hash"]), row)
-    return list(last.values())[:limit][::-1]
+    return _first_of_each(rows[::-1], *QUESTION)[:limit][::-1]
+
+
+def _first_of_each(rows: Sequence[Row], *columns: str) -> list[Row]:
+    first: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        first.setdefault(tuple(row[column] for column in columns), row)
+    return list(first.values())
 
 
 def label_of(row: Row) -> dict[str, Any]:
@@ -109,21 +79,17 @@ def monitors(
     Raises:
         ValueError: a target or level outside (0, 1).
     """
-    chosen = select(*NUMBERS).where(JUDGED_PASSAGES, _C.model == model)
-    first: dict[tuple[str, str], Row] = {}
-    for row in store.rows(chosen.order_by(_C.first_judged, _C.entry_id)):
-        first.setdefault((row["mode"], row["question_hash"]), row)
-    rows = list(first.values())
+    columns = (_C.question_hash, _C.mode, _C.first_right, _C.confidence, _C.accepted)
+    chosen = select(*columns).where(JUDGED_PASSAGES, _C.model == model)
+    judged = store.rows(chosen.order_by(_C.first_judged, _C.entry_id))
+    rows = _first_of_each(judged, *QUESTION)
     right = np.array([row["first_right"] for row in rows], dtype=np.int64)
     confidence = np.array([row["confidence"] for row in rows], dtype=np.float64)
     accepted = np.array([row["accepted"] for row in rows], dtype=np.bool_)
-    accuracy = AccuracyMonitor.start(target, level)
-    calibrated = CalibrationMonitor.start(level)
-    return accuracy.update(right[accepted]), calibrated.update(right, confidence)
-
-
-OTHER_KIND = "they are of answers of another kind of model"
-NO_TEXT = "the journal holds no text of their questions"
+    return (
+        AccuracyMonitor.start(target, level).update(right[accepted]),
+        CalibrationMonitor.start(level).update(right, confidence),
+    )
 
 
 def journal_labels(
@@ -140,15 +106,23 @@ def journal_labels(
         JournalError: the database cannot be used.
     """
     with JournalStore(journal) as store:
-        rows = newest_labels(store)
-        name = store.name
+        rows, name = newest_labels(store), store.name
     left_out: Counter[str] = Counter()
     labelled: list[tuple[Row, Feedback]] = []
     for row in rows:
+        if row["asked"] is None:
+            left_out["the journal holds no text of their questions"] += 1
+            continue
         try:
-            labelled.append((row, _label(row, model)))
+            label = feedback_from(label_of(row))
         except InputError as error:
             left_out[str(error)] += 1
+            continue
+        try:
+            model.check(label.query)
+            labelled.append((row, label))
+        except InputError:
+            left_out["they are of answers of another kind of model"] += 1
     again = partial(model.assess, label="ranking labelled queries")
     present = still_first([label for _, label in labelled], again)
     of_row = {
@@ -169,41 +143,27 @@ def journal_labels(
     return labels, notes
 
 
-def _label(row: Row, model: CalibratedReranker) -> Feedback:
-    """The label of a row."""
-    if row["asked"] is None:
-        raise InputError(NO_TEXT)
-    label = feedback_from(label_of(row))
-    if not _is_for(model, label.query):
-        raise InputError(OTHER_KIND)
-    return label
-
-
-def _is_for(model: CalibratedReranker, query: Query) -> bool:
-    """Whether the model answers such queries: it has their mode, and knows their stages."""
-    try:
-        model.check(query)
-    except InputError:
-        return False
-    return True
-
-
 def journal_queries(model: CalibratedReranker, journal: str, *, newest: int) -> list[Query]:
-    """The newest searches of a journal, oldest first, without those that a file could not hold.
-
-    Those of a model of another kind are left out too.
+    """Those of the newest searches of a journal that the model can answer, oldest first.
 
     Raises:
         InputError: no journal, or no search with its text.
         JournalError: the database cannot be used.
     """
+    chosen = (
+        select(_C.entry_id, _C.asked)
+        .where(_C.mode == "search", _C.asked.is_not(None))
+        .order_by(_C.entry_id.desc())
+        .limit(newest)
+    )
     with JournalStore(journal) as store:
-        rows, name = newest_searches(store, newest), store.name
+        rows, name = store.rows(chosen), store.name
     queries = []
-    for row in rows:
+    for row in reversed(rows):
         with suppress(InputError):  # such as a longer query, which a server may be set to take
-            queries.append(read_query({**json.loads(row["asked"]), "_id": row["entry_id"]}))
-    queries = [query for query in queries if _is_for(model, query)]
+            query = read_query({**json.loads(row["asked"]), "_id": row["entry_id"]})
+            model.check(query)
+            queries.append(query)
     if not queries:
         raise InputError(
             f"the journal {name} has no search with its text; expected some to compare"
@@ -212,11 +172,19 @@ def journal_queries(model: CalibratedReranker, journal: str, *, newest: int) -> 
 
 
 def journal_answers(journal: str, versions: Sequence[str], newest: int | None) -> list[Row]:
-    """The newest labelled answer to each question, by models of these versions.
+    """The newest labelled answer to each question by models of these versions, oldest first.
+
+    Refusals do not count as answers. `newest` keeps only so many.
 
     Raises:
         InputError: no journal.
         JournalError: the database cannot be used.
     """
+    labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
+    chosen = (
+        select(_C.question_hash, _C.right, _C.confidence, _C.attribution)
+        .where(labelled & _C.model.in_(versions))
+        .order_by(_C.judged.desc(), _C.entry_id)
+    )
     with JournalStore(journal) as store:
-        return newest_answers(store, versions, newest)
+        return _first_of_each(store.rows(chosen), "question_hash")[:newest][::-1]

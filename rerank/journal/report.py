@@ -6,8 +6,7 @@ It knows nothing of models: all numbers are read from the journal.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -24,58 +23,12 @@ from rerank.journal.reading import JUDGED_PASSAGES, monitors
 from rerank.journal.store import DAY, JournalStore, Row
 from rerank.types import Mode
 
-MODEL_COLUMNS = (
-    *("model", "questions", "accepted", "confidence"),
-    *("right/judged", "answers right/judged", "last (UTC)"),
-)
+MODEL_COLUMNS = ("model", "questions", "accepted", "confidence")
+MODEL_COLUMNS += ("right/judged", "answers right/judged", "last (UTC)")
 DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "lately")
 MIN_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c
 JUDGED_ANSWERS = _C.right.is_not(None) & _C.answer_hash.is_not(None)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSummary:
-    """The answers of one version of the model."""
-
-    model: str
-    questions: int
-    accepted: float  # share
-    confidence: float  # mean
-    judged: int  # first passages that people have judged
-    right: int  # of those
-    answers_judged: int  # generated answers that people have judged
-    answers_right: int  # of those
-    last: float  # seconds since 1970
-
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        return (
-            self.model,
-            f"{self.questions}",
-            f"{self.accepted:.0%}",
-            f"{self.confidence:.2f}",
-            f"{self.right}/{self.judged}",
-            f"{self.answers_right}/{self.answers_judged}",
-            datetime.fromtimestamp(self.last, UTC).strftime("%Y-%m-%d %H:%M"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentTrend:
-    """A document that came first for several questions, but never with enough confidence."""
-
-    document: str
-    questions: int
-    confidence: float  # mean
-    earlier: float | None  # mean in the first half of the period; None: no questions
-    lately: float | None  # mean in the second half
-
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        means = (self.confidence, self.earlier, self.lately)
-        shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
-        return (self.document, f"{self.questions}", *shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +38,10 @@ class JournalReport:
     journal: str
     days: float
     model: str  # the version that the monitors are of; "" if nothing was asked
-    models: tuple[ModelSummary, ...]  # newest first
+    models: list[Row]  # the columns of `_models`, newest first
     accuracy: AccuracyMonitor
     calibration: CalibrationMonitor
-    documents: tuple[DocumentTrend, ...]  # most questions first
+    documents: list[Row]  # the columns of `_uncertain_documents`, most questions first
 
     @property
     def alarmed(self) -> bool:
@@ -102,37 +55,52 @@ class JournalReport:
             "days": self.days,
             "alarm": self.alarmed,
             "model": self.model,
-            "models": [asdict(model) for model in self.models],
+            "models": self.models,
             "monitors": [
                 {**m.to_dict(), "n": m.n, "alarm": m.alarmed, "sentence": m.sentence}
                 for m in (self.accuracy, self.calibration)
             ],
-            "documents": [asdict(document) for document in self.documents],
+            "documents": self.documents,
         }
 
     def text(self) -> str:
         """The report in words and tables."""
         if not self.models:
             return f"{self.journal}: no question in the last {self.days:g} days"
-        count = sum(m.questions for m in self.models)
-        parts = [
-            f"{self.journal}: {count} questions in the last {self.days:g} days",
-            aligned([MODEL_COLUMNS, *(m.cells() for m in self.models)]),
-            f"Model {self.model}:\n{self._tests()}",
-        ]
+        count = sum(m["questions"] for m in self.models)
+        models = aligned([MODEL_COLUMNS, *map(_model_cells, self.models)])
+        tests = "Nobody has judged its first passages yet."
+        if self.calibration.n:
+            tests = f"{self.accuracy.sentence}\n{self.calibration.sentence}"
+        text = (
+            f"{self.journal}: {count} questions in the last {self.days:g} days\n\n{models}\n\n"
+            f"Model {self.model}:\n{tests}"
+        )
         if self.documents:
-            table = aligned([DOCUMENT_COLUMNS, *(d.cells() for d in self.documents)])
-            parts.append(
-                "Came first for several questions, and never sure enough (mean confidence; earlier "
-                f"and lately: in the first and in the second half of these days):\n{table}"
+            text += (
+                "\n\nCame first for several questions, and never sure enough (mean confidence; "
+                "earlier and lately: in the first and in the second half of these days):\n"
+                f"{aligned([DOCUMENT_COLUMNS, *map(_document_cells, self.documents)])}"
             )
-        return "\n\n".join(parts)
+        return text
 
-    def _tests(self) -> str:
-        """What the labels of the model say."""
-        if not self.calibration.n:
-            return "Nobody has judged its first passages yet."
-        return f"{self.accuracy.sentence}\n{self.calibration.sentence}"
+
+def _model_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["model"],
+        f"{row['questions']}",
+        f"{row['accepted']:.0%}",
+        f"{row['confidence']:.2f}",
+        f"{row['right']}/{row['judged']}",
+        f"{row['answers_right']}/{row['answers_judged']}",
+        datetime.fromtimestamp(row["last"], UTC).strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def _document_cells(row: Row) -> tuple[str, ...]:
+    means = (row["confidence"], row["earlier"], row["lately"])
+    shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
+    return (row["document"], f"{row['questions']}", *shown)
 
 
 def report(
@@ -151,14 +119,13 @@ def report(
     """
     now = time.time()
     since = now - days * DAY
-    models = tuple(ModelSummary(**row) for row in store.rows(_models(since)))
-    trends = store.rows(_uncertain_documents(since, (since + now) / 2, documents))
+    models = store.rows(_models(since))
+    uncertain = store.rows(_uncertain_documents(since, (since + now) / 2, documents))
     if model is None:
-        model = models[0].model if models else ""
+        model = models[0]["model"] if models else ""
     if target is None:
         target = min(max(_threshold(store, model), 0.01), 0.99)  # a test needs some room
     accuracy, calibrated = monitors(store, model, target=target)
-    uncertain = tuple(DocumentTrend(**row) for row in trends)
     return JournalReport(store.name, days, model, models, accuracy, calibrated, uncertain)
 
 
@@ -170,6 +137,7 @@ def _threshold(store: JournalStore, model: str) -> float:
 
 
 def _models(since: float) -> Select[Any]:
+    """The versions of the model that answered: shares, means, and what people have judged."""
     asked = func.count()
     return (
         select(
@@ -214,62 +182,50 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(case((condition, 1), else_=0))
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """The answers of one day (UTC)."""
+def by_day(store: JournalStore, *, days: float) -> list[dict[str, Any]]:
+    """The days (UTC) that have answers, oldest first, of the last `days`.
 
-    day: str  # such as 2026-01-31
-    questions: int
-    accepted: int
-    confidence: float  # mean
-    levels: dict[str, int]  # number of answers by level
-
-
-def by_day(store: JournalStore, *, days: float) -> list[Day]:
-    """The days (UTC) that have answers, oldest first, of the last `days`."""
-    rows = store.rows(_levels_by_day(time.time() - days * DAY))
-    by_number = groupby(rows, key=lambda row: int(row["day"]))
-    return [_day(number, list(of_day)) for number, of_day in by_number]
-
-
-def _levels_by_day(since: float) -> Select[Any]:
-    """The answers since a time, counted by day and level; days are numbered from 1970 on."""
-    days = _C.time / DAY
-    near = cast(days, Integer)  # PostgreSQL rounds, SQLite cuts off
-    return (
+    Keys: `day`, such as 2026-01-31; the numbers of `questions` and of those `accepted`; the mean
+    `confidence`; and `levels`, the number of answers by level.
+    """
+    number = _C.time / DAY  # from 1970 on
+    near = cast(number, Integer)  # PostgreSQL rounds, SQLite cuts off
+    chosen = (
         select(
-            (near - case((near > days, 1), else_=0)).label("day"),
+            (near - case((near > number, 1), else_=0)).label("day"),
             _C.level,
             func.count().label("questions"),
-            func.sum(case((_C.accepted, 1), else_=0)).label("accepted"),
+            _count(_C.accepted).label("accepted"),
             func.sum(_C.confidence).label("confidence"),
         )
-        .where(_C.time >= since)
+        .where(_C.time >= time.time() - days * DAY)
         .group_by("day", _C.level)
         .order_by("day", _C.level)
     )
+    found = []
+    for day, of_day in groupby(store.rows(chosen), key=lambda row: int(row["day"])):
+        levels = list(of_day)
+        questions = sum(row["questions"] for row in levels)
+        found.append(
+            {
+                "day": datetime.fromtimestamp(day * DAY, UTC).strftime("%Y-%m-%d"),
+                "questions": questions,
+                "accepted": sum(row["accepted"] for row in levels),
+                "confidence": sum(row["confidence"] for row in levels) / questions,
+                "levels": {row["level"]: row["questions"] for row in levels},
+            }
+        )
+    return found
 
 
-def _day(number: int, rows: Sequence[Row]) -> Day:
-    """The answers of a day, numbered from 1970 on, from its rows by level."""
-    questions = sum(row["questions"] for row in rows)
-    return Day(
-        datetime.fromtimestamp(number * DAY, UTC).strftime("%Y-%m-%d"),
-        questions,
-        sum(row["accepted"] for row in rows),
-        sum(row["confidence"] for row in rows) / questions,
-        {row["level"]: row["questions"] for row in rows},
-    )
-
-
-def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[dict[str, Any]]:
+def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[Row]:
     """Searches below the advisory threshold whose first passage nobody has judged.
 
     They are those of the `model` of this version. Each question once, with its newest answer; the
     newest first. Keys: `id`, `time`, `question` (None if texts are left out), `document`, `doc_id`,
     `confidence`, `level`, and `times`, the number of such answers.
     """
-    return [dict(row) for row in store.rows(_waiting(model, limit))]
+    return store.rows(_waiting(model, limit))
 
 
 def _waiting(model: str, limit: int) -> Select[Any]:

@@ -98,7 +98,7 @@ class ServerJournal:
         return {
             **page,
             "calibrated": served.model.calibrated,
-            "by_day": [asdict(day) for day in by_day(store, days=days)],
+            "by_day": by_day(store, days=days),
             "drift": self._drift(days, served),
             "waiting": waiting(store, model=served.version),
         }

@@ -86,8 +86,9 @@ def test_rows_feedback_retention_and_report(store: JournalStore) -> None:
     assert store.judge("1", False)
     assert not store.judge("none", True)
     told = report(store)
-    assert (told.models[0].questions, told.models[0].judged, told.models[0].right) == (6, 1, 0)
-    assert (told.documents[0].document, told.documents[0].questions) == ("Manual", 6)
+    (model,), (document,) = told.models, told.documents
+    assert (model["questions"], model["judged"], model["right"]) == (6, 1, 0)
+    assert (document["document"], document["questions"]) == ("Manual", 6)
     assert told.calibration.n == 1
     assert store.prune(rows=2) == 3  # the judged one stays, without its texts
 
@@ -97,7 +98,7 @@ def test_a_day_ends_at_midnight(store: JournalStore) -> None:
     midnight = make_entry().time // DAY * DAY
     times = [midnight - DAY - 1, midnight - DAY, midnight - DAY / 3, midnight - 0.001, midnight]
     store.add([make_entry(f"{i}", time=at) for i, at in enumerate(times)])
-    assert [day.questions for day in by_day(store, days=4)] == [1, 3, 1]
+    assert [day["questions"] for day in by_day(store, days=4)] == [1, 3, 1]
 
 
 def test_texts_that_it_does_not_take(store: JournalStore) -> None:

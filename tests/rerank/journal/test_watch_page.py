@@ -42,10 +42,10 @@ def test_days_are_counted_by_level(store: JournalStore) -> None:
         ]
     )
     early, late = by_day(store, days=30)
-    assert early.day < late.day
-    assert (early.questions, early.accepted, early.levels) == (2, 1, {"HIGH": 1, "LOW": 1})
-    assert early.confidence == pytest.approx(0.7)
-    assert (late.questions, late.levels) == (1, {"MEDIUM": 1})
+    assert early["day"] < late["day"]
+    assert (early["questions"], early["accepted"], early["levels"]) == (2, 1, {"HIGH": 1, "LOW": 1})
+    assert early["confidence"] == pytest.approx(0.7)
+    assert (late["questions"], late["levels"]) == (1, {"MEDIUM": 1})
     assert by_day(store, days=1e-9) == []
 
 
@@ -57,7 +57,7 @@ def test_all_days_come_from_one_query(store: JournalStore, monkeypatch: pytest.M
     asked: list[object] = []
     rows = store.rows
     monkeypatch.setattr(store, "rows", lambda query: asked.append(query) or rows(query))
-    assert [day.questions for day in by_day(store, days=300)] == [3, 1]
+    assert [day["questions"] for day in by_day(store, days=300)] == [3, 1]
     assert len(asked) == 1
 
 
