@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rerank.batch.rows import Position
 from rerank.errors import InputError
@@ -229,19 +229,15 @@ def _lock(folder: Path, out: Path) -> int:
 def _resume(
     folder: Path, out: Path, rejected_file: Path | None, header: Mapping[str, Any], *, restart: bool
 ) -> CheckpointProgress:
+    """The state of the interrupted run, or of a new one, whose header is written."""
     path = folder / HEADER
-    if path.exists() and not restart:
-        _refuse_other(folder, header)
-        return recover(folder, out, rejected_file)
-    for name in FILES:  # the header first: without it there is no work
-        (folder / name).unlink(missing_ok=True)
-    write_file(path, json.dumps(header, indent=2) + "\n")
-    return CheckpointProgress()
-
-
-def _refuse_other(folder: Path, header: Mapping[str, Any]) -> None:
+    if restart or not path.exists():
+        for name in FILES:  # the header first: without it there is no work
+            (folder / name).unlink(missing_ok=True)
+        write_file(path, json.dumps(header, indent=2) + "\n")
+        return CheckpointProgress()
     try:
-        old_header = json.loads((folder / HEADER).read_bytes())
+        old_header = json.loads(path.read_bytes())
         differs = [key for key, value in header.items() if old_header.get(key) != value]
     except (ValueError, AttributeError):
         differs = [HEADER]
@@ -250,6 +246,7 @@ def _refuse_other(folder: Path, header: Mapping[str, Any]) -> None:
             f"{folder} holds work that was begun with another {' and another '.join(differs)}; run "
             "that command again to finish it, or give --restart to throw it away and begin anew"
         )
+    return recover(folder, out, rejected_file)
 
 
 def _append_to(path: Path) -> int:
@@ -285,10 +282,10 @@ def recover(folder: Path, out: Path, rejected_file: Path | None) -> CheckpointPr
 def _truncate_to_last_chunk(folder: Path) -> CheckpointProgress:
     """The state after the last complete chunk; the rest of the files is cut off."""
     state, complete = CheckpointProgress(), 0
-    with (
-        _open_or_create(folder / PREDICTIONS) as predictions,
-        _open_or_create(folder / REJECTED) as rejected,
-    ):
+    files = folder / PREDICTIONS, folder / REJECTED
+    for file in files:
+        file.touch()
+    with files[0].open("r+b") as predictions, files[1].open("r+b") as rejected:
         for length, after, sums in _records(folder / PROGRESS):
             parts = (
                 predictions.read(after.predictions_bytes - state.predictions_bytes),
@@ -316,11 +313,6 @@ def _records(path: Path) -> Iterator[tuple[int, CheckpointProgress, list[int]]]:
             except (ValueError, TypeError, KeyError, AttributeError):
                 return
             yield len(line), state, sums
-
-
-def _open_or_create(path: Path) -> IO[bytes]:
-    path.touch()
-    return path.open("r+b")
 
 
 def _size(path: Path) -> int | None:

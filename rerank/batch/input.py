@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rerank.batch.readers import JsonLines, Part, Reader, SeparatedRows
-from rerank.batch.rows import RowParser
+from rerank.batch.readers import JsonLines, Part, SeparatedRows
+from rerank.batch.rows import Chunk, Position, RowParser
 from rerank.data.lines import BUFFER, JSONL, PARQUET, SEPARATED, ending, opened, parts_of, unpacked
 from rerank.data.lines import ENDINGS as RECORDS
 from rerank.errors import InputError, optional
@@ -66,24 +68,47 @@ def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = N
             parts.append(SeparatedRows(part, parse, before, name))
         else:
             parts.append(JsonLines(part, parse, before, name, lines))
-    reader = Reader(parts)
-    if not reader.total:
+    if not any(part.total for part in parts):
         raise InputError(f"{path}: holds no query")
-    return Input(path, paths, reader, identity)
+    return Input(path, identity, parts)
 
 
-@dataclass(frozen=True, slots=True)
 class Input:
-    """An open input and what it is."""
+    """The files of an input as one, and what they hold; lines are counted through all of them."""
 
-    path: Path
-    parts: list[Path]
-    reader: Reader
-    identity: FileIdentity
+    def __init__(self, path: Path, identity: FileIdentity, parts: Sequence[Part]) -> None:
+        self.path = path
+        self.identity = identity
+        self.total = sum(part.total for part in parts)
+        self._parts = parts
+        self._ahead = self.chunks(Position())
+        self._next = Position()
 
     def check(self) -> None:
         """See `FileIdentity.check`."""
-        self.identity.check(self.path, self.parts)
+        self.identity.check(self.path, [part.path for part in self._parts])
+
+    def chunks(self, start: Position) -> Iterator[Chunk]:
+        """All chunks from `start` on, which is the end of a chunk; none is of two files."""
+        return (chunk for part in self._after(start) for chunk in part.chunks(start))
+
+    def starts(self, start: Position) -> Iterator[Position]:
+        """Where these chunks start; it decodes nothing."""
+        return (position for part in self._after(start) for position in part.starts(start))
+
+    def at(self, start: Position) -> Chunk:
+        """The chunk that starts there, as `starts` returned it; cheapest in their order."""
+        (part, *_) = self._after(start)
+        if start.line < self._next.line or part.begin(start) > self._next.line:
+            self._ahead = self.chunks(start)
+        chunk = next(c for c in self._ahead if c.start.line == start.line)
+        self._next = chunk.end
+        return chunk
+
+    def _after(self, start: Position) -> Sequence[Part]:
+        """The files that hold anything from a position on."""
+        ends = bisect_right(self._parts, start.line, key=lambda part: part.before + part.total)
+        return self._parts[ends:]
 
 
 def _states(parts: list[Path]) -> tuple[tuple[int, int], ...]:

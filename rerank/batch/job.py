@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
 from rerank.assessment.model import CalibratedReranker
@@ -91,15 +92,14 @@ def rescore(
     check_places(model.folder, queries, out, rejected_file)
     _check_replaceable(out, "predictions", OF_PREDICTIONS)
     _check_replaceable(rejected_file, "rejected rows", "reason")
-    if strict:
-        for chunk in queries_in.reader.chunks(Position()):
-            for row in chunk.rows:
-                if isinstance(row, RejectedRow):
-                    raise InputError(_told(queries_in.path, row))
-                try:
-                    model.check(row.query)
-                except InputError as error:
-                    raise InputError(_told(queries_in.path, row.rejected(str(error)))) from None
+    chunks = queries_in.chunks(Position()) if strict else ()
+    for row in chain.from_iterable(chunk.rows for chunk in chunks):
+        if isinstance(row, RejectedRow):
+            raise InputError(_told(queries_in.path, row))
+        try:
+            model.check(row.query)
+        except InputError as error:
+            raise InputError(_told(queries_in.path, row.rejected(str(error)))) from None
     header = {
         "model": model.files.sha256(),
         "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
@@ -117,7 +117,7 @@ def rescore(
                 checkpoint.remove_note()
             if not isinstance(error, (OSError, MemoryError, RetrieverError)):
                 raise
-            done = f"{checkpoint.state.line} of {queries_in.reader.total} rows are done"
+            done = f"{checkpoint.state.line} of {queries_in.total} rows are done"
             kind = RetrieverError if isinstance(error, RetrieverError) else OSError
             why = "the memory is not enough" if isinstance(error, MemoryError) else error
             raise kind(
@@ -138,16 +138,14 @@ def _scoring(
             raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
         return _score_locally
     on_ray = offered("rescoring on Ray")()
-    return lambda model, queries_in, checkpoint: on_ray(
-        model, queries_in, checkpoint.position, actors=actors
-    )
+    return lambda model, queries, done: on_ray(model, queries, done.position, actors=actors)
 
 
 def _score_locally(
     model: CalibratedReranker, queries_in: Input, checkpoint: Checkpoint
 ) -> Iterator[tuple[Position, ScoredChunk]]:
     """The end and the result of each chunk, scored one at a time in this process."""
-    for chunk in queries_in.reader.chunks(checkpoint.position):
+    for chunk in queries_in.chunks(checkpoint.position):
         if checkpoint.state.ended_at:
             yield chunk.end, _one_by_one(model, chunk.rows, checkpoint)
         else:
@@ -162,16 +160,16 @@ def _one_by_one(
 
     A row is noted before it is decoded, so that no other is blamed for that.
     """
-    scored, number = ScoredChunk(b"", b"", 0, 0), 0
-    while True:
-        number += 1
+    scored = ScoredChunk(b"", b"", 0, 0)
+    for number in count(1):
         checkpoint.note(number)
         row = next(rows, None)
         if row is None:
-            return scored
+            break
         if checkpoint.state.ended_at.count(number) >= MOST_ENDS and isinstance(row, QueryRow):
             row = row.rejected(ENDED_TWICE)
         scored += score_chunk(model, [row])
+    return scored
 
 
 def _keep(
@@ -182,8 +180,8 @@ def _keep(
     strict: bool,
 ) -> None:
     """Append the results of the chunks to the checkpoint, until all is scored."""
-    total, label = queries_in.reader.total, "rescoring queries"
-    with progress(total, label, unit="query", done=checkpoint.state.line) as bar:
+    total, done = queries_in.total, checkpoint.state.line
+    with progress(total, "rescoring queries", unit="query", done=done) as bar:
         for end, scored in results:
             queries_in.check()
             before = checkpoint.state
@@ -250,8 +248,7 @@ def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
         from rerank.batch.parquet import write_parquet
 
     def convert(lines: Path, parquet: Path) -> None:
-        other_stages = bool(model.source.kind.stages)
         with lines.open("rb") as file:
-            write_parquet(file, parquet, other_stages=other_stages)
+            write_parquet(file, parquet, other_stages=bool(model.source.kind.stages))
 
     return convert

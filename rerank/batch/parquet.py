@@ -159,9 +159,9 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
 
     It reads no sizes of columns: pyarrow ends the process if those are damaged.
     """
+    max_size = max(MAX_UNPACKED, MAX_RATIO * held)
     for number in range(meta.num_row_groups):
-        size, max_size = meta.row_group(number).total_byte_size, max(MAX_UNPACKED, MAX_RATIO * held)
-        if size > max_size:
+        if (size := meta.row_group(number).total_byte_size) > max_size:
             raise InputError(
                 f"{path}: row group {number + 1} unpacks to {size} bytes, of a file of {held} at "
                 f"most {max_size} are read"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -36,17 +35,17 @@ class Part(ABC):
     def chunks(self, start: Position) -> Iterator[Chunk]:
         """The chunks from `start` on, which is before the file or the end of a chunk."""
 
-    @abstractmethod
     def starts(self, start: Position) -> Iterator[Position]:
         """Where these chunks start; it decodes nothing."""
+        return (chunk.start for chunk in self.chunks(start))
 
     @abstractmethod
     def begin(self, start: Position) -> int:
         """The line before which reading begins in order to reach a position of the file."""
 
-    @abstractmethod
     def decode(self, line: int, raw: Any) -> Row:
-        """The row, from what was read of it."""
+        """The query of a row from what was read of it: its fields, or why it has none."""
+        return RejectedRow(line, raw) if isinstance(raw, str) else self.parse(line, raw)
 
     def rows(self, numbered: Iterable[tuple[int, Any]]) -> Iterator[Row]:
         """The rows, decoded one at a time, from their lines and what was read of them."""
@@ -87,10 +86,6 @@ class JsonLines(Part):
                     return
                 yield Chunk(start, end, self.rows(lines))
 
-    def starts(self, start: Position) -> Iterator[Position]:
-        """Where the chunks start; it reads the lines to find out."""
-        return (chunk.start for chunk in self.chunks(start))
-
     def begin(self, start: Position) -> int:
         """There, or at the first line of a packed file."""
         return self.before if is_packed(self.path) else start.line
@@ -100,10 +95,9 @@ class JsonLines(Part):
         if raw is None:
             return RejectedRow(line, f"the line has more than {LONGEST_RECORD} bytes")
         try:
-            row = read_object(raw)
+            return self.parse(line, read_object(raw))
         except InputError as error:
             return RejectedRow(line, str(error))
-        return self.parse(line, row)
 
 
 class NumberedRows(Part):
@@ -121,8 +115,7 @@ class NumberedRows(Part):
         for line in range(first, end, CHUNK_ROWS):
             after = min(line + CHUNK_ROWS, end)
             of_chunk = islice(raw, after - line)
-            rows = self.rows(enumerate(of_chunk, line + 1))
-            yield Chunk(Position(line), Position(after), rows)
+            yield Chunk(Position(line), Position(after), self.rows(enumerate(of_chunk, line + 1)))
             for _ in of_chunk:  # skip what was not read
                 pass
 
@@ -145,42 +138,6 @@ class SeparatedRows(NumberedRows):
     def begin(self, start: Position) -> int:
         """The first row."""
         return self.before
-
-    def decode(self, line: int, raw: Mapping[str, Any] | str) -> Row:
-        """The query of a row, or why it has none."""
-        return RejectedRow(line, raw) if isinstance(raw, str) else self.parse(line, raw)
-
-
-class Reader:
-    """The files of an input as one; lines are counted through all of them."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.total = sum(part.total for part in parts)
-        self._parts = parts
-        self._ahead = self.chunks(Position())
-        self._next = Position()
-
-    def chunks(self, start: Position) -> Iterator[Chunk]:
-        """All chunks from `start` on, which is the end of a chunk; none is of two files."""
-        return (chunk for part in self._after(start) for chunk in part.chunks(start))
-
-    def starts(self, start: Position) -> Iterator[Position]:
-        """Where these chunks start; it decodes nothing."""
-        return (position for part in self._after(start) for position in part.starts(start))
-
-    def at(self, start: Position) -> Chunk:
-        """The chunk that starts there, as `starts` returned it; cheapest in their order."""
-        (part, *_) = self._after(start)
-        if start.line < self._next.line or part.begin(start) > self._next.line:
-            self._ahead = self.chunks(start)
-        chunk = next(c for c in self._ahead if c.start.line == start.line)
-        self._next = chunk.end
-        return chunk
-
-    def _after(self, start: Position) -> Sequence[Part]:
-        """The files that hold anything from a position on."""
-        ends = bisect_right(self._parts, start.line, key=lambda part: part.before + part.total)
-        return self._parts[ends:]
 
 
 def _line(stream: IO[bytes]) -> tuple[bytes | None, int]:

@@ -53,7 +53,7 @@ def on_ray(
         OSError: Ray fails.
         RetrieverError: a search system fails.
     """
-    flat = chain.from_iterable(queries_in.reader.starts(start))
+    flat = chain.from_iterable(queries_in.starts(start))
     places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
     if not len(places):
         return
@@ -116,7 +116,7 @@ class _Actor:
     def __call__(self, places: pa.Table) -> pa.Table:
         rows = []
         for place in places.to_pylist():
-            chunk = self._input.reader.at(Position(place["line"], place["byte"]))
+            chunk = self._input.at(Position(place["line"], place["byte"]))
             scored = score_chunk(self._model, chunk.rows)
             self._input.check()
             end = {"line": chunk.end.line, "byte": chunk.end.byte}

@@ -24,15 +24,15 @@ METADATA = sa.MetaData()
 JOURNAL = sa.Table(
     "rerank_journal",
     METADATA,
-    sa.Column("entry_id", sa.String(24), primary_key=True),
-    sa.Column("answer_id", sa.String(64), nullable=False),
-    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("entry_id", sa.String(24), primary_key=True),  # sorts by time; not shown to clients
+    sa.Column("answer_id", sa.String(64), nullable=False),  # of the request; feedback uses it
+    sa.Column("time", sa.Double, nullable=False),  # when it was answered: seconds since 1970
     sa.Column("mode", sa.String(16), nullable=False),
-    sa.Column("question", sa.Text),
+    sa.Column("question", sa.Text),  # this and other texts: None where they are left out
     sa.Column("question_hash", sa.String(16), nullable=False),
-    sa.Column("asked", sa.Text),
-    sa.Column("passages", sa.Text, nullable=False),
-    sa.Column("top_doc_id", sa.Text),
+    sa.Column("asked", sa.Text),  # JSON: the whole query, with metadata and passages it brought
+    sa.Column("passages", sa.Text, nullable=False),  # JSON: the best, with their scores
+    sa.Column("top_doc_id", sa.Text),  # None if no passage was found
     sa.Column("top_document", sa.Text),
     sa.Column("confidence", sa.Double, nullable=False),
     sa.Column("sufficiency", sa.Double, nullable=False),
@@ -42,11 +42,11 @@ JOURNAL = sa.Table(
     sa.Column("decision", sa.String(64), nullable=False),
     sa.Column("answer", sa.Text),
     sa.Column("answer_hash", sa.String(16)),
-    sa.Column("attribution", sa.Double),
-    sa.Column("model", sa.String(64), nullable=False),
-    sa.Column("latency", sa.Double, nullable=False),
-    sa.Column("features", sa.LargeBinary),  # None: nothing found, or of a version before
-    sa.Column("threshold", sa.Double),  # None: of a version before it was kept
+    sa.Column("attribution", sa.Double),  # share of the answer's sentences that sources support
+    sa.Column("model", sa.String(64), nullable=False),  # its version
+    sa.Column("latency", sa.Double, nullable=False),  # seconds
+    sa.Column("features", sa.LargeBinary),  # of the ranking, float64; None: no passage, or older
+    sa.Column("threshold", sa.Double),  # confidence from which it is accepted; None: older
     # feedback on the answer
     sa.Column("right", sa.Boolean),  # None: no feedback yet
     sa.Column("comment", sa.Text),
@@ -97,28 +97,25 @@ def open_engine(url: URL, *, patience: float) -> sa.Engine:
     Raises:
         InputError: the URL has an option that the driver cannot read.
     """
+    sqlite = url.get_backend_name() == "sqlite"
+    wait = round(1000 * patience)
+    timeouts = f"-c lock_timeout={wait} -c statement_timeout={12 * wait}"
+    pooled: dict[str, Any] = {
+        "pool_size": 1,
+        "max_overflow": 8,
+        "pool_timeout": patience,
+        "pool_pre_ping": True,  # notices a restarted server
+        "connect_args": {"connect_timeout": max(2, round(patience)), "options": timeouts},
+    }
+    single = {"poolclass": NullPool, "connect_args": {"timeout": patience}}
     try:
-        return _engine(url, patience)
+        engine = sa.create_engine(url, **(single if sqlite else pooled))
     except (exc.ArgumentError, ValueError) as error:
         raise InputError(f"{without_password(url)!r:.200} cannot hold a journal: {error}") from None
-
-
-def _engine(url: URL, patience: float) -> sa.Engine:
-    if url.get_backend_name() == "sqlite":
-        engine = sa.create_engine(url, poolclass=NullPool, connect_args={"timeout": patience})
+    if sqlite:
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
-        return engine
-    wait = round(1000 * patience)
-    options = f"-c lock_timeout={wait} -c statement_timeout={12 * wait}"
-    return sa.create_engine(
-        url,
-        pool_size=1,
-        max_overflow=8,
-        pool_timeout=patience,
-        pool_pre_ping=True,  # notices a restarted server
-        connect_args={"connect_timeout": max(2, round(patience)), "options": options},
-    )
+    return engine
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

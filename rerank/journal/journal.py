@@ -15,9 +15,8 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
-from typing import Self
 
 from rerank.errors import JournalError, RerankError
 from rerank.journal.database import RefusedValueError
@@ -79,10 +78,10 @@ class JournalWriter:
     def offer(self, entry: Entry) -> bool:
         """Queue an entry, without waiting; False if the queue is full and it is dropped."""
         with self._changed:
-            full = len(self._entries) >= MAX_ENTRIES or self._size + entry.size > MAX_SIZE
+            full = len(self._entries) >= MAX_ENTRIES or self._size + _size(entry) > MAX_SIZE
             if not full and self._deadline is None:
                 self._entries.append(entry)
-                self._size += entry.size
+                self._size += _size(entry)
                 self._changed.notify_all()
                 return True
             self._dropped += 1
@@ -160,7 +159,7 @@ class JournalWriter:
         except RefusedValueError:  # its message may quote the values
             if len(batch) > 1:
                 return sum(self._write([entry]) for entry in batch)
-            _log(logging.ERROR, "journal entry rejected", id=batch[0].answer_id)
+            _log(logging.ERROR, "journal entry rejected", id=batch[0]["answer_id"])
             return 1
         return 0
 
@@ -171,7 +170,7 @@ class JournalWriter:
         with self._changed:
             for entry in batch:
                 self._entries.popleft()
-                self._size -= entry.size
+                self._size -= _size(entry)
             self._hurry = self._hurry and bool(self._entries)
             self._changed.notify_all()
 
@@ -205,11 +204,16 @@ class JournalWriter:
                 _log(logging.INFO, "journal pruned", removed=removed)
 
 
+def _size(entry: Entry) -> int:
+    """Characters of its texts."""
+    return sum(len(entry[name] or "") for name in ("question", "asked", "passages", "answer"))
+
+
 def _log(severity: int, event: str, **fields: object) -> None:
     logger.log(severity, event, extra={"fields": fields})
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """A journal by its URL, created if there is none: see `JournalStore` and `JournalWriter`.
 
     >>> with Journal("sqlite:///journal.db") as journal:  # doctest: +SKIP
@@ -232,18 +236,15 @@ class Journal:
         days: float = 0,
         rows: int = 0,
         without_text: bool = False,
-        count: Callable[[str, int], None] = lambda outcome, n: None,
+        count: Count = lambda outcome, n: None,
     ) -> None:
         self.store = JournalStore(url, create=True)
         self._without_text, self._refused = without_text, ""
         self._count, self._outcomes, self._counting = count, Counter[str](), threading.Lock()
         self._writer = JournalWriter(self.store, days=days, rows=rows, count=self._counted)
 
-    def __enter__(self) -> Self:
-        """The journal; at the end it is closed, with a warning if entries were not written."""
-        return self
-
     def __exit__(self, *_: object) -> None:
+        """Close the journal, with a warning if entries were not written."""
         message = self.close()
         if message:
             warnings.warn(message, stacklevel=2)

@@ -23,8 +23,10 @@ from rerank.journal.reading import JUDGED_PASSAGES, monitors
 from rerank.journal.store import DAY, JournalStore, Row
 from rerank.types import Mode
 
-MODEL_COLUMNS = ("model", "questions", "accepted", "confidence")
-MODEL_COLUMNS += ("right/judged", "answers right/judged", "last (UTC)")
+MODEL_COLUMNS = (
+    *("model", "questions", "accepted", "confidence"),
+    *("right/judged", "answers right/judged", "last (UTC)"),
+)
 DOCUMENT_COLUMNS = ("document", "questions", "confidence", "earlier", "lately")
 MIN_ASKED = 2  # questions about a document before it is listed
 _C = JOURNAL.c

@@ -29,7 +29,8 @@ from rerank.serving.telemetry import Metrics, event
 
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
-    from rerank.serving.model_source import ModelHolder, ServedModel
+    from rerank.journal.store import JournalStore
+    from rerank.serving.model_source import ServedModel
     from rerank.serving.parts import AssessedRequest
 
 PAGES = {"/watch": "rerank.journal/watch.html", "/static/watch.js": "rerank.journal/watch.js"}
@@ -75,83 +76,77 @@ class JournalRecorder:
         await self.app(scope, receive, answer)
 
 
-class ServerJournal:
-    """The journal, with its metrics and what the pages read of it."""
+def watch_data(
+    journal: Journal, settings: Settings, days: float, served: ServedModel
+) -> dict[str, Any]:
+    """The data of the Watch page for the last `days`; `served` is the current model."""
+    from rerank.journal.report import by_day, report, waiting
 
-    def __init__(self, journal: Journal, metrics: Metrics, settings: Settings) -> None:
-        from rerank.journal.journal import OUTCOMES
+    journal.flush()
+    store = journal.store
+    page = report(store, days=days, model=served.version).to_dict()
+    del page["journal"]  # do not reveal the database's address
+    return {
+        **page,
+        "calibrated": served.model.calibrated,
+        "by_day": by_day(store, days=days),
+        "drift": _drift(store, settings, days, served),
+        "waiting": waiting(store, model=served.version),
+    }
 
-        self.journal = journal
-        self._settings = settings
-        for outcome in OUTCOMES:
-            metrics.journal.labels(outcome)
-        metrics.journal_waiting.set_function(lambda: journal.waiting)
 
-    def watch_report(self, days: float, served: ServedModel) -> dict[str, Any]:
-        """The data of the Watch page for the last `days`; `served` is the current model."""
-        from rerank.journal.report import by_day, report, waiting
+def _drift(
+    store: JournalStore, settings: Settings, days: float, served: ServedModel
+) -> dict[str, Any] | None:
+    """The newest answers of the current model beside those fitted on; None without either."""
+    from rerank.journal.report import journal_drift
 
-        self.journal.flush()
-        store = self.journal.store
-        page = report(store, days=days, model=served.version).to_dict()
-        del page["journal"]  # do not reveal the database's address
-        return {
-            **page,
-            "calibrated": served.model.calibrated,
-            "by_day": by_day(store, days=days),
-            "drift": self._drift(days, served),
-            "waiting": waiting(store, model=served.version),
-        }
+    if served.sketch is None:
+        return None
+    maps = served.model.maps
+    found = journal_drift(
+        store,
+        served.sketch,
+        model=served.version,
+        mode=maps.main_mode,
+        days=days,
+        newest=settings.drift_window,
+        level=settings.drift_level,
+    )
+    if found is None:
+        return None
+    table = maps.main.features.ranking
+    moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
+    return {**found.to_dict(), "moves": moves[:MOVES]}
 
-    def _drift(self, days: float, served: ServedModel) -> dict[str, Any] | None:
-        """The newest answers of the current model beside those fitted on; None without either."""
-        from rerank.journal.report import journal_drift
 
-        if served.sketch is None:
-            return None
-        maps = served.model.maps
-        found = journal_drift(
-            self.journal.store,
-            served.sketch,
-            model=served.version,
-            mode=maps.main_mode,
-            days=days,
-            newest=self._settings.drift_window,
-            level=self._settings.drift_level,
-        )
-        if found is None:
-            return None
-        table = maps.main.features.ranking
-        moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
-        return {**found.to_dict(), "moves": moves[:MOVES]}
+def labels_of(journal: Journal, model: str) -> tuple[list[dict[str, Any]], int]:
+    """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
 
-    def labels(self, model: str) -> tuple[list[dict[str, Any]], int]:
-        """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
+    Also how many are left out: the journal has no text of their questions, or `recalibrate` would
+    refuse them.
+    """
+    from rerank.data.feedback import feedback_from
+    from rerank.journal.reading import label_of, newest_labels, one_per_question
 
-        Also how many are left out: the journal has no text of their questions, or `recalibrate`
-        would refuse them.
-        """
-        from rerank.data.feedback import feedback_from
-        from rerank.journal.reading import label_of, newest_labels, one_per_question
-
-        rows = one_per_question(newest_labels(self.journal.store, model=model))
-        found: list[dict[str, Any]] = []
-        for label in (label_of(row) for row in rows if row["asked"]):
-            with suppress(InputError):
-                feedback_from(label)
-                found.append(label)
-        return found, len(rows) - len(found)
+    rows = one_per_question(newest_labels(journal.store, model=model))
+    found: list[dict[str, Any]] = []
+    for label in (label_of(row) for row in rows if row["asked"]):
+        with suppress(InputError):
+            feedback_from(label)
+            found.append(label)
+    return found, len(rows) - len(found)
 
 
 def part(host: Host) -> Part:
     """The routes of the journal, and the page that reads it; with a journal, what writes it."""
-    kept = open_journal(host.settings, host.holder.metrics)
-    access = JournalAccess(kept, host.settings.timeout)
-    routes = [journal_routes(access, host.holder)]
-    if kept is None:
+    journal = _open_journal(host.settings, host.holder.metrics) if host.settings.journal else None
+    access = JournalAccess(journal, host.settings.timeout)
+    routes = [journal_routes(access, host)]
+    if journal is None:
         return Part(routes, PAGES, stop=access.close)
-    layers = [(JournalRecorder, {"journal": kept.journal})]
-    return Part(routes, PAGES, middleware=layers, stop=access.close, finish=kept.journal.close)
+    layers = [(JournalRecorder, {"journal": journal})]
+    return Part(routes, PAGES, middleware=layers, stop=access.close, finish=journal.close)
 
 
 def check_journal(settings: Settings) -> None:
@@ -169,12 +164,9 @@ def check_journal(settings: Settings) -> None:
             JournalStore(settings.journal, create=True).close()
 
 
-def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
-    """The journal of the settings; None if they name none."""
-    if not settings.journal:
-        return None
+def _open_journal(settings: Settings, metrics: Metrics) -> Journal:
     with optional():
-        from rerank.journal.journal import Journal
+        from rerank.journal.journal import OUTCOMES, Journal
 
         journal = Journal(
             settings.journal,
@@ -183,7 +175,10 @@ def open_journal(settings: Settings, metrics: Metrics) -> ServerJournal | None:
             without_text=settings.journal_without_text,
             count=metrics.count_journal,
         )
-    return ServerJournal(journal, metrics, settings)
+    for outcome in OUTCOMES:
+        metrics.journal.labels(outcome)
+    metrics.journal_waiting.set_function(lambda: journal.waiting)
+    return journal
 
 
 class FeedbackRequest(KnownFields):
@@ -211,14 +206,14 @@ class JournalAccess:
     So a slow or locked database cannot use up the threads and the queue of the other requests.
     """
 
-    def __init__(self, journal: ServerJournal | None, seconds: float) -> None:
+    def __init__(self, journal: Journal | None, seconds: float) -> None:
         self.journal = journal
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="journal")
         self._waiting = 0
 
     async def __call__(
-        self, what: str, call: Callable[[ServerJournal], Result], *, hint: str = ""
+        self, what: str, call: Callable[[Journal], Result], *, hint: str = ""
     ) -> Result:
         """What `call` returns; `what` says what is not possible now if that fails.
 
@@ -262,7 +257,7 @@ def _unavailable(why: str, hint: str = "") -> Refusal:
     )
 
 
-def journal_routes(access: JournalAccess, holder: ModelHolder) -> APIRouter:
+def journal_routes(access: JournalAccess, host: Host) -> APIRouter:
     """The routes of the journal; without one they answer 404, and are not in the schema."""
     router = APIRouter(
         tags=["feedback"], include_in_schema=access.journal is not None, route_class=StrictRoute
@@ -273,7 +268,7 @@ def journal_routes(access: JournalAccess, holder: ModelHolder) -> APIRouter:
         """Record whether an answer was right. The newest wins; a repetition changes nothing."""
         known = await access(
             "the journal cannot be written now",
-            lambda kept: kept.journal.judge(given.id, given.right, given.comment),
+            lambda journal: journal.judge(given.id, given.right, given.comment),
             hint="sending the same feedback again is safe",
         )
         if not known:
@@ -288,7 +283,8 @@ def journal_routes(access: JournalAccess, holder: ModelHolder) -> APIRouter:
     async def watch_report(days: float = Query(30, gt=0, le=366)) -> dict[str, Any]:
         """Report how confident answers were, what has changed, and what lacks feedback."""
         return await access(
-            "the journal cannot be read now", lambda kept: kept.watch_report(days, holder.current)
+            "the journal cannot be read now",
+            lambda journal: watch_data(journal, host.settings, days, host.holder.current),
         )
 
     @router.get("/v1/journal/labels")
@@ -299,7 +295,8 @@ def journal_routes(access: JournalAccess, holder: ModelHolder) -> APIRouter:
         `recalibrate` would refuse them.
         """
         found, left_out = await access(
-            "the journal cannot be read now", lambda kept: kept.labels(holder.current.version)
+            "the journal cannot be read now",
+            lambda journal: labels_of(journal, host.holder.current.version),
         )
         if not found:
             why = NO_TEXT.format(left_out) if left_out else NOT_JUDGED

@@ -1,7 +1,6 @@
 """The journal in its database: adds entries, records feedback, enforces retention, reads rows.
 
-An entry is one assessed question: plain values, with its texts or their hashes. It knows nothing of
-threads: see `journal`.
+An entry is one assessed question: plain values, with its texts or their hashes.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -32,49 +30,15 @@ from rerank.journal.database import (
     writing,
 )
 from rerank.protocols import GivenAnswer
-from rerank.types import Assessment, Query
+from rerank.types import Assessment
 
 KEPT = 10  # passages in an entry, best first
 ACCEPTED, ADVISORY = "accepted", "advisory only"  # decisions on a retrieval
 ANSWERED, UNSURE, REFUSED = "answered", "answered with low confidence", "refused"  # on an answer
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One assessed question: a row of the journal. Texts that are left out are None."""
-
-    entry_id: str  # sorts by time; not shown to clients
-    answer_id: str  # of the request; feedback uses it
-    time: float  # when it was answered: seconds since 1970
-    mode: str
-    question: str | None
-    question_hash: str  # see `rerank.data.checks.query_hash`
-    asked: str | None  # the whole query as JSON, with its metadata and any passages it brought
-    passages: str  # JSON: the best `KEPT`, with their scores
-    top_doc_id: str | None  # None if no passage was found
-    top_document: str | None
-    confidence: float
-    sufficiency: float
-    level: str
-    verdict: str
-    accepted: bool
-    threshold: float  # confidence from which it would have been accepted
-    decision: str
-    answer: str | None
-    answer_hash: str | None
-    attribution: float | None  # share of the answer's sentences that sources support
-    model: str  # the version of the model
-    latency: float  # seconds
-    features: bytes | None  # of the ranking, float64; None if no passage was found
-
-    def row(self) -> dict[str, Any]:
-        """The values by column."""
-        return asdict(self)
-
-    @property
-    def size(self) -> int:
-        """Characters of its texts."""
-        return sum(map(len, filter(None, (self.question, self.asked, self.passages, self.answer))))
+Row = Mapping[str, Any]
+Entry = dict[str, Any]  # a row to be written: the columns of `JOURNAL` without the feedback
 
 
 def entry_of(
@@ -91,31 +55,36 @@ def entry_of(
     now = time.time()
     top = best[0] if best else None
     text = None if answer is None else _storable_text(answer.answer)
-    return Entry(
-        entry_id=f"{int(now * 1e9):016x}{secrets.token_hex(4)}",
-        answer_id=answer_id,
-        time=now,
-        mode=assessment.mode,
-        question=None if without_text else _storable_text(query.text),
-        question_hash=query_hash(query.text),
-        asked=None if without_text else json.dumps(_query_row(query), default=str),
-        passages=json.dumps([passage.to_dict() for passage in best]),
-        top_doc_id=_storable_text(top.doc_id) if top else None,
-        top_document=_storable_text(place_of(top).document) if top and not without_text else None,
-        confidence=assessment.confidence,
-        sufficiency=assessment.sufficiency,
-        level=assessment.level,
-        verdict=assessment.verdict,
-        accepted=assessment.accepted,
-        threshold=assessment.thresholds.advisory,
-        decision=_decision(assessment, answer),
-        answer=None if without_text else text,
-        answer_hash=None if text is None else query_hash(text),
-        attribution=None if answer is None else answer.attribution_coverage,
-        model=model,
-        latency=latency,
-        features=assessment.features.astype("<f8").tobytes() if top else None,
-    )
+    row = query_row(query)  # in the format of a labels file
+    kept = {name: row[name] for name in ("metadata", "passages", "filter") if name in row}
+    entry: Entry = {
+        "entry_id": f"{int(now * 1e9):016x}{secrets.token_hex(4)}",
+        "answer_id": answer_id,
+        "time": now,
+        "mode": assessment.mode,
+        "question": _storable_text(query.text),
+        "question_hash": query_hash(query.text),
+        "asked": None if without_text else json.dumps({"query": query.text} | kept, default=str),
+        "passages": json.dumps([passage.to_dict() for passage in best]),
+        "top_doc_id": _storable_text(top.doc_id) if top else None,
+        "top_document": _storable_text(place_of(top).document) if top else None,
+        "confidence": assessment.confidence,
+        "sufficiency": assessment.sufficiency,
+        "level": assessment.level,
+        "verdict": assessment.verdict,
+        "accepted": assessment.accepted,
+        "threshold": assessment.thresholds.advisory,
+        "decision": _decision(assessment, answer),
+        "answer": text,
+        "answer_hash": None if text is None else query_hash(text),
+        "attribution": None if answer is None else answer.attribution_coverage,
+        "model": model,
+        "latency": latency,
+        "features": assessment.features.astype("<f8").tobytes() if top else None,
+    }
+    if without_text:
+        entry |= dict.fromkeys(("question", "top_document", "answer"))
+    return entry
 
 
 def _decision(assessment: Assessment, answer: GivenAnswer | None) -> str:
@@ -124,13 +93,6 @@ def _decision(assessment: Assessment, answer: GivenAnswer | None) -> str:
     if answer.refused:
         return REFUSED
     return UNSURE if answer.low_confidence else ANSWERED
-
-
-def _query_row(query: Query) -> dict[str, Any]:
-    """The query in the format of a labels file: see `rerank.data.records.read_query`."""
-    row = query_row(query)
-    kept = ("metadata", "passages", "filter")
-    return {"query": query.text} | {name: row[name] for name in kept if name in row}
 
 
 def _storable_text(text: str) -> str:
@@ -144,11 +106,10 @@ LONGEST_COMMENT = 10_000  # characters
 NO_PASSAGES = "[]"  # passages of an entry whose texts are past retention
 DAY = 86_400.0
 INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-Row = Mapping[str, Any]
 HASHED = "#"  # begins the hash of an id that came with a question, in an entry without texts
 
 
-class JournalStore:
+class JournalStore(AbstractContextManager["JournalStore"]):
     """A journal by its URL: `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`.
 
     Many threads and processes may use one journal. `patience` (default `PATIENCE`) is how many
@@ -170,10 +131,6 @@ class JournalStore:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        """The store; it is closed at the end."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -204,7 +161,7 @@ class JournalStore:
         """
         insert = INSERT[self._engine.dialect.name](JOURNAL).on_conflict_do_nothing()
         with self._write() as connection:
-            connection.execute(insert, [entry.row() for entry in entries])
+            connection.execute(insert, entries)
 
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
         """Record whether an answer was right; False if the journal has no such answer.
@@ -271,7 +228,7 @@ class JournalStore:
         return removed
 
     def _remove_texts(self, old: sa.ColumnElement[bool]) -> int:
-        """Remove the texts of judged entries, and the other entries; return the count of these."""
+        """Remove the texts of judged entries, and the other entries; the number of the latter."""
         c = JOURNAL.c
         texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))
         own = c.mode != "search"  # their documents came with the question, and are texts too
@@ -296,11 +253,8 @@ class JournalStore:
             connection.execute(
                 sa.update(JOURNAL).where(judged).values({**texts, c.passages: NO_PASSAGES})
             )
-        return self._remove(sa.select(c.entry_id).where(old, c.right.is_(None)))
-
-    def _remove(self, ids: sa.Select[tuple[str]]) -> int:
-        some = sa.delete(JOURNAL).where(JOURNAL.c.entry_id.in_(ids.limit(PRUNED)))
-        removed = 0
+        unjudged = sa.select(c.entry_id).where(old, c.right.is_(None)).limit(PRUNED)
+        some, removed = sa.delete(JOURNAL).where(c.entry_id.in_(unjudged)), 0
         while True:
             with self._write() as connection:
                 count = connection.execute(some).rowcount

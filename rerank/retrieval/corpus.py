@@ -55,13 +55,8 @@ class Corpus:
     def _read(self, row: int) -> Passage:
         """The passage at a row, read from disk."""
         try:
-            row_of_file = json.loads(self._bytes[self.offsets[row] : self.offsets[row + 1]])
-            return Passage(
-                row_of_file["_id"],
-                row_of_file["title"],
-                row_of_file["text"],
-                row_of_file["metadata"],
-            )
+            held = json.loads(self._bytes[self.offsets[row] : self.offsets[row + 1]])
+            return Passage(held["_id"], held["title"], held["text"], held["metadata"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"row {row} of the index is not a passage: {error!r}") from None
 

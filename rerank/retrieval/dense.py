@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -15,10 +16,10 @@ from rerank.cores import cores, in_threads
 from rerank.errors import optional
 from rerank.inference.engine import NoExportError, open_bi_encoder, stand_aside
 from rerank.inference.given import Given, vectors_of
-from rerank.inference.model_files import Model, ModelFiles, check_bi_encoder
+from rerank.inference.model_files import Model, check_bi_encoder
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
 from rerank.progress import in_chunks
-from rerank.protocols import Embedder, Role, Traits
+from rerank.protocols import Embedder, Role
 from rerank.types import Floats, Passage
 
 Vectors = NDArray[np.float32]
@@ -43,66 +44,10 @@ class PassageText(str):
         return hash((PassageText, str.__hash__(self)))
 
 
-class BiEncoder:
-    """The `Embedder` of a bi-encoder's files; the network is loaded at the first call.
-
-    Texts are truncated to `max_length` tokens. Safe to call from many threads; only one of them
-    loads the network.
-
-    Raises:
-        InputError: the files are of a cross-encoder.
-    """
-
-    def __init__(self, files: ModelFiles, max_length: int, precision: Graphs) -> None:
-        check_bi_encoder(files)
-        self.files = files
-        self.max_length = max_length
-        self.precision = precision
-        identity = f"{files.fingerprint}\0{max_length}\0{precision}"
-        self.traits = Traits(files.name, identity, batch=CHUNK)
-        self._embed: Embed | None = None
-        self._prompts: Mapping[str, str] = {}
-        self._loading = Lock()
-
-    def embed(self, texts: Sequence[str], role: Role) -> Vectors:
-        """Unit vectors, shape (n, d), n >= 1, float32."""
-        return self._opened()(texts, role)
-
-    def windows_of(self, passages: Sequence[Passage], most: int) -> list[list[str]]:
-        """`windows` of each passage that leave room for the model's prompt."""
-        self._opened()
-        tokenizer = open_tokenizer(self.files, max_length=self.max_length)
-        return windows(passages, tokenizer, most, prompt=self._prompts.get("passage", ""))
-
-    def _opened(self) -> Embed:
-        with self._loading:
-            if self._embed is None:
-                self._embed = self._open()
-            return self._embed
-
-    def _open(self) -> Embed:
-        """The fastest engine that gives the vectors of sentence-transformers."""
-        try:
-            engine = open_bi_encoder(self.files, self.precision)
-        except NoExportError as error:
-            with optional():
-                from rerank.inference.library import LibraryEncoder
-            encoder = LibraryEncoder(self.files, self.max_length)
-            stand_aside(self.files, error)
-            self._prompts = encoder.prompts
-            return encoder
-        tokenizer = open_tokenizer(self.files, max_length=self.max_length)
-        self._prompts = engine.prompts
-
-        def embed(texts: Sequence[str], role: Role) -> Vectors:
-            prompt = engine.prompts.get(role, "")
-            return engine(tokenizer([prompt + text for text in texts] if prompt else texts))
-
-        return embed
-
-
 class Encoder:
     """Any embedder: of files on this machine, or given as an object, whose passages are one window.
+
+    The network is loaded at the first call. Safe to call from many threads; one of them loads it.
 
     Raises:
         InputError: the files are of a cross-encoder.
@@ -111,11 +56,15 @@ class Encoder:
     def __init__(
         self, model: Model, *, max_length: int, windows: int = 1, precision: Graphs = "fp32"
     ) -> None:
+        if not isinstance(model, Given):
+            check_bi_encoder(model)
         self.model = model
-        self.max_length = max_length
+        self.max_length = max_length  # tokens of a text that are read
         self.precision = precision
         self.windows = windows  # of a longer passage, at most
-        self._own = None if isinstance(model, Given) else BiEncoder(model, max_length, precision)
+        self._embed: Embed | None = None
+        self._prompts: Mapping[str, str] = {}
+        self._loading = Lock()
 
     @classmethod
     def from_config(cls, model: Model, config: Config) -> Encoder:
@@ -147,10 +96,13 @@ class Encoder:
         return np.split(vectors, np.cumsum([len(of_passage) for of_passage in texts])[:-1])
 
     def windows_of(self, passages: Sequence[Passage]) -> list[list[PassageText]]:
-        """The text of each window of each passage."""
-        if self._own is None or self.windows == 1:
+        """The text of each window of each passage; with room for the model's prompt."""
+        if isinstance(self.model, Given) or self.windows == 1:
             return [[PassageText(passage.full_text)] for passage in passages]
-        texts = self._own.windows_of(passages, self.windows)
+        self._opened()
+        tokenizer = open_tokenizer(self.model, max_length=self.max_length)
+        prompt = self._prompts.get("passage", "")
+        texts = windows(passages, tokenizer, self.windows, prompt=prompt)
         return [[PassageText(text) for text in of_passage] for of_passage in texts]
 
     @property
@@ -168,19 +120,41 @@ class Encoder:
         rows: dict[Role, list[int]] = {"query": [], "passage": []}
         for row, text in enumerate(texts):
             rows["passage" if isinstance(text, PassageText) else "query"].append(row)
-        made: dict[int, Vectors] = {}
+        made, embed = dict[int, Vectors](), self._opened()
         for role, of_role in rows.items():
             if of_role:
                 some = [str(texts[row]) for row in of_role]
-                made |= zip(of_role, self._of_role(some, role), strict=True)
+                made |= zip(of_role, embed(some, role), strict=True)
         return np.stack([made[row] for row in range(len(texts))])
 
-    def _of_role(self, texts: Sequence[str], role: Role) -> Vectors:
-        if self._own is not None:
-            return self._own.embed(texts, role)
-        assert isinstance(self.model, Given)
-        assert isinstance(self.model.model, Embedder)
-        return vectors_of(self.model.model, texts, role)
+    def _opened(self) -> Embed:
+        with self._loading:
+            if self._embed is None:
+                self._embed = self._open()
+            return self._embed
+
+    def _open(self) -> Embed:
+        """The fastest engine that gives the vectors of sentence-transformers."""
+        if isinstance(self.model, Given):
+            assert isinstance(self.model.model, Embedder)
+            return partial(vectors_of, self.model.model)
+        try:
+            engine = open_bi_encoder(self.model, self.precision)
+        except NoExportError as error:
+            with optional():
+                from rerank.inference.library import LibraryEncoder
+            encoder = LibraryEncoder(self.model, self.max_length)
+            stand_aside(self.model, error)
+            self._prompts = encoder.prompts
+            return encoder
+        tokenizer = open_tokenizer(self.model, max_length=self.max_length)
+        self._prompts = engine.prompts
+
+        def embed(texts: Sequence[str], role: Role) -> Vectors:
+            prompt = engine.prompts.get(role, "")
+            return engine(tokenizer([prompt + text for text in texts] if prompt else texts))
+
+        return embed
 
 
 def windows(

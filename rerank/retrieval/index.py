@@ -257,43 +257,30 @@ class KnownVectors:
 
     def __init__(self, folders: Iterable[Path], encoder: Encoder) -> None:
         self.encoder = encoder
-        self._held = [_Held(folder) for folder in folders if _has_vectors_of(folder, encoder)]
+        self._held = []
+        for folder in folders:
+            if _has_vectors_of(folder, encoder):
+                corpus = Corpus(folder)
+                hashes = _text_hashes(corpus)
+                rows = np.argsort(hashes)
+                self._held.append((corpus, PassageVectors(folder), rows, hashes[rows]))
 
     def encode_passages(self, passages: Sequence[Passage]) -> list[Vectors]:
         """The vectors (w, d) of each passage, as `Encoder.encode_passages` gives them."""
         found: dict[int, Vectors] = {}
-        for held in self._held:
-            missing = [i for i in range(len(passages)) if i not in found]
-            known = held.find([passages[i] for i in missing])
-            found |= {missing[i]: vectors for i, vectors in known.items()}
+        hashes = _text_hashes(passages)
+        for corpus, vectors, rows, known in self._held:
+            places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+            for i in np.flatnonzero(known[places] == hashes).tolist():
+                row, asked = int(rows[places[i]]), passages[i]
+                held = corpus.passage(row)
+                if i not in found and (held.title, held.text) == (asked.title, asked.text):
+                    found[i] = vectors.of(row)
         missing = [i for i in range(len(passages)) if i not in found]
         if missing:
             encoded = self.encoder.encode_passages([passages[i] for i in missing])
             found |= zip(missing, encoded, strict=True)
         return [found[i] for i in range(len(passages))]
-
-
-class _Held:
-    """The vectors of one index, by passage."""
-
-    def __init__(self, folder: Path) -> None:
-        self._corpus = Corpus(folder)
-        self._vectors = PassageVectors(folder)
-        hashes = _text_hashes(self._corpus)
-        self._rows = np.argsort(hashes)
-        self._hashes = hashes[self._rows]
-
-    def find(self, passages: Sequence[Passage]) -> dict[int, Vectors]:
-        """The known vectors of these passages, by position."""
-        hashes = _text_hashes(passages)
-        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        vectors = {}
-        for i in np.flatnonzero(self._hashes[places] == hashes).tolist():
-            row = int(self._rows[places[i]])
-            held, passage = self._corpus.passage(row), passages[i]
-            if (held.title, held.text) == (passage.title, passage.text):
-                vectors[i] = self._vectors.of(row)
-        return vectors
 
 
 def _text_hashes(passages: Iterable[Passage]) -> NDArray[np.uint64]:

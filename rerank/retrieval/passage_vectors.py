@@ -32,13 +32,8 @@ CHUNK = 4096  # passages per update of the progress bar
 
 def write_graph(vectors: Vectors, folder: Path) -> None:
     """Write the graph of unit vectors (n, d) to `folder`, with a progress bar."""
-    graph = library()(
-        ndim=vectors.shape[1],
-        metric="cos",
-        dtype="i8",
-        connectivity=NEIGHBOURS,
-        expansion_add=BUILDING,
-    )
+    sizes = {"ndim": vectors.shape[1], "connectivity": NEIGHBOURS, "expansion_add": BUILDING}
+    graph = library()(metric="cos", dtype="i8", **sizes)
     with progress(len(vectors), "linking passages", unit="text") as bar:
         for start in range(0, len(vectors), CHUNK):
             chunk = np.asarray(vectors[start : start + CHUNK])

@@ -94,16 +94,16 @@ def query_with_results(
     passages = {h.passage.doc_id: h.passage for hits in found.values() for h in hits}
     ids = sorted(passages)
     row = {doc_id: i for i, doc_id in enumerate(ids)}
-    listed = [
-        np.array([row[h.passage.doc_id] for h in hits], dtype=np.int64) for hits in found.values()
-    ]
-    rows, fused = reciprocal_rank_fusion(listed, k=rrf_k)
+    lists = {
+        stage: np.array([row[h.passage.doc_id] for h in hits], dtype=np.int64)
+        for stage, hits in found.items()
+    }
+    rows, fused = reciprocal_rank_fusion([*lists.values()], k=rrf_k)
     kept = rows[top(fused, count)]
     scores = {}
     for stage, hits in found.items():
         of_stage = np.full(len(ids), np.nan)
-        for hit in hits:
-            of_stage[row[hit.passage.doc_id]] = hit.score
+        of_stage[lists[stage]] = [hit.score for hit in hits]
         scores[stage] = of_stage[kept]
     kept_passages = tuple(passages[ids[i]] for i in kept)
     return replace(query, passages=kept_passages, scores=scores, where=None)

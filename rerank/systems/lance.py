@@ -12,14 +12,7 @@ from rerank.errors import FilterError, InputError, RetrieverError, optional
 from rerank.filters import Condition, Where, kind_of
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.settings import (
-    RetrieverSettings,
-    check_dimension,
-    check_filtered,
-    check_known_fields,
-    hits_of,
-    passage_of,
-)
+from rerank.systems.settings import RetrieverSettings, check_filtered
 from rerank.types import Passage
 
 with optional():
@@ -53,16 +46,16 @@ class LanceTable:
         one = len(columns) == 1
         match = MatchQuery(query, columns[0]) if one else MultiMatchQuery(query, columns)
         rows = self._rows(self._table.search(match, query_type="fts"), "_score", count, where)
-        return hits_of(self.settings, ((row, row["_score"]) for row in rows))
+        return self.settings.hits((row, row["_score"]) for row in rows)
 
     def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By cosine."""
         column = self.settings.vector
         there = self._table.schema.field(column).type.list_size
-        check_dimension(self.settings, there, len(vector))
+        self.settings.check_dimension(there, len(vector))
         search = self._table.search(vector, vector_column_name=column).distance_type("cosine")
         rows = self._rows(search, "_distance", count, where)
-        return hits_of(self.settings, ((row, 1.0 - row["_distance"]) for row in rows))
+        return self.settings.hits((row, 1.0 - row["_distance"]) for row in rows)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """By the id column, which holds text or whole numbers."""
@@ -74,7 +67,7 @@ class LanceTable:
         held = f"`{column}` IN ({', '.join(asked)})"  # in backticks: its name may hold spaces
         search = self._table.search().where(held).limit(len(ids))
         rows = self._run_search(search.select(list(self.settings.fields)))
-        return [p for row in rows if (p := passage_of(self.settings, row))]
+        return [p for row in rows if (p := self.settings.passage(row))]
 
     @cached_property
     def _table(self) -> Any:
@@ -89,7 +82,7 @@ class LanceTable:
             raise InputError(f"{s}: {error}") from None
         except Exception as error:
             raise RetrieverError(f"{s}: it cannot be opened: {error}") from None
-        check_known_fields(s, [*s.fields, *s.keyword, s.vector], table.schema.names)
+        s.check_fields([*s.fields, *s.keyword, s.vector], table.schema.names)
         if s.vector and not hasattr(table.schema.field(s.vector).type, "list_size"):
             raise InputError(f"{s}: its column {s.vector!r} holds no vectors of a fixed size")
         for name in s.keyword:
@@ -131,7 +124,6 @@ class LanceTable:
     def _run_search(self, search: Any) -> list[dict[str, Any]]:
         try:
             limit = timedelta(seconds=self.settings.timeout)
-            found: list[dict[str, Any]] = search.to_list(timeout=limit)
+            return list(search.to_list(timeout=limit))
         except Exception as error:
             raise RetrieverError(f"{self.settings}: the search failed: {error}") from None
-        return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -22,13 +22,7 @@ from rerank.errors import FilterError, InputError, RetrieverError, optional
 from rerank.filters import Condition, Value, Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.settings import (
-    RetrieverSettings,
-    check_dimension,
-    check_known_fields,
-    hits_of,
-    passage_of,
-)
+from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage
 
 with optional():
@@ -66,7 +60,7 @@ class QdrantCollection:
     def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By the dense vector."""
         name = self.settings.vector
-        check_dimension(self.settings, self._dense[name].size, len(vector))
+        self.settings.check_dimension(self._dense[name].size, len(vector))
         return self._nearest(vector.tolist(), name, count, where)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
@@ -77,30 +71,22 @@ class QdrantCollection:
         wanted = models.Filter(
             should=[models.FieldCondition(key=self.settings.id, match=match) for match in kinds]
         )
-        records, _ = self._call(
-            lambda: self._client.scroll(
-                self.settings.collection,
-                scroll_filter=wanted,
-                limit=len(ids),
-                with_payload=list(self.settings.fields),
-            )
-        )
-        return [p for r in records if (p := passage_of(self.settings, r.payload or {}))]
+        fields = list(self.settings.fields)
+        records, _ = self._call("scroll", scroll_filter=wanted, limit=len(ids), with_payload=fields)
+        return [p for r in records if (p := self.settings.passage(r.payload or {}))]
 
     def _nearest(self, query: Any, name: str, count: int, where: Where | None) -> list[Hit]:
         self._dense  # noqa: B018  # checks the collection first
         must = [self._held(condition) for condition in where.conditions] if where else None
         found = self._call(
-            lambda: self._client.query_points(
-                self.settings.collection,
-                query=query,
-                using=None if name == UNNAMED else name,
-                query_filter=models.Filter(must=must) if must else None,
-                limit=count,
-                with_payload=list(self.settings.fields),
-            )
+            "query_points",
+            query=query,
+            using=None if name == UNNAMED else name,
+            query_filter=models.Filter(must=must) if must else None,
+            limit=count,
+            with_payload=list(self.settings.fields),
         )
-        return hits_of(self.settings, ((p.payload or {}, p.score) for p in found.points))
+        return self.settings.hits((p.payload or {}, p.score) for p in found.points)
 
     def _held(self, condition: Condition) -> Any:
         """The condition as Qdrant has it: ranges are of numbers, or of dates."""
@@ -141,28 +127,29 @@ class QdrantCollection:
     def _dense(self) -> dict[str, Any]:
         """The dense vectors of the collection by name, after checking it against the settings."""
         s = self.settings
-        params = self._call(lambda: self._client.get_collection(s.collection)).config.params
+        params = self._call("get_collection").config.params
         dense = params.vectors or {}
         dense = dense if isinstance(dense, dict) else {UNNAMED: dense}
-        check_known_fields(s, [s.vector], dense)
-        check_known_fields(s, s.keyword, params.sparse_vectors or {})
+        s.check_fields([s.vector], dense)
+        s.check_fields(s.keyword, params.sparse_vectors or {})
         if s.vector and dense[s.vector].distance not in HIGHER_IS_BETTER:
             raise InputError(
                 f"{s}: the distance of {s.vector!r} is {dense[s.vector].distance}; expected "
                 f"{' or '.join(HIGHER_IS_BETTER)}"
             )
-        records, _ = self._call(lambda: self._client.scroll(s.collection, limit=SEEN))
+        records, _ = self._call("scroll", limit=SEEN)
         if records:  # fields are not declared; a title and metadata may be rare
             there = {n for r in records for n in r.payload or {}}
-            check_known_fields(s, [s.id, s.text], there)
+            s.check_fields([s.id, s.text], there)
             for name in s.fields:
                 if name not in there:
                     logger.warning("%s: none of %d points has a field %r", s, len(records), name)
         return dense
 
-    def _call(self, ask: Callable[[], Any]) -> Any:
+    def _call(self, method: str, **asked: Any) -> Any:
+        """What a method of the client returns for the collection."""
         try:
-            return ask()
+            return getattr(self._client, method)(self.settings.collection, **asked)
         except InputError:  # of ours, which names the collection already
             raise
         except ResponseHandlingException as error:

@@ -16,14 +16,7 @@ from rerank.errors import FilterError, InputError, RetrieverError, one_line, opt
 from rerank.filters import Where
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit
-from rerank.systems.settings import (
-    KEY,
-    RetrieverSettings,
-    check_dimension,
-    check_filtered,
-    check_known_fields,
-    hits_of,
-)
+from rerank.systems.settings import KEY, RetrieverSettings, check_filtered
 from rerank.types import Passage
 
 OWN_ID = "_id"
@@ -58,18 +51,15 @@ class SearchIndex(ABC):
 
     def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By the words of the query, in any of the keyword fields."""
-        asked: Mapping[str, Any] = {
-            "multi_match": {"query": query, "fields": list(self.settings.keyword)}
-        }
-        if where:
-            asked = {"bool": {"must": [asked], **self._allowed(where)}}
-        return self._hits({"query": asked}, count)
+        asked = {"multi_match": {"query": query, "fields": list(self.settings.keyword)}}
+        filtered = {"bool": {"must": [asked], **self._allowed(where)}} if where else asked
+        return self._hits({"query": filtered}, count)
 
     def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
         """By k-NN."""
         there = self._fields[self.settings.vector].get(self.dimension)
         if isinstance(there, int):  # some mappings define it elsewhere
-            check_dimension(self.settings, there, len(vector))
+            self.settings.check_dimension(there, len(vector))
         return self._hits(self.nearest(vector.tolist(), count, self._allowed(where)), count)
 
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
@@ -107,9 +97,9 @@ class SearchIndex(ABC):
         answer = self._request("POST", WHOLE, asked)
         try:
             missing = _missing(answer)
-            hits = answer["hits"]["hits"]
             rows = [
-                ({n: _value(hit, n) for n in names}, float(hit["_score"] or 0.0)) for hit in hits
+                ({name: _value(hit, name) for name in names}, float(hit["_score"] or 0.0))
+                for hit in answer["hits"]["hits"]
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RetrieverError(f"{self.settings}: no answer to a search: {error!r}") from None
@@ -118,7 +108,7 @@ class SearchIndex(ABC):
                 f"{self.settings}: it searched only a part of the index: {missing}; expected an "
                 "answer of every shard, so try again, or look at the health of the index"
             )
-        return hits_of(self.settings, rows)
+        return self.settings.hits(rows)
 
     @cached_property
     def _fields(self) -> Mapping[str, Mapping[str, Any]]:
@@ -132,7 +122,7 @@ class SearchIndex(ABC):
         except (KeyError, TypeError, AttributeError) as error:
             raise RetrieverError(f"{s}: no mapping of an index: {error!r}") from None
         named = [*s.fields, s.vector, *(name.partition("^")[0] for name in s.keyword)]
-        check_known_fields(s, [n for n in named if n != OWN_ID and "*" not in n], found)
+        s.check_fields([n for n in named if n != OWN_ID and "*" not in n], found)
         return found
 
     def _request(self, method: str, what: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:

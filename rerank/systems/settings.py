@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +43,7 @@ KEY = "RERANK_RETRIEVER_KEY"  # environment: an API key, or USER:PASSWORD
 URL = "RERANK_RETRIEVER_URL"  # environment: replaces `url`
 SEVERAL_NAMES = ("keyword", "metadata")
 LANGUAGES = tuple(sorted(Stemmer.algorithms()))
+SHOWN = 20  # fields of a collection, in a message
 PASSWORD = re.compile(r"://[^/]*@")  # in an address
 
 
@@ -78,9 +79,9 @@ class RetrieverSettings:
             if field.metadata:
                 kind = type(field.default)
                 check_option(field.name, field.metadata["option"], kind, getattr(self, field.name))
-        missing = [name for name in ("url", "collection", "id", "text") if not getattr(self, name)]
-        if missing:
-            raise InputError(f"`{missing[0]}` is empty; expected a name")
+        for name in ("url", "collection", "id", "text"):
+            if not getattr(self, name):
+                raise InputError(f"`{name}` is empty; expected a name")
         if not self.stages:
             raise InputError(
                 "neither `keyword` nor `vector` is there; expected the field of one search at least"
@@ -113,6 +114,37 @@ class RetrieverSettings:
         """Its name in messages."""
         return f"{self.system} at {self.url}, {self.collection!r}"
 
+    def hits(self, rows: Iterable[tuple[Mapping[str, Any], float]]) -> list[Hit]:
+        """The hits of documents with their scores; documents that are no passage are left out."""
+        read = ((self.passage(document), score) for document, score in rows)
+        return [Hit(p, float(score)) for p, score in read if p and abs(score) <= LARGEST_SCORE]
+
+    def passage(self, document: Mapping[str, Any]) -> Passage | None:
+        """The passage of a document; None if it has no id or no text."""
+        doc_id, text = _text(document.get(self.id)), _text(document.get(self.text))
+        if not doc_id or not text.strip():
+            return None
+        metadata = {n: document[n] for n in self.metadata if document.get(n) is not None}
+        return Passage(doc_id, _text(document.get(self.title)), text, metadata)
+
+    def check_fields(self, names: Iterable[str], there: Collection[str]) -> None:
+        """Refuse settings that name fields that the collection lacks; an empty name is ignored."""
+        for name in names:
+            if name and name not in there:
+                raise InputError(
+                    f"{self}: it has no field {name!r}{nearest(name, there)}; it has "
+                    f"{', '.join(sorted(there)[:SHOWN])}"
+                )
+
+    def check_dimension(self, there: int, ours: int) -> None:
+        """Refuse vectors whose size differs from the encoder's."""
+        if there != ours:
+            raise InputError(
+                f"{self}: the vectors of {self.vector!r} have {there} numbers, those of the "
+                f"encoder {ours}; name the encoder that made them (--encoder), or leave `vector` "
+                "out"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives equal settings back."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -130,15 +162,14 @@ class RetrieverSettings:
         for name in given:
             if name not in known:
                 raise InputError(f"`{name}` is unknown{nearest(name, known)}; known: {known}")
-        missing = [name for name in known[:3] if name not in given]
-        if missing:
-            raise InputError(f"`{missing[0]}` is missing")
-        several = {
-            name: tuple(names) if isinstance(names := given[name], list) else (names,)
-            for name in SEVERAL_NAMES
-            if name in given
-        }
-        return cls(**{**given, **several})
+        for name in known[:3]:
+            if name not in given:
+                raise InputError(f"`{name}` is missing")
+        values = dict(given)
+        for name in given.keys() & set(SEVERAL_NAMES):
+            names = given[name]
+            values[name] = tuple(names) if isinstance(names, list) else (names,)
+        return cls(**values)
 
 
 def read_settings(path: Path) -> RetrieverSettings:
@@ -169,9 +200,8 @@ def connect(settings: RetrieverSettings) -> SearchSystem:
     """The system; RERANK_RETRIEVER_URL, if set, replaces its address."""
     settings = replace(settings, url=os.environ.get(URL) or settings.url)
     module, name = ADAPTERS[settings.system]
-    adapter = getattr(import_module(f"rerank.systems.{module}"), name)
-    system: SearchSystem = adapter(settings, os.environ.get(KEY, ""))
-    return system
+    adapter: Callable[..., SearchSystem] = getattr(import_module(f"rerank.systems.{module}"), name)
+    return adapter(settings, os.environ.get(KEY, ""))
 
 
 def connect_of_model(kept: Any) -> SearchSystem:
@@ -193,38 +223,6 @@ def connect_of_model(kept: Any) -> SearchSystem:
     return connect(settings)
 
 
-SHOWN = 20  # fields of a collection, in a message
-
-
-def hits_of(
-    settings: RetrieverSettings, rows: Iterable[tuple[Mapping[str, Any], float]]
-) -> list[Hit]:
-    """The hits of documents with their scores; documents that are not a passage are left out."""
-    read = ((passage_of(settings, document), score) for document, score in rows)
-    return [Hit(p, float(score)) for p, score in read if p and abs(score) <= LARGEST_SCORE]
-
-
-def passage_of(settings: RetrieverSettings, document: Mapping[str, Any]) -> Passage | None:
-    """The passage of a document; None if it has no id or no text."""
-    doc_id, text = _text(document.get(settings.id)), _text(document.get(settings.text))
-    if not doc_id or not text.strip():
-        return None
-    metadata = {n: document[n] for n in settings.metadata if document.get(n) is not None}
-    return Passage(doc_id, _text(document.get(settings.title)), text, metadata)
-
-
-def check_known_fields(
-    settings: RetrieverSettings, names: Iterable[str], there: Collection[str]
-) -> None:
-    """Refuse settings that name fields that the collection lacks; an empty name is ignored."""
-    for name in names:
-        if name and name not in there:
-            raise InputError(
-                f"{settings}: it has no field {name!r}{nearest(name, there)}; it has "
-                f"{', '.join(sorted(there)[:SHOWN])}"
-            )
-
-
 def check_filtered(name: str, there: Collection[str]) -> None:
     """Refuse a filter on a field that the collection lacks; the client may not know where it is.
 
@@ -233,15 +231,6 @@ def check_filtered(name: str, there: Collection[str]) -> None:
     """
     if name not in there:
         raise FilterError(f"filter: the collection has no field {name!r:.80}{nearest(name, there)}")
-
-
-def check_dimension(settings: RetrieverSettings, there: int, ours: int) -> None:
-    """Refuse vectors whose size differs from the encoder's."""
-    if there != ours:
-        raise InputError(
-            f"{settings}: the vectors of {settings.vector!r} have {there} numbers, those of the "
-            f"encoder {ours}; name the encoder that made them (--encoder), or leave `vector` out"
-        )
 
 
 def _text(value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ def make_entry(
     """
     found = make_assessment(confidence=confidence, texts=texts)
     made = entry_of(found, answer_id=answer_id, model="m1", latency=0.01)
-    return replace(made, **{"top_doc_id": made.top_doc_id or "d0", **changed})
+    return {**made, "top_doc_id": made["top_doc_id"] or "d0", **changed}
 
 
 def sqlite_url(folder: Path) -> str:

@@ -25,7 +25,6 @@ import traceback
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -127,14 +126,14 @@ def write(url: str, round_: int, pause: float, shared: mmap.mmap) -> None:
 def numbered(round_: int, i: int) -> Entry:
     """An entry that tells its place, with texts that tell whether they are whole."""
     text = f"{round_} {i} " * (1 + i % 200)
-    return replace(
-        TEMPLATE,
-        entry_id=f"{round_:08}{i:016}",
-        answer_id=f"{round_}-{i}",
-        question=text,
-        passages=f"{zlib.crc32(text.encode())}",
-        model=f"{round_}",
-    )
+    return {
+        **TEMPLATE,
+        "entry_id": f"{round_:08}{i:016}",
+        "answer_id": f"{round_}-{i}",
+        "question": text,
+        "passages": f"{zlib.crc32(text.encode())}",
+        "model": f"{round_}",
+    }
 
 
 TEMPLATE = make_entry()

@@ -70,7 +70,7 @@ def inside(seed: int, memory: int) -> None:
             print(json.dumps({"reads": number, "bytes": len(content)}), flush=True)
             start = time.monotonic()
             try:
-                for chunk in open_input(path, RowParser()).reader.chunks(Position()):
+                for chunk in open_input(path, RowParser()).chunks(Position()):
                     list(chunk.rows)
                 seen["read"] += 1
             except InputError as error:

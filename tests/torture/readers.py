@@ -40,7 +40,7 @@ BODIES = [
 
 
 def _rescored(path: Path) -> None:
-    for chunk in open_input(path, RowParser()).reader.chunks(Position()):
+    for chunk in open_input(path, RowParser()).chunks(Position()):
         list(chunk.rows)
 
 

@@ -40,7 +40,7 @@ def decoded(data: bytes, parse: RowParser) -> Row:
 
 
 def rows(path: Path, segment_by: str = "") -> list[Row]:
-    chunks = open_input(path, RowParser(segment_by)).reader.chunks(Position())
+    chunks = open_input(path, RowParser(segment_by)).chunks(Position())
     return [row for chunk in chunks for row in chunk.rows]
 
 
@@ -305,7 +305,7 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
-    reader = open_input(many, RowParser()).reader
+    reader = open_input(many, RowParser())
     whole = [(c.start, c.end, list(c.rows)) for c in reader.chunks(Position())]
     assert reader.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
     assert max(len(r) for _, _, r in whole) == CHUNK_ROWS

@@ -84,8 +84,7 @@ def made(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) -> None:
     """All rows in their order, once; from any chunk on, and one chunk by its start."""
-    opened = open_input(made(tmp_path, kind), RowParser())
-    reader = opened.reader
+    reader = open_input(made(tmp_path, kind), RowParser())
     chunks = [(c.start, c.end, list(c.rows)) for c in reader.chunks(Position())]
     every = [row for _, _, rows in chunks for row in rows]
     assert [(r.line, r.query.query_id) for r in every] == [  # type: ignore[union-attr]
@@ -95,7 +94,7 @@ def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) 
     for i, (_, end, _) in enumerate(chunks):
         rest = [list(c.rows) for c in reader.chunks(end)]
         assert rest == [rows for _, _, rows in chunks[i + 1 :]]
-    reader = open_input(tmp_path / kind, RowParser(), opened.identity).reader
+    reader = open_input(tmp_path / kind, RowParser(), reader.identity)
     starts = list(reader.starts(Position()))
     assert [s.line for s in starts] == [start.line for start, _, _ in chunks]
     for number in (0, 1, len(starts) - 1, 1, 0, 2):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +128,7 @@ def test_labels_of_answers_become_their_confidence(
         store.add([make_entry("no", entry_id="no", **refusal)])
         for i in range(20, 40):
             other = {"entry_id": f"other {i}", "answer_id": f"other {i}", "model": "another"}
-            store.add([replace(entry(i), **other)])
+            store.add([{**entry(i), **other}])
         for i in range(20):
             store.judge(str(i), i % 2 == 0)
             store.judge(f"other {20 + i}", i % 2 == 0)  # of another model: it does not count

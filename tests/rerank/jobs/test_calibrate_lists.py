@@ -413,7 +413,7 @@ def test_other_jobs(
     with pytest.raises(InputError, match="holds no index and no networks"):
         model.pipeline.encoder  # noqa: B018
     entry = entry_of(model.assess(lists[:1])[0], answer_id="a", model="m", latency=0.1)
-    again = read_query({**json.loads(entry.asked or ""), "_id": "again"})
+    again = read_query({**json.loads(entry["asked"]), "_id": "again"})
     assert again.scores_of(0) == lists[0].scores_of(0)
 
 

@@ -145,7 +145,7 @@ def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: Calibr
     assert replayed.confidence == pytest.approx(first.confidence)
     assert replayed.ranking.doc_ids == first.ranking.doc_ids
     entry = entry_of(first, answer_id="a", model="m", latency=0.1)
-    journaled = read_query({**json.loads(entry.asked or ""), "_id": "again"})
+    journaled = read_query({**json.loads(entry["asked"]), "_id": "again"})
     assert again.assess([journaled])[0].confidence == pytest.approx(first.confidence)
 
 

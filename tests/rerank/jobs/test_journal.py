@@ -38,7 +38,7 @@ def written(model: CalibratedReranker, tmp_path: Path) -> Write:
                 entry = entry_of(
                     found, answer_id=str(i), model="m", latency=0, without_text=without_text
                 )
-                store.add([replace(entry, **changed)])
+                store.add([{**entry, **changed}])
                 store.judge(str(i), i % 2 == 0)
         return sqlite_url(tmp_path)
 
@@ -87,7 +87,7 @@ def test_an_older_label_of_the_present_first_passage_applies(
     with JournalStore(sqlite_url(tmp_path), create=True) as store:
         for i, (text, moved) in enumerate([(first, False), (second, False), (first, True)]):
             entry = entry_of(model.search(text), answer_id=str(i), model="m", latency=0)
-            store.add([replace(entry, top_doc_id="another") if moved else entry])
+            store.add([{**entry, "top_doc_id": "another"} if moved else entry])
             assert store.judge(str(i), not moved)
     labels, notes = journal_labels(model, sqlite_url(tmp_path))
     assert [(f.query.text, f.right) for f in labels] == [(first, True), (second, True)]
@@ -191,5 +191,5 @@ def test_a_search_that_no_file_could_hold_is_passed_over(
     entry = entry_of(model.search(text), answer_id="0", model="m", latency=0)
     longer = json.dumps({"query": "x" * 10_001})
     with JournalStore(sqlite_url(tmp_path), create=True) as store:
-        store.add([entry, replace(entry, entry_id="1", answer_id="1", asked=longer)])
+        store.add([entry, {**entry, "entry_id": "1", "answer_id": "1", "asked": longer}])
     assert [q.text for q in journal_queries(model, sqlite_url(tmp_path), newest=9)] == [text]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +37,13 @@ def entries(features: Floats, **changed: Any) -> list[Entry]:
     """An entry a row of features, each of its own question."""
     made = make_entry(mode="search", model="m1")
     return [
-        replace(
-            made,
-            **{
-                "entry_id": f"{changed.get('model', 'm1')}{changed.get('mode', '')}{i:06}",
-                "question_hash": f"{i:016}",
-                "features": row.tobytes(),
-                **changed,
-            },
-        )
+        {
+            **made,
+            "entry_id": f"{changed.get('model', 'm1')}{changed.get('mode', '')}{i:06}",
+            "question_hash": f"{i:016}",
+            "features": row.tobytes(),
+            **changed,
+        }
         for i, row in enumerate(features)
     ]
 
@@ -64,8 +61,8 @@ def test_the_same_questions_are_no_alarm_and_others_are(
     told = found(store, fitted)
     assert told == alarm(fitted, draw(150))
     assert not told.fired
-    store.add(entries(draw(100, 3.0), time=make_entry().time + 1))
-    moved = [replace(e, entry_id=f"n{e.entry_id}") for e in entries(draw(120, 3.0))]
+    store.add(entries(draw(100, 3.0), time=make_entry()["time"] + 1))
+    moved = [{**e, "entry_id": f"n{e['entry_id']}"} for e in entries(draw(120, 3.0))]
     store.add(moved)
     told = found(store, fitted, newest=120)
     assert told is not None
@@ -78,13 +75,13 @@ def test_only_answers_of_the_model_and_the_mode_count(store: JournalStore, fitte
     store.add(entries(draw(20, 9.0), model="m2"))
     store.add(entries(draw(20, 9.0), mode="rerank"))
     assert found(store, fitted) is None
-    store.add(entries(draw(20), model="m3", time=make_entry().time - 2 * DAY))
+    store.add(entries(draw(20), model="m3", time=make_entry()["time"] - 2 * DAY))
     assert found(store, fitted, model="m3", days=1) is None
     assert found(store, fitted, model="m3", days=3) == alarm(fitted, draw(20))
     odd = [None, b"", b"123", np.ones(3).tobytes()]
     store.add(
         [
-            replace(make_entry(mode="search", model="m3"), entry_id=f"z{i}", features=features)
+            make_entry(mode="search", model="m3", entry_id=f"z{i}", features=features)
             for i, features in enumerate(odd)
         ]
     )
@@ -98,7 +95,7 @@ def test_one_question_asked_often_is_no_evidence(store: JournalStore, fitted: Sk
     told = found(store, fitted)
     assert told is not None
     assert (told.m, told.new_rows, told.fired) == (1, 100, False)
-    store.add([replace(e, entry_id=f"n{e.entry_id}") for e in entries(draw(100, 9.0))])
+    store.add([{**e, "entry_id": f"n{e['entry_id']}"} for e in entries(draw(100, 9.0))])
     told = found(store, fitted, newest=100)
     assert told is not None
     assert told.fired

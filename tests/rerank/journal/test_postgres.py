@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -72,13 +71,13 @@ def test_rows_feedback_retention_and_report(store: JournalStore) -> None:
         make_entry(f"{i}", entry_id=f"{i:04}", confidence=0.4, question_hash=f"{i}")
         for i in range(6)
     ]
-    entries = [replace(e, top_doc_id="d", top_document="Manual") for e in entries]
+    entries = [{**e, "top_doc_id": "d", "top_document": "Manual"} for e in entries]
     store.add(entries)
     store.add(entries)
-    assert [row["entry_id"] for row in store.rows(ALL)] == [e.entry_id for e in entries]
+    assert [row["entry_id"] for row in store.rows(ALL)] == [e["entry_id"] for e in entries]
     first = store.rows(ALL)[0]
     unjudged = dict.fromkeys(("right", "comment", "judged", "first_right", "first_judged"))
-    assert first == asdict(entries[0]) | unjudged
+    assert first == entries[0] | unjudged
     assert store.judge("1", True, "yes")
     before = store.rows(ALL)[1]
     assert store.judge("1", True)
@@ -95,7 +94,7 @@ def test_rows_feedback_retention_and_report(store: JournalStore) -> None:
 
 def test_a_day_ends_at_midnight(store: JournalStore) -> None:
     """As in SQLite, which cuts off where PostgreSQL rounds."""
-    midnight = make_entry().time // DAY * DAY
+    midnight = make_entry()["time"] // DAY * DAY
     times = [midnight - DAY - 1, midnight - DAY, midnight - DAY / 3, midnight - 0.001, midnight]
     store.add([make_entry(f"{i}", time=at) for i, at in enumerate(times)])
     assert [day["questions"] for day in by_day(store, days=4)] == [1, 3, 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ def store(tmp_path: Path) -> Iterator[JournalStore]:
 def entry(i: int, question: str, confidence: float, **changed: object) -> Entry:
     """The entry of a question, with an order."""
     made = make_entry(str(i), confidence=confidence, question_hash=question)
-    return replace(made, entry_id=f"{i:04}", **changed)  # type: ignore[arg-type]
+    return {**made, "entry_id": f"{i:04}", **changed}
 
 
 def test_labels_are_the_newest_of_each_first_passage(store: JournalStore) -> None:
@@ -84,7 +83,7 @@ def test_answers_should_be_right_as_often_as_their_model_accepts(store: JournalS
 
 def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:
     """Asked for at least twice, never accepted; with the confidence before and lately."""
-    now = make_entry().time
+    now = make_entry()["time"]
     old = now - 20 * DAY
     rows = [
         entry(0, "a", 0.2, top_document="Manual", time=old),
@@ -100,7 +99,7 @@ def test_documents_that_are_never_sure_enough(store: JournalStore) -> None:
         entry(10, "j", 0.1, top_document="List", mode="rerank"),
         entry(11, "k", 0.1, top_document="List", mode="rerank"),
     ]
-    store.add([replace(row, top_doc_id=row.top_doc_id or "d") for row in rows])
+    store.add([{**row, "top_doc_id": row["top_doc_id"] or "d"} for row in rows])
     found = report(store, days=30)
     told = [tuple(d[k] for k in ("document", *DOCUMENT_COLUMNS[-2:])) for d in found.documents]
     assert told == [
@@ -150,7 +149,7 @@ def test_the_tests_may_be_of_another_model_than_the_newest(store: JournalStore) 
     store.add([entry(i, f"q{i}", 0.8) for i in range(40)])
     for i in range(40):
         store.judge(str(i), False)
-    store.add([entry(50, "q", 0.8, model="m2", time=make_entry().time + 60)])
+    store.add([entry(50, "q", 0.8, model="m2", time=make_entry()["time"] + 60)])
     assert not report(store).alarmed
     assert report(store, model="m1").alarmed
     assert report(store, model="m3").calibration.n == 0

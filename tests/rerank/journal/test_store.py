@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,7 +48,7 @@ def test_an_entry_comes_back_as_it_went_in(store: JournalStore) -> None:
     store.add([entry])
     store.add([entry, make_entry("b")])
     first, second = store.rows(ALL)
-    assert first == {**asdict(entry), **NO_FEEDBACK}
+    assert first == {**entry, **NO_FEEDBACK}
     assert second["answer_id"] == "b"
 
 
@@ -56,17 +56,17 @@ def test_an_entry_tells_of_its_assessment() -> None:
     """Scores of the best passages, and the lists that callers brought, whole."""
     found = make_assessment(confidence=0.3, texts=["text"] * 12)
     entry = entry_of(found, answer_id="a", model="m", latency=0.5)
-    kept = json.loads(entry.passages)
+    kept = json.loads(entry["passages"])
     assert kept == [p.to_dict() for p in found.first(KEPT)]
-    assert (entry.top_doc_id, entry.decision) == (kept[0]["doc_id"], "advisory only")
-    assert json.loads(entry.asked or "") == {"query": found.ranking.query.text}
+    assert (entry["top_doc_id"], entry["decision"]) == (kept[0]["doc_id"], "advisory only")
+    assert json.loads(entry["asked"]) == {"query": found.ranking.query.text}
     passages = (Passage("0", "Title", "text \ud800"), Passage("1", "", "\0"))
     ranking = found.ranking
     query = Query("why", metadata={"lang": "en"}, passages=passages)
     brought = replace(
         found, ranking=replace(ranking, candidates=replace(ranking.candidates, query=query))
     )
-    asked = json.loads(entry_of(brought, answer_id="a", model="m", latency=0).asked or "")
+    asked = json.loads(entry_of(brought, answer_id="a", model="m", latency=0)["asked"])
     assert asked["metadata"] == {"lang": "en"}
     assert [p["_id"] for p in asked["passages"]] == ["0", "1"]
 
@@ -82,8 +82,8 @@ def test_lists_are_kept_with_their_scores() -> None:
     ranking = replace(found.ranking, candidates=candidates)
     brought = replace(found, ranking=ranking, mode="lists")
     entry = entry_of(brought, answer_id="a", model="m", latency=0)
-    assert entry.mode == "lists"
-    read = read_query({**json.loads(entry.asked or ""), "_id": "1"})
+    assert entry["mode"] == "lists"
+    read = read_query({**json.loads(entry["asked"]), "_id": "1"})
     assert read.passages == passages
     assert read.scores is not None
     np.testing.assert_array_equal(read.scores["bm25"], [1.5, np.nan])
@@ -95,9 +95,11 @@ def test_without_text_only_hashes_are_kept(store: JournalStore) -> None:
     secret = "the secret answer"
     answer = BoundedAnswer("q", secret, False, False, 0.9, "HIGH", (), (), 1.0, 0)
     entry = entry_of(found, answer_id="a", model="m", latency=0.1, answer=answer, without_text=True)
-    assert (entry.question, entry.asked, entry.answer, entry.top_document) == (None,) * 4
-    assert entry.question_hash
-    assert entry.answer_hash
+    assert (entry["question"], entry["asked"], entry["answer"], entry["top_document"]) == (
+        None,
+    ) * 4
+    assert entry["question_hash"]
+    assert entry["answer_hash"]
     store.add([entry])
     assert store.judge("a", True, "a secret comment")
     (row,) = store.rows(ALL)
@@ -161,8 +163,8 @@ def test_what_is_old_or_too_much_is_removed(
     """By days first, then the oldest beyond so many rows, in several transactions."""
     monkeypatch.setattr("rerank.journal.store.PRUNED", 2)
     new = make_entry()
-    entries = [replace(new, entry_id=f"{i:04}", answer_id=f"{i}") for i in range(10)]
-    old = [replace(e, time=e.time - 2 * DAY) for e in entries[:5]]
+    entries = [{**new, "entry_id": f"{i:04}", "answer_id": f"{i}"} for i in range(10)]
+    old = [{**e, "time": e["time"] - 2 * DAY} for e in entries[:5]]
     store.add([*old, *entries[5:]])
     assert store.prune() == 0
     assert store.prune(days=1) == 5
@@ -175,7 +177,7 @@ def test_a_document_that_a_caller_brought_is_a_text(store: JournalStore) -> None
 
     Labels of different passages stay apart, and the judgement can still be changed.
     """
-    old = make_entry().time - 2 * DAY
+    old = make_entry()["time"] - 2 * DAY
     named = {"time": old, "top_doc_id": "manual.pdf", "top_document": "Manual"}
     store.add([make_entry("searched", entry_id="1", **named)])
     store.add([make_entry("brought", entry_id="2", mode="rerank", **named)])
@@ -218,9 +220,7 @@ def test_a_journal_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> 
     with writing(engine) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "1")
-        kept = {
-            k: v for k, v in make_entry("old").row().items() if k not in ("features", "threshold")
-        }
+        kept = {k: v for k, v in make_entry("old").items() if k not in ("features", "threshold")}
         connection.execute(insert(JOURNAL).values(kept))
     engine.dispose()
     with JournalStore(sqlite_url(tmp_path)) as store:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from rerank.journal.database import JOURNAL
 from rerank.journal.report import _waiting, by_day, waiting
 from rerank.journal.store import DAY, Entry, JournalStore
 
-VERSION = make_entry("1").model  # of the model whose answers these are
+VERSION = make_entry("1")["model"]  # of the model whose answers these are
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ def store(tmp_path: Path) -> Iterator[JournalStore]:
 def entry(i: int, age: float, confidence: float, accepted: bool, **changed: object) -> Entry:
     """The entry of a question asked `age` days ago."""
     made = make_entry(str(i), confidence=confidence, accepted=accepted)
-    own = {"entry_id": f"{i:04}", "question_hash": f"{i:016}", "time": made.time - age * DAY}
-    return replace(made, **{**own, **changed})  # type: ignore[arg-type]
+    own = {"entry_id": f"{i:04}", "question_hash": f"{i:016}", "time": made["time"] - age * DAY}
+    return {**made, **own, **changed}
 
 
 def test_days_are_counted_by_level(store: JournalStore) -> None:
@@ -51,7 +50,7 @@ def test_days_are_counted_by_level(store: JournalStore) -> None:
 
 def test_all_days_come_from_one_query(store: JournalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A day begins at midnight (UTC) and ends just before the next one."""
-    midnight = make_entry().time // DAY * DAY
+    midnight = make_entry()["time"] // DAY * DAY
     times = [midnight - 2 * DAY, midnight - DAY - 1, midnight - DAY - 0.001, midnight - DAY]
     store.add([entry(i, 0, 0.9, True, time=at) for i, at in enumerate(times)])
     asked: list[object] = []

@@ -70,7 +70,7 @@ def test_all_that_was_offered_is_written_at_the_end(store: JournalStore) -> None
     for thread in threads:
         thread.join()
     writer.close()
-    assert ids(store) == [e.answer_id for e in offered]
+    assert ids(store) == [e["answer_id"] for e in offered]
     assert counted.outcomes == {"written": 1200}
     assert not writer.offer(make_entry("late"))
 

@@ -30,12 +30,11 @@ from rerank.journal.server import (
     LEFT_OUT,
     WAITING,
     JournalAccess,
-    ServerJournal,
     check_journal,
+    watch_data,
 )
 from rerank.serving.refusals import Refusal
 from rerank.serving.settings import Settings
-from rerank.serving.telemetry import Metrics
 from rerank.types import Query
 
 Run = Any  # the session's run, see conftest
@@ -178,7 +177,7 @@ def test_a_locked_database_keeps_nobody_out(run: Run, tmp_path: Path) -> None:
 
 def test_a_database_that_is_slow_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the time limit, and what to do; too many who wait are told at once."""
-    over, journal = threading.Event(), cast(ServerJournal, object())
+    over, journal = threading.Event(), cast(Journal, object())
 
     async def ask() -> None:
         access = JournalAccess(journal, 0.05)
@@ -209,12 +208,11 @@ def test_the_page_is_about_the_served_model(tmp_path: Path) -> None:
         for i in range(40):
             journal.judge(f"{i}", right=False)
         journal.store.add([make_entry("new", model="m2")])
-        kept = ServerJournal(journal, Metrics(), Settings())
         pipeline = SimpleNamespace(config=Config())
         for version, alarmed in (("m1", True), ("m2", False)):
             model = SimpleNamespace(calibrated=True, pipeline=pipeline)
             served: Any = SimpleNamespace(version=version, sketch=None, model=model)
-            found = kept.watch_report(30, served)
+            found = watch_data(journal, Settings(), 30, served)
             assert (found["model"], found["alarm"]) == (version, alarmed)
 
 

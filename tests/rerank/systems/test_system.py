@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank.retrieval.dense import Vectors
 from rerank.retrieval.system import Hit, query_with_results
-from rerank.systems.settings import RetrieverSettings, hits_of, passage_of
+from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage, Query
 
 SETTINGS = RetrieverSettings("lancedb", "u", "c", title="t", keyword=("text",), vector="v")
@@ -59,9 +59,9 @@ def test_passages_that_count_as_gone() -> None:
 
 def test_documents_that_are_no_passages() -> None:
     """Without an id or a text they are left out; numbers are ids, lists of texts are one text."""
-    kept = passage_of(SETTINGS, {"id": 7, "t": None, "text": ["one", "two"]})
+    kept = SETTINGS.passage({"id": 7, "t": None, "text": ["one", "two"]})
     assert kept == Passage("7", "", "one\ntwo")
-    assert passage_of(SETTINGS, {"id": "x", "text": " "}) is None
-    assert passage_of(SETTINGS, {"text": "x"}) is None
+    assert SETTINGS.passage({"id": "x", "text": " "}) is None
+    assert SETTINGS.passage({"text": "x"}) is None
     row = {"id": "a", "text": "x"}
-    assert [h.score for h in hits_of(SETTINGS, [(row, 1.0), (row, float("nan"))])] == [1.0]
+    assert [h.score for h in SETTINGS.hits([(row, 1.0), (row, float("nan"))])] == [1.0]
