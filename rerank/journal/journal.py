@@ -36,185 +36,10 @@ CLOSING = 10.0  # seconds to write the waiting entries at the end
 OUTCOMES = ("written", "dropped", "rejected", "lost")  # of an entry
 
 logger = logging.getLogger(__name__)
-Count = Callable[[str, int], None]  # (an outcome, or "failed" for a failed try; how many)
-
-
-class JournalWriter:
-    """Writes entries to a store in the background, and enforces the retention limits.
-
-    `count` is called with the outcome of entries: `written`; `dropped`, because the queue was full;
-    `rejected`, because the database does not accept a value; `lost`, because they were not written
-    before the end. `failed` counts failed tries, which are repeated.
-    """
-
-    def __init__(
-        self,
-        store: JournalStore,
-        *,
-        days: float = 0,
-        rows: int = 0,
-        count: Count = lambda outcome, n: None,
-    ) -> None:
-        self._store = store
-        self._days = days
-        self._rows = rows
-        self._count = count
-        self._entries: deque[Entry] = deque()  # an entry is removed when it is written
-        self._size = 0
-        self._changed = threading.Condition()
-        self._hurry = False  # somebody waits for the queue to be written
-        self._deadline: float | None = None  # set when closing
-        self._pruned = float("-inf")
-        self._dropped, self._logged_dropped = 0, float("-inf")
-        self.failure = ""  # why the last failed try failed
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
-        self._thread.start()
-
-    @property
-    def waiting(self) -> int:
-        """Entries that are not written yet."""
-        return len(self._entries)
-
-    def offer(self, entry: Entry) -> bool:
-        """Queue an entry, without waiting; False if the queue is full and it is dropped."""
-        with self._changed:
-            full = len(self._entries) >= MAX_ENTRIES or self._size + _size(entry) > MAX_SIZE
-            if not full and self._deadline is None:
-                self._entries.append(entry)
-                self._size += _size(entry)
-                self._changed.notify_all()
-                return True
-            self._dropped += 1
-            dropped, now = self._dropped, time.monotonic()
-            log_now = now - self._logged_dropped >= REPEATED
-            if log_now:
-                self._dropped, self._logged_dropped = 0, now
-        self._count("dropped", 1)
-        if log_now:
-            _log(logging.ERROR, "journal full, entries dropped", entries=dropped)
-        return False
-
-    def flush(self, seconds: float) -> bool:
-        """Wait until the queue is written, at most `seconds`; return whether it is."""
-        with self._changed:
-            self._hurry = bool(self._entries)
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: not self._entries, seconds)
-
-    def close(self, seconds: float = CLOSING) -> None:
-        """Write the waiting entries within `seconds`, and stop; the others are lost."""
-        with self._changed:
-            self._deadline = time.monotonic() + seconds
-            self._changed.notify_all()
-        self._thread.join(seconds + 1)
-        lost = self.waiting
-        if lost:
-            self._count("lost", lost)
-            _log(logging.ERROR, "journal ended before all was written", lost=lost)
-
-    def _work(self) -> None:
-        pause, failing = PAUSES[0], False
-        while True:
-            self._prune_in_time()
-            batch = self._next()
-            if batch is None:
-                return
-            if not batch:
-                continue
-            try:
-                if failing:
-                    self._store.check()  # the database file may be a new one
-                rejected = self._write(batch)
-            except Exception as error:
-                self._failed(error, already=failing)
-                failing = True
-                if not self._wait_to_retry(pause):
-                    return
-                pause = min(2 * pause, PAUSES[1])
-                continue
-            if failing:
-                _log(logging.INFO, "journal works again", waiting=self.waiting)
-            pause, failing = PAUSES[0], False
-            self._written(batch, rejected)
-
-    def _next(self) -> list[Entry] | None:
-        """The next entries to write; an empty list if it is time to prune; None at the end."""
-        with self._changed:
-            if not self._changed.wait_for(
-                lambda: self._entries or self._deadline is not None, PRUNE_EVERY
-            ):
-                return []
-            if not self._entries:
-                return None
-            self._changed.wait_for(
-                lambda: self._hurry or self._deadline is not None or len(self._entries) >= BATCH,
-                GATHER,
-            )
-            return list(islice(self._entries, BATCH))
-
-    def _write(self, batch: Sequence[Entry]) -> int:
-        """Write a batch, one by one if the database rejects values; return how many it rejects."""
-        try:
-            self._store.add(batch)
-        except RefusedValueError:  # its message may quote the values
-            if len(batch) > 1:
-                return sum(self._write([entry]) for entry in batch)
-            _log(logging.ERROR, "journal entry rejected", id=batch[0]["answer_id"])
-            return 1
-        return 0
-
-    def _written(self, batch: Sequence[Entry], rejected: int) -> None:
-        self._count("written", len(batch) - rejected)
-        if rejected:
-            self._count("rejected", rejected)
-        with self._changed:
-            for entry in batch:
-                self._entries.popleft()
-                self._size -= _size(entry)
-            self._hurry = self._hurry and bool(self._entries)
-            self._changed.notify_all()
-
-    def _failed(self, error: Exception, *, already: bool) -> None:
-        self._count("failed", 1)
-        self.failure = str(error) if isinstance(error, RerankError) else type(error).__name__
-        if not already:
-            _log(logging.ERROR, "journal fails", why=self.failure, waiting=self.waiting)
-
-    def _wait_to_retry(self, pause: float) -> bool:
-        """Wait, shorter at the end; return whether to try again."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._deadline is not None, pause)
-            if self._deadline is None:
-                return True
-            left = self._deadline - time.monotonic()
-        time.sleep(max(0.0, min(left, PAUSES[0])))
-        return left > 0
-
-    def _prune_in_time(self) -> None:
-        now = time.monotonic()
-        if now - self._pruned < PRUNE_EVERY or self._deadline is not None:
-            return
-        self._pruned = now
-        try:
-            removed = self._store.prune(days=self._days, rows=self._rows)
-        except Exception as error:
-            self._failed(error, already=False)
-        else:
-            if removed:
-                _log(logging.INFO, "journal pruned", removed=removed)
-
-
-def _size(entry: Entry) -> int:
-    """Characters of its texts."""
-    return sum(len(entry[name] or "") for name in ("question", "asked", "passages", "answer"))
-
-
-def _log(severity: int, event: str, **fields: object) -> None:
-    logger.log(severity, event, extra={"fields": fields})
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """A journal by its URL, created if there is none: see `JournalStore` and `JournalWriter`.
+    """A journal by its URL, created if there is none: see `JournalStore`; or by its open store.
 
     >>> with Journal("sqlite:///journal.db") as journal:  # doctest: +SKIP
     ...     assessment = model.search("median ignoring NaNs")
@@ -222,7 +47,10 @@ class Journal(AbstractContextManager["Journal"]):
     ...     journal.judge(answer_id, right=True)
 
     Entries older than `days`, and the oldest beyond `rows`, are removed; 0 is no limit.
-    `without_text` keeps hashes of the texts. `count` is called with the outcome of entries.
+    `without_text` keeps hashes of the texts. `count` is called with the outcome of entries:
+    `written`; `dropped`, because the queue was full; `rejected`, because no entry could be made or
+    the database does not accept a value; `lost`, because they were not written before the end.
+    `failed` counts failed tries, which are repeated.
 
     Raises:
         InputError: another kind of URL, or a schema of a newer version.
@@ -231,17 +59,28 @@ class Journal(AbstractContextManager["Journal"]):
 
     def __init__(
         self,
-        url: str,
+        url: str | JournalStore,
         *,
         days: float = 0,
         rows: int = 0,
         without_text: bool = False,
-        count: Count = lambda outcome, n: None,
+        count: Callable[[str, int], None] = lambda outcome, n: None,
     ) -> None:
-        self.store = JournalStore(url, create=True)
-        self._without_text, self._refused = without_text, ""
-        self._count, self._outcomes, self._counting = count, Counter[str](), threading.Lock()
-        self._writer = JournalWriter(self.store, days=days, rows=rows, count=self._counted)
+        self.store = JournalStore(url, create=True) if isinstance(url, str) else url
+        self._days = days
+        self._rows = rows
+        self._without_text = without_text
+        self._told, self._outcomes, self._counting = count, Counter[str](), threading.Lock()
+        self._entries: deque[Entry] = deque()  # an entry is removed when it is written
+        self._size = 0
+        self._changed = threading.Condition()
+        self._hurry = False  # somebody waits for the queue to be written
+        self._deadline: float | None = None  # set when closing
+        self._pruned = float("-inf")
+        self._dropped, self._logged_dropped = 0, float("-inf")
+        self._failure = self._refused = ""  # why the last failed try failed; and the last entry
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         """Close the journal, with a warning if entries were not written."""
@@ -252,7 +91,7 @@ class Journal(AbstractContextManager["Journal"]):
     @property
     def waiting(self) -> int:
         """Entries that are not written yet."""
-        return self._writer.waiting
+        return len(self._entries)
 
     def record(
         self,
@@ -284,9 +123,9 @@ class Journal(AbstractContextManager["Journal"]):
             self._refused = f"an entry could not be made ({type(error).__name__})"
             logger.error("not written to the journal: %s", self._refused)
             with suppress(Exception):
-                self._counted("rejected", 1)
+                self._count("rejected", 1)
         else:
-            self._writer.offer(entry)
+            self.offer(entry)
         return answer_id
 
     def judge(self, answer_id: str, right: bool, comment: str = "") -> bool:
@@ -305,25 +144,156 @@ class Journal(AbstractContextManager["Journal"]):
             )
         return known
 
-    def flush(self) -> bool:
-        """Wait until all is written, at most `FLUSH` seconds; return whether it is."""
-        return self._writer.flush(FLUSH)
+    def offer(self, entry: Entry) -> bool:
+        """Queue an entry, without waiting; False if the queue is full and it is dropped."""
+        with self._changed:
+            full = len(self._entries) >= MAX_ENTRIES or self._size + _size(entry) > MAX_SIZE
+            if not full and self._deadline is None:
+                self._entries.append(entry)
+                self._size += _size(entry)
+                self._changed.notify_all()
+                return True
+            self._dropped += 1
+            dropped, now = self._dropped, time.monotonic()
+            log_now = now - self._logged_dropped >= REPEATED
+            if log_now:
+                self._dropped, self._logged_dropped = 0, now
+        self._count("dropped", 1)
+        if log_now:
+            _log(logging.ERROR, "journal full, entries dropped", entries=dropped)
+        return False
 
-    def close(self) -> str:
-        """Write the waiting entries, within some seconds, and stop.
+    def flush(self, seconds: float | None = None) -> bool:
+        """Wait until all is written, at most `seconds` (`FLUSH`); return whether it is."""
+        with self._changed:
+            self._hurry = bool(self._entries)
+            self._changed.notify_all()
+            return self._changed.wait_for(
+                lambda: not self._entries, FLUSH if seconds is None else seconds
+            )
+
+    def close(self, seconds: float | None = None) -> str:
+        """Write the waiting entries within `seconds` (`CLOSING`), and stop.
 
         Returns:
             A sentence on what could not be written; empty if all is.
         """
-        self._writer.close(CLOSING)
+        seconds = CLOSING if seconds is None else seconds
+        with self._changed:
+            self._deadline = time.monotonic() + seconds
+            self._changed.notify_all()
+        self._thread.join(seconds + 1)
+        if lost := self.waiting:
+            self._count("lost", lost)
+            _log(logging.ERROR, "journal ended before all was written", lost=lost)
         self.store.close()
         missing = sum(self._outcomes[outcome] for outcome in OUTCOMES if outcome != "written")
         if not missing:
             return ""
-        why = self._writer.failure or self._refused or f"{self.store.name} did not take them"
+        why = self._failure or self._refused or f"{self.store.name} did not take them"
         return f"not written to the journal: {missing} answered questions ({why})"
 
-    def _counted(self, outcome: str, count: int) -> None:
-        with self._counting:  # by the writer, and by threads that record
+    def _count(self, outcome: str, count: int) -> None:
+        with self._counting:  # by the thread that writes, and by those that record
             self._outcomes[outcome] += count
-        self._count(outcome, count)
+        self._told(outcome, count)
+
+    def _work(self) -> None:
+        pause, failing = PAUSES[0], False
+        while True:
+            self._prune_in_time()
+            batch = self._next()
+            if batch is None:
+                return
+            if not batch:
+                continue
+            try:
+                if failing:
+                    self.store.check()  # the database file may be a new one
+                rejected = self._write(batch)
+            except Exception as error:
+                self._failed(error, already=failing)
+                failing = True
+                if not self._wait_to_retry(pause):
+                    return
+                pause = min(2 * pause, PAUSES[1])
+                continue
+            if failing:
+                _log(logging.INFO, "journal works again", waiting=self.waiting)
+            pause, failing = PAUSES[0], False
+            self._written(batch, rejected)
+
+    def _next(self) -> list[Entry] | None:
+        """The next entries to write; an empty list if it is time to prune; None at the end."""
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: self._entries or self._deadline is not None, PRUNE_EVERY
+            ):
+                return []
+            if not self._entries:
+                return None
+            self._changed.wait_for(
+                lambda: self._hurry or self._deadline is not None or len(self._entries) >= BATCH,
+                GATHER,
+            )
+            return list(islice(self._entries, BATCH))
+
+    def _write(self, batch: Sequence[Entry]) -> int:
+        """Write a batch, one by one if the database rejects values; return how many it rejects."""
+        try:
+            self.store.add(batch)
+        except RefusedValueError:  # its message may quote the values
+            if len(batch) > 1:
+                return sum(self._write([entry]) for entry in batch)
+            _log(logging.ERROR, "journal entry rejected", id=batch[0]["answer_id"])
+            return 1
+        return 0
+
+    def _written(self, batch: Sequence[Entry], rejected: int) -> None:
+        self._count("written", len(batch) - rejected)
+        if rejected:
+            self._count("rejected", rejected)
+        with self._changed:
+            for entry in batch:
+                self._entries.popleft()
+                self._size -= _size(entry)
+            self._hurry = self._hurry and bool(self._entries)
+            self._changed.notify_all()
+
+    def _failed(self, error: Exception, *, already: bool) -> None:
+        self._count("failed", 1)
+        self._failure = str(error) if isinstance(error, RerankError) else type(error).__name__
+        if not already:
+            _log(logging.ERROR, "journal fails", why=self._failure, waiting=self.waiting)
+
+    def _wait_to_retry(self, pause: float) -> bool:
+        """Wait, shorter at the end; return whether to try again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._deadline is not None, pause)
+            if self._deadline is None:
+                return True
+            left = self._deadline - time.monotonic()
+        time.sleep(max(0.0, min(left, PAUSES[0])))
+        return left > 0
+
+    def _prune_in_time(self) -> None:
+        now = time.monotonic()
+        if now - self._pruned < PRUNE_EVERY or self._deadline is not None:
+            return
+        self._pruned = now
+        try:
+            removed = self.store.prune(days=self._days, rows=self._rows)
+        except Exception as error:
+            self._failed(error, already=False)
+        else:
+            if removed:
+                _log(logging.INFO, "journal pruned", removed=removed)
+
+
+def _size(entry: Entry) -> int:
+    """Characters of its texts."""
+    return sum(len(entry[name] or "") for name in ("question", "asked", "passages", "answer"))
+
+
+def _log(severity: int, event: str, **fields: object) -> None:
+    logger.log(severity, event, extra={"fields": fields})

@@ -1,17 +1,17 @@
 """BM25 over a corpus: the scores of `rank_bm25.BM25Okapi`, compiled once to a sparse matrix.
 
-Robertson & Zaragoza 2009, in rank_bm25's variant (a negative idf is raised to a quarter of the mean
-idf). Knows nothing of passages: token lists in, arrays of scores out.
+Robertson & Zaragoza 2009, in rank_bm25's variant. Knows nothing of passages: token lists in, arrays
+of scores out.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from rerank.errors import InputError, optional
 from rerank.types import Floats, Ints
 
 K1, B = 1.5, 0.75  # BM25Okapi's defaults: term saturation, weight of the length
+EPSILON = 0.25  # of the mean idf: what a negative idf is raised to
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,26 @@ class BM25:
         with optional():
             from scipy.sparse import csr_array
 
-        okapi = _okapi(documents)
-        idf = np.array(list(okapi.idf.values()), dtype=np.float64)
-        shape = (okapi.corpus_size, len(idf))
-        counts = csr_array((okapi.counts, okapi.ids, okapi.ends), shape=shape).tocsc()
-        length = np.asarray(okapi.doc_len, dtype=np.float64)
-        norm = okapi.k1 * (1 - okapi.b + okapi.b * length / okapi.avgdl)
-        weights = counts.data * (okapi.k1 + 1) / (counts.data + norm[counts.indices])
-        weights *= np.repeat(idf, np.diff(counts.indptr))
-        terms = {term: i for i, term in enumerate(okapi.idf)}
-        starts = counts.indptr.astype(np.int64)
-        return cls(terms, idf, starts, counts.indices.astype(np.int32), weights, shape[0])
+        terms: dict[str, int] = {}
+        ids, counts, ends, lengths = array("i"), array("i"), array("q", [0]), array("q")
+        for document in documents:
+            lengths.append(len(document))
+            for word, count in Counter(document).items():
+                ids.append(terms.setdefault(word, len(terms)))
+                counts.append(count)
+            ends.append(len(ids))
+        size = len(lengths)
+        if not terms:  # of a word in no query: the mean length should not be 0
+            terms, ids, counts = {"\0": 0}, array("i", [0]), array("i", [1])
+            lengths[0], ends = 1, array("q", [0, *([1] * size)])
+        flat = (np.array(counts), np.array(ids), np.array(ends))
+        held = csr_array(flat, shape=(size, len(terms))).tocsc()
+        idf = _idf(np.diff(held.indptr).tolist(), size)
+        norm = K1 * (1 - B + B * np.array(lengths, dtype=np.float64) / (sum(lengths) / size))
+        weights = held.data * (K1 + 1) / (held.data + norm[held.indices])
+        weights *= np.repeat(idf, np.diff(held.indptr))
+        starts = held.indptr.astype(np.int64)
+        return cls(terms, idf, starts, held.indices.astype(np.int32), weights, size)
 
     def scores(self, query: Sequence[str]) -> Floats:
         """The score of every passage, shape (size,); a repeated query word counts each time."""
@@ -114,29 +124,8 @@ def score_texts(
     return total
 
 
-def _okapi(documents: Iterable[Sequence[str]]) -> Any:
-    """`BM25Okapi(documents)` with its counts in flat arrays, not in one dictionary per passage."""
-    with optional():
-        from rank_bm25 import BM25Okapi
-
-    class Flat(BM25Okapi):  # type: ignore[misc]  # rank_bm25 has no types
-        def _initialize(self, corpus: Iterable[Sequence[str]]) -> dict[str, int]:
-            terms: dict[str, int] = {}
-            ids, counts, ends = array("i"), array("i"), array("q", [0])
-            for document in corpus:
-                self.doc_len.append(len(document))
-                for word, count in Counter(document).items():
-                    ids.append(terms.setdefault(word, len(terms)))
-                    counts.append(count)
-                ends.append(len(ids))
-            if not terms:  # BM25Okapi divides by the mean length
-                terms, ids, counts = {"\0": 0}, array("i", [0]), array("i", [1])
-                self.doc_len[0] = 1
-                ends = array("q", [0, *([1] * len(self.doc_len))])
-            self.ids, self.counts, self.ends = (np.array(a) for a in (ids, counts, ends))
-            self.corpus_size = len(self.doc_len)
-            self.avgdl = sum(self.doc_len) / self.corpus_size
-            holding = np.bincount(self.ids, minlength=len(terms))
-            return dict(zip(terms, holding.tolist(), strict=True))
-
-    return Flat(documents)
+def _idf(holders: Sequence[int], size: int) -> Floats:
+    """The idf of each term by the number of passages that hold it, as `BM25Okapi` computes it."""
+    idf = [math.log(size - held + 0.5) - math.log(held + 0.5) for held in holders]
+    floor = EPSILON * (np.cumsum(idf)[-1] / len(idf))
+    return np.array([value if value >= 0 else floor for value in idf])

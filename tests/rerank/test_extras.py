@@ -54,7 +54,6 @@ from rerank.tracing import part
 part(SimpleNamespace(settings=SimpleNamespace(otlp="http://localhost:4318")))
 """
 USES = {  # code that needs the library, and no other that is missing
-    "alembic": SQLITE,
     "fastapi": SERVE,
     "chardet": "import rerank.ingest.encoding",
     "docutils": "import rerank.ingest.rst",
@@ -97,7 +96,6 @@ find_language([Passage("a", "", "a word")])
     "pydantic": SERVE,
     "pypdfium2": "import rerank.ingest.pdf",
     "lxml": "import rerank.ingest.docx",
-    "rank-bm25": INDEX,
     "ray": "import rerank; rerank.rescore(None, 'queries.jsonl', 'out.jsonl', engine='ray')",
     "safetensors": "from rerank.inference.model_files import resolve; resolve('minilm-reranker')",
     "scikit-learn": "from calibration import fitting",

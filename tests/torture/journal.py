@@ -33,7 +33,7 @@ from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
 from rerank.journal.database import JOURNAL
-from rerank.journal.journal import GATHER, JournalWriter
+from rerank.journal.journal import GATHER, Journal
 from rerank.journal.store import Entry, JournalStore
 
 MAX_ENTRIES = 200_000  # entries of one process
@@ -109,7 +109,7 @@ def write(url: str, round_: int, pause: float, shared: mmap.mmap) -> None:
             struct.pack_into("q", shared, 8, confirmed)
 
     try:
-        writer = JournalWriter(JournalStore(url), count=count)
+        writer = Journal(JournalStore(url), count=count)
         for i in range(MAX_ENTRIES):
             struct.pack_into("d", shared, HEAD + 8 * i, time.monotonic())
             entry = numbered(round_, i)

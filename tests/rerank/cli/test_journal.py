@@ -185,7 +185,7 @@ def test_an_answer_that_is_not_written_yet_is_not_unknown(
     ):
         other.execute("BEGIN IMMEDIATE")
         answer_id = journal.record(make_assessment(confidence=0.8, texts=["a"]), model="m")
-        while not journal._writer.failure:
+        while not journal._failure:
             pass
         other.execute("ROLLBACK")
         with monkeypatch.context() as patch:

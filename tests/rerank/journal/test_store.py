@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 from journals import make_entry, sqlite_url
-from sqlalchemy import insert, select
+from sqlalchemy import Index, insert, inspect, select
 
 from rerank.data.checks import query_hash
 from rerank.data.records import read_query
 from rerank.errors import InputError, JournalError
 from rerank.journal.database import (
     JOURNAL,
-    METADATA,
-    MIGRATIONS,
-    VERSION_TABLE,
+    VERSION,
     address,
     bring_up_to_date,
     open_engine,
@@ -198,34 +196,51 @@ def test_a_document_that_a_caller_brought_is_a_text(store: JournalStore) -> None
     assert all(row["question"] is row["asked"] is None for row in rows)
 
 
-def test_the_migrations_lead_to_the_schema(store: JournalStore) -> None:
-    """Alembic finds no difference between the table made and the one that the code expects."""
-    from alembic.autogenerate import compare_metadata
-    from alembic.runtime.migration import MigrationContext
+FIRST_SCHEMA = """
+CREATE TABLE rerank_journal (
+    entry_id VARCHAR(24) NOT NULL, answer_id VARCHAR(64) NOT NULL, time DOUBLE NOT NULL,
+    mode VARCHAR(16) NOT NULL, question TEXT, question_hash VARCHAR(16) NOT NULL, asked TEXT,
+    passages TEXT NOT NULL, top_doc_id TEXT, top_document TEXT, confidence DOUBLE NOT NULL,
+    sufficiency DOUBLE NOT NULL, level VARCHAR(16) NOT NULL, verdict VARCHAR(16) NOT NULL,
+    accepted BOOLEAN NOT NULL, decision VARCHAR(64) NOT NULL, answer TEXT, answer_hash VARCHAR(16),
+    attribution DOUBLE, model VARCHAR(64) NOT NULL, latency DOUBLE NOT NULL, "right" BOOLEAN,
+    comment TEXT, judged DOUBLE, PRIMARY KEY (entry_id)
+);
+CREATE INDEX rerank_journal_answer_id ON rerank_journal (answer_id);
+CREATE INDEX rerank_journal_time ON rerank_journal (time);
+CREATE INDEX rerank_journal_judged ON rerank_journal (judged);
+CREATE TABLE rerank_journal_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
+INSERT INTO rerank_journal_version VALUES ('1');
+"""
 
-    with store._engine.connect() as connection:
-        options = {"version_table": VERSION_TABLE, "compare_type": True}
-        context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, METADATA) == []
+
+def schema(store: JournalStore) -> tuple[dict[str, str], set[str]]:
+    """The columns of the table with their types, and its indexes."""
+    with store._read() as connection:
+        inspector = inspect(connection)
+        columns = inspector.get_columns(JOURNAL.name)
+        indexes = inspector.get_indexes(JOURNAL.name)
+    return {c["name"]: str(c["type"]) for c in columns}, {str(i["name"]) for i in indexes}
 
 
-def test_a_journal_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
-    """Its entries stay as they are; they have no features, as none were kept."""
-    from alembic import command
-    from alembic.config import Config
-
-    engine = open_engine(address(sqlite_url(tmp_path)), patience=1)
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
+def test_a_journal_of_the_first_schema_is_brought_up_to_date(
+    store: JournalStore, tmp_path: Path
+) -> None:
+    """Its entries stay as they are, without features; its table becomes that of a new journal."""
+    (tmp_path / "old").mkdir()
+    with closing(sqlite3.connect(tmp_path / "old" / "journal.db")) as plain:
+        plain.executescript(FIRST_SCHEMA)
+    engine = open_engine(address(sqlite_url(tmp_path / "old")), patience=1)
+    kept = {k: v for k, v in make_entry("old").items() if k not in ("features", "threshold")}
+    kept |= {"right": True, "judged": 5.0}
     with writing(engine) as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "1")
-        kept = {k: v for k, v in make_entry("old").items() if k not in ("features", "threshold")}
         connection.execute(insert(JOURNAL).values(kept))
     engine.dispose()
-    with JournalStore(sqlite_url(tmp_path)) as store:
-        store.add([make_entry("new", texts=["text"])])
-        old, new = store.rows(ALL)
+    with JournalStore(sqlite_url(tmp_path / "old")) as upgraded:
+        assert schema(upgraded) == schema(store)
+        upgraded.add([make_entry("new", texts=["text"])])
+        old, new = upgraded.rows(ALL)
+    assert (old["first_right"], old["first_judged"]) == (True, 5.0)
     assert (old["answer_id"], old["features"], old["threshold"]) == ("old", None, None)
     assert {k: old[k] for k in kept} == kept
     assert (new["features"] is not None, new["threshold"]) == (True, 0.7)
@@ -235,7 +250,6 @@ def test_a_migration_that_breaks_off_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schema is made whole or not at all; the next try makes it."""
-    from alembic.operations import Operations
 
     class StopError(Exception):
         pass
@@ -244,7 +258,7 @@ def test_a_migration_that_breaks_off_leaves_nothing(
         raise StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Operations, "create_index", stop)
+        patch.setattr(Index, "create", stop)
         with pytest.raises(StopError):
             JournalStore(sqlite_url(tmp_path), create=True)
     with closing(sqlite3.connect(tmp_path / "journal.db")) as plain:
@@ -256,7 +270,7 @@ def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
     """With what it is, what is expected and what to do; nothing is changed."""
     store.add([make_entry()])
     with writing(store._engine) as connection:
-        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '99'")
+        connection.exec_driver_sql(f"UPDATE {VERSION.name} SET version_num = '99'")
     with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 5: update"):
         bring_up_to_date(store._engine, create=True)
     assert len(store.rows(ALL)) == 1

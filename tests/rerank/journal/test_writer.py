@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from rerank.journal import journal as writing
 from rerank.journal.database import JOURNAL
-from rerank.journal.journal import JournalWriter
+from rerank.journal.journal import Journal
 from rerank.journal.store import Entry, JournalStore
 
 LONG = 60.0  # seconds; what takes so long has failed
@@ -60,7 +60,7 @@ def entries(count: int) -> list[Entry]:
 def test_all_that_was_offered_is_written_at_the_end(store: JournalStore) -> None:
     """From many threads, without one waiting for the database."""
     counted = Counted()
-    writer, offered = JournalWriter(store, count=counted), entries(1200)
+    writer, offered = Journal(store, count=counted), entries(1200)
     threads = [
         threading.Thread(target=lambda part=part: [writer.offer(e) for e in offered[part::4]])
         for part in range(4)
@@ -76,7 +76,7 @@ def test_all_that_was_offered_is_written_at_the_end(store: JournalStore) -> None
 
 
 def test_flush_waits_until_it_is_written(store: JournalStore) -> None:
-    writer = JournalWriter(store)
+    writer = Journal(store)
     assert writer.flush(LONG)
     writer.offer(make_entry("a"))
     assert writer.flush(LONG)
@@ -96,7 +96,7 @@ def test_a_locked_database_costs_nothing_but_time(
     counted = Counted()
     with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        writer = JournalWriter(store, count=counted)
+        writer = Journal(store, count=counted)
         for entry in entries(5):
             assert writer.offer(entry)
         counted.wait_for(lambda seen: seen["failed"] >= 3)
@@ -115,7 +115,7 @@ def test_a_file_that_is_gone_is_made_anew(
 ) -> None:
     """What was in it is gone with it; what comes is not."""
     monkeypatch.setattr(writing, "PAUSES", (0.01, 0.01))
-    writer = JournalWriter(store)
+    writer = Journal(store)
     writer.offer(make_entry("a"))
     assert writer.flush(LONG)
     for path in tmp_path.iterdir():
@@ -135,7 +135,7 @@ def test_a_full_queue_drops_and_counts(
     counted = Counted()
     with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        writer = JournalWriter(store, count=counted)
+        writer = Journal(store, count=counted)
         assert [writer.offer(e) for e in entries(5)] == [True, True, True, False, False]
         counted.wait_for(lambda seen: seen["failed"] >= 1)
         writer.close(0)
@@ -150,7 +150,7 @@ def test_long_texts_fill_the_queue_too(
 ) -> None:
     """Memory is bounded, whatever callers bring."""
     monkeypatch.setattr(writing, "MAX_SIZE", 1000)
-    writer = JournalWriter(store)
+    writer = Journal(store)
     assert not writer.offer(make_entry("long", asked="x" * 1001))
     assert writer.offer(make_entry("short"))
     writer.close()
@@ -161,7 +161,7 @@ def test_an_entry_that_the_database_refuses_fails_alone(store: JournalStore) -> 
     """Those that came with it are written."""
     counted, offered = Counted(), entries(3)
     bad: Any = {"not": "a text"}
-    writer = JournalWriter(store, count=counted)
+    writer = Journal(store, count=counted)
     for entry in (offered[0], make_entry("bad", question=bad), *offered[1:]):
         writer.offer(entry)
     writer.close()
@@ -172,6 +172,6 @@ def test_an_entry_that_the_database_refuses_fails_alone(store: JournalStore) -> 
 def test_retention_is_kept_when_it_starts(store: JournalStore) -> None:
     """Before the first entry is written."""
     store.add(entries(5))
-    writer = JournalWriter(store, rows=2)
+    writer = Journal(store, rows=2)
     writer.close()
     assert ids(store) == ["3", "4"]

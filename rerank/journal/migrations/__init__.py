@@ -1,1 +1,0 @@
-"""The migrations of the journal's table, one per file; run by Alembic."""
