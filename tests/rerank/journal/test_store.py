@@ -254,7 +254,7 @@ def test_a_migration_that_breaks_off_leaves_nothing(
     class StopError(Exception):
         pass
 
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise StopError
 
     with monkeypatch.context() as patch:
