@@ -150,7 +150,7 @@ def _fit_passages(X: Floats, y: Labels, reference: LogisticMap | None) -> Logist
         from calibration.shrinkage import fit_shrunk
 
     if not len(X):
-        raise InputError("no passage was found for any query; is the corpus the one of these?")
+        raise InputError("no passage was found for any query; are they about this corpus?")
     if (old := reference) is None:
         return fit_logistic(X, y, C=SCORE_C)
     more = X[:, len(old.coef) :]  # the last columns, on which it was not fitted: their weight is 0
