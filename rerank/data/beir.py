@@ -314,10 +314,7 @@ def read_files(
 
 
 def _read_splits(
-    folder: Path,
-    corpus: Mapping[str, Any] | None,
-    queries: Mapping[str, Any],
-    problems: Problems,
+    folder: Path, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
 ) -> tuple[dict[str, Mapping[str, float]], dict[str, tuple[str, ...]], set[str]]:
     """Positive grades by query, the query ids of each split, and those to leave out."""
     files, listed_splits = _qrels_files(folder), [p.stem for p in folder.glob("splits/*.txt")]

@@ -1,7 +1,6 @@
 """DOCX: the body as Word prints it, translated to HTML and read as such.
 
-So superscripts, deleted text, tables and headings follow the rules of HTML. Running heads are not
-read; what else holds text and is not read is counted.
+Running heads are not read; what else holds text and is not read is counted.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
@@ -57,11 +58,8 @@ WRAPPERS = (  # what is in them stands in their place
 OBJECTS = {"drawing", "pict", "object"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
 UNREAD = {
-    "chart": "chart",
-    "relIds": "diagram",
-    "OLEObject": "embedded object",
-    "blip": "picture",
-    "imagedata": "picture",
+    **{"chart": "chart", "relIds": "diagram", "OLEObject": "embedded object"},
+    **{"blip": "picture", "imagedata": "picture"},
 }
 PLURALS = {
     "sign of a font of signs": "signs of a font of signs",
@@ -81,19 +79,26 @@ SYMBOL = {  # the characters of the font Symbol that no letter of the text stand
 WINGDINGS = {0x6F: "☐", 0xA8: "☐", 0xFB: "☒", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑", 0xE0: "→", 0xDF: "←"}
 PRIVATE = re.compile("[\uf020-\uf0ff]")  # where Word puts the characters of such fonts
 TO_PRIVATE = {code: 0xF000 + code for code in range(0x20, 0x100)}
+_escaped = partial(html.escape, quote=False)
 
 
 def read(data: bytes) -> Document:
     """The document of a DOCX file; the stated sizes of its parts are checked first."""
     with _opened(data) as packed:
         package = _Package(packed)
-        markup, title, left = _markup(package)
-        named, dated = package.properties()
+        body = _Body(package)
+        markup, left = body.markup(), body.left
+        facts = package.first("core-properties", of="")
+    named, dated = (
+        "" if facts is None else facts.findtext(f"{{*}}{name}") or ""
+        for name in ("title", "modified")
+    )
     found = read_markup(markup)
     if found.blocks:
         del left["picture"]  # what a photo shows is no text; but it may be all that there is
     skipped = clauses(*(counted(n, one, PLURALS.get(one, "")) for one, n in sorted(left.items())))
-    return replace(found, title=title or named, revised=date_in(dated), skipped=skipped)
+    title = body.title or one_line(named)
+    return replace(found, title=title, revised=date_in(dated), skipped=skipped)
 
 
 def _opened(data: bytes) -> ZipFile:
@@ -112,11 +117,11 @@ def _opened(data: bytes) -> ZipFile:
 
 
 class _Related(NamedTuple):
-    """A part that another one refers to."""
+    """A part that another one refers to; one `outside` of the file is not opened."""
 
     kind: str
     path: str
-    outside: bool  # of the file; it is not opened
+    outside: bool
 
 
 class _Package:
@@ -124,17 +129,15 @@ class _Package:
 
     def __init__(self, packed: ZipFile) -> None:
         self._packed = packed
-        found = (r.path for r in self.related("").values() if r.kind == "officeDocument")
-        self.main = next(found, "word/document.xml")
+        self.main = self._path("officeDocument", of="") or "word/document.xml"
         if self.root(self.main) is None:
             raise UnreadableError("it is broken (it holds no document of Word)")
 
     def bytes(self, path: str) -> bytes | None:
         """A part; None if there is none."""
-        try:
+        with suppress(KeyError):
             return self._packed.read(path)
-        except KeyError:
-            return None
+        return None
 
     def root(self, path: str) -> Any | None:
         """The root of a part in XML; None if there is none. Nothing that it refers to is opened."""
@@ -169,51 +172,32 @@ class _Package:
             for each in (() if root is None else root.iter("{*}Relationship"))
         }
 
-    def first(self, kind: str) -> Any | None:
-        """The root of the first part of a kind that the main one refers to."""
-        found = (r.path for r in self.related(self.main).values() if r.kind == kind)
-        return self.root(next(found, ""))
+    def _path(self, kind: str, of: str) -> str:
+        return next((r.path for r in self.related(of).values() if r.kind == kind), "")
 
-    def properties(self) -> tuple[str, str]:
-        """The title and the date of the last revision; "" if they are not known."""
-        found = (r.path for r in self.related("").values() if r.kind == "core-properties")
-        root = self.root(next(found, ""))
-        texts = (
-            ("", "")
-            if root is None
-            else tuple(root.findtext(f"{{*}}{name}") or "" for name in ("title", "modified"))
-        )
-        return one_line(texts[0]), texts[1]
+    def first(self, kind: str, of: str | None = None) -> Any | None:
+        """The root of the first part of a kind that the main one refers to, or the one `of`."""
+        return self.root(self._path(kind, self.main if of is None else of))
 
 
-def _markup(package: _Package, depth: int = 0) -> tuple[str, str, Counter[str]]:
-    """The HTML of the body, the title in it, and what was not read, counted."""
-    body = _Body(package, depth)
-    for each in _children(package.root(package.main), "body"):
-        body.blocks(each)
-    body.close()
-    return "".join(body.out), body.title, body.left
+class _Style(NamedTuple):
+    name: str = ""
+    level: int = 0  # of a heading, from 1; 0 if it is none
+    number: str = ""  # of its list
+    deep: str = ""  # level in it
+    run: tuple[Any, ...] = ()  # its own properties of characters, and those that it inherits
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    name: str
-    level: int  # of a heading, from 1; 0 if it is none
-    number: str  # of its list
-    deep: str  # level in it
-    run: tuple[Any, ...]  # its own properties of characters, and those that it inherits
-
-
-NO_STYLE = _Style("", 0, "", "", ())
+NO_STYLE = _Style()
 
 
 class _Body:
     """Writes the HTML of a document, block after block."""
 
-    def __init__(self, package: _Package, depth: int) -> None:
-        self.out: list[str] = []
-        self.left: Counter[str] = Counter()
+    def __init__(self, package: _Package, depth: int = 0) -> None:
+        self.left: Counter[str] = Counter()  # what was not read
         self.title = ""
+        self._out: list[str] = []
         self._package, self._depth = package, depth
         self._related = package.related(package.main)
         self._styles = _styles(package.first("styles"))
@@ -231,8 +215,15 @@ class _Body:
         self._heading = False  # whether the current paragraph is one
         self._carried = ""  # the start of a paragraph whose end mark is deleted, or a drop cap
 
-    def blocks(self, parent: Any) -> None:
-        """Write the paragraphs, tables and other blocks below an element."""
+    def markup(self) -> str:
+        """The HTML of the body."""
+        for each in _children(self._package.root(self._package.main), "body"):
+            self._blocks(each)
+        if self._carried:  # no later paragraph has taken it up
+            self._out.append(f"<p>{self._carried}</p>")
+        return "".join(self._out)
+
+    def _blocks(self, parent: Any) -> None:
         for node in _children(parent):
             kind = kind_of(node)
             if kind == "p":
@@ -242,12 +233,7 @@ class _Body:
             elif kind == "altChunk":
                 self._inserted(node)
             elif kind == "oMathPara":
-                self.out.append(f"<p><math>{mathml(node)}</math></p>")
-
-    def close(self) -> None:
-        """Write what no later paragraph has taken up."""
-        if self._carried:
-            self.out.append(f"<p>{self._carried}</p>")
+                self._out.append(f"<p><math>{mathml(node)}</math></p>")
 
     def _paragraph(self, node: Any) -> None:
         style = self._style_of(node)
@@ -270,13 +256,13 @@ class _Body:
             heading = self._heading and len(plain) <= LONGEST_HEADING
             tag = f"h{min(level, 6)}" if heading else "p"
             label = "" if heading and label == BULLET else label
-            self.out.append(f"<{tag}>{_escaped(label)}{' ' if label else ''}{text}</{tag}>")
+            self._out.append(f"<{tag}>{_escaped(label)}{' ' if label else ''}{text}</{tag}>")
         boxes, self._boxes, self._heading = self._boxes, [], False
         for box in boxes:
-            self.blocks(box)
+            self._blocks(box)
 
     def _text_of(self, paragraph: Any) -> str:
-        text = self._carried + self._inline(paragraph, self._style_of(paragraph))
+        text = self._carried + "".join(self._parts(paragraph, self._style_of(paragraph)))
         self._carried = ""
         return text
 
@@ -295,10 +281,6 @@ class _Body:
         label = self._numbering.label(number, level) if number else ""
         return label or (BULLET if style.name.lower().startswith("list bullet") else "")
 
-    def _inline(self, parent: Any, style: _Style) -> str:
-        """The text of a paragraph or of a part of it."""
-        return "".join(self._parts(parent, style))
-
     def _parts(self, parent: Any, style: _Style) -> Iterator[str]:
         for node in _children(parent):
             kind = kind_of(node)
@@ -309,14 +291,16 @@ class _Body:
             elif kind == "subDoc":
                 self.left["linked document"] += 1
             elif kind not in GONE:
-                yield self._inline(node, style)
+                yield from self._parts(node, style)
 
     def _run(self, run: Any, style: _Style) -> str:
         character = self._styles.get(value(run, "rPr/rStyle"), NO_STYLE)
         shapes = [*run.findall(f"{W}rPr"), *character.run, *style.run]
         if _on(shapes, "vanish"):
             return ""
-        text = "".join(self._run_parts(run, _font(shapes)))
+        fonts = (shape.find(f"{W}rFonts") for shape in shapes)
+        named = (f.get(f"{W}ascii") or f.get(f"{W}hAnsi") or "" for f in fonts if f is not None)
+        text = "".join(self._run_parts(run, next(named, "")))
         raised = next(filter(None, (value(shape, "vertAlign") for shape in shapes)), "")
         tag = {"superscript": "sup", "subscript": "sub"}.get(raised)
         is_note = any(kind_of(node).endswith("noteReference") for node in run)
@@ -334,7 +318,9 @@ class _Body:
             elif kind == "t":
                 yield _escaped(self._in_font(node.text or "", font))
             elif kind == "sym":
-                yield _escaped(self._sign(node.get(f"{W}char", ""), node.get(f"{W}font", "")))
+                code, of = node.get(f"{W}char", ""), node.get(f"{W}font", "")
+                text = chr(int(code, 16)) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else ""
+                yield _escaped(self._in_font(text.translate(TO_PRIVATE if _signs(of) else {}), of))
             elif kind in ("footnoteReference", "endnoteReference"):
                 yield self._note(kind.removesuffix("Reference"), node.get(f"{W}id"))
             elif kind == "commentReference":
@@ -346,18 +332,9 @@ class _Body:
             else:
                 yield MARKS.get(kind, "")
 
-    def _sign(self, code: str, font: str) -> str:
-        """A character that is given by its code in a font."""
-        text = chr(int(code, 16)) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else ""
-        return self._in_font(text.translate(TO_PRIVATE) if _signs_of(font) else text, font)
-
     def _in_font(self, text: str, font: str) -> str:
         """The text with the characters of fonts that draw signs in place of letters."""
-        table = _signs_of(font)
-        if table is SYMBOL:
-            text = text.translate(TO_PRIVATE)
-        if not table:
-            return text
+        table = _signs(font)
 
         def shown(found: re.Match[str]) -> str:
             code = ord(found[0]) & 0xFF
@@ -366,7 +343,8 @@ class _Body:
                 return ""
             return table.get(code, chr(code))
 
-        return PRIVATE.sub(shown, text)
+        text = text.translate(TO_PRIVATE) if table is SYMBOL else text
+        return PRIVATE.sub(shown, text) if table else text
 
     def _field(self, node: Any) -> str:
         """Open or close a field; what a form's check box or list shows."""
@@ -385,7 +363,6 @@ class _Body:
                 entries = [value(each) for each in choices.findall(f"{W}listEntry")]
                 chosen = whole(value(choices, "result", value(choices, "default")), 0)
                 return _escaped(entries[chosen]) if 0 <= chosen < len(entries) else ""
-            return ""
         return ""
 
     def _note(self, kind: str, number: str | None) -> str:
@@ -417,12 +394,10 @@ class _Body:
         shape = list(_cells(table))
         if all(len(cells) == 1 for cells in shape):  # a box, or a layout
             for cells in shape:
-                self.blocks(cells[0][0])
+                self._blocks(cells[0][0])
             return
-        self.out.append("<table>")
-        for row in self._rows(table):
-            self.out.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>")
-        self.out.append("</table>")
+        rows = ("".join(f"<td>{cell}</td>" for cell in row) for row in self._rows(table))
+        self._out += ["<table>", *(f"<tr>{row}</tr>" for row in rows), "</table>"]
 
     def _rows(self, table: Any) -> Iterator[list[str]]:
         """The texts of a table's cells; one that spans rows stands in each."""
@@ -472,14 +447,14 @@ class _Body:
         kind = "" if found is None else posixpath.splitext(found.path)[1].lower()
         if data is not None and kind in (".htm", ".html", ".xhtml"):
             body = LexborHTMLParser(self._text_in(data)).body  # its tags are closed
-            self.out.append(body.html or "" if body else "")
+            self._out.append(body.html or "" if body else "")
         elif data is not None and kind == ".txt":
-            self.out += [f"<p>{_escaped(line)}</p>" for line in self._text_in(data).splitlines()]
+            self._out += [f"<p>{_escaped(line)}</p>" for line in self._text_in(data).splitlines()]
         elif data is not None and kind == ".docx" and not self._depth:
             with _opened(data) as packed:
-                markup, _, left = _markup(_Package(packed), self._depth + 1)
-            self.out.append(markup)
-            self.left += left
+                inner = _Body(_Package(packed), self._depth + 1)
+                self._out.append(inner.markup())
+            self.left += inner.left
         else:
             self.left["inserted file"] += 1
 
@@ -536,7 +511,7 @@ def _own(node: Any) -> Iterator[Any]:
             yield from _own(each)
 
 
-def _signs_of(font: str) -> dict[int, str]:
+def _signs(font: str) -> dict[int, str]:
     return SYMBOL if font == "Symbol" else WINGDINGS if "dings" in font else {}
 
 
@@ -558,14 +533,3 @@ def _on(shapes: list[Any], name: str) -> bool:
     found = (shape.find(f"{W}{name}") for shape in shapes)
     first = next((each for each in found if each is not None), None)
     return first is not None and value(first, default="1") not in OFF
-
-
-def _font(shapes: list[Any]) -> str:
-    fonts = (shape.find(f"{W}rFonts") for shape in shapes)
-    return next(
-        (f.get(f"{W}ascii") or f.get(f"{W}hAnsi") or "" for f in fonts if f is not None), ""
-    )
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)

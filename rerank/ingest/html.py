@@ -9,15 +9,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from rerank.ingest.document import (
-    Block,
-    Document,
-    Headings,
-    clauses,
-    counted,
-    date_in,
-    one_line,
-)
+from rerank.ingest.document import Block, Document, Headings, clauses, counted, date_in, one_line
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import linear
 from rerank.ingest.word_lists import formatted

@@ -31,10 +31,7 @@ class IngestConfig:
     )
     largest: int = option(64, "MiB of a file at most; a larger one is skipped", ge=1, le=2048)
     seconds: float = option(
-        60.0,
-        "seconds that reading one file may take; else it is skipped",
-        gt=0,
-        le=86_400,
+        60.0, "seconds that reading one file may take; else it is skipped", gt=0, le=86_400
     )
 
     def __post_init__(self) -> None:
@@ -84,11 +81,7 @@ def split_document(document: Document, name: str, *, max_pieces: int) -> list[Pa
         title = found if end is None else found[:end].rstrip(" :,;-([")
         for text, page in _packed(list(blocks), max_pieces - estimate_tokens(title) - 1):
             again = seen[text] = seen.get(text, 0) + 1
-            known = {
-                "heading": AND.join(heading),
-                "page": page,
-                "revised": document.revised,
-            }
+            known = {"heading": AND.join(heading), "page": page, "revised": document.revised}
             metadata = {"document": name, "position": len(made) + 1}
             metadata |= {key: value for key, value in known.items() if value}
             hashed = hashlib.sha256("\0".join((name, str(again), text)).encode()).hexdigest()

@@ -86,12 +86,7 @@ def fresh_queries(
 
 
 def sample(
-    model: CalibratedReranker,
-    queries: Sequence[Query],
-    count: int,
-    *,
-    how: How,
-    seed: int,
+    model: CalibratedReranker, queries: Sequence[Query], count: int, *, how: How, seed: int
 ) -> list[SampledQuery]:
     """Sample `count` of the queries, in their order: uniformly, or stratified by confidence.
 

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from rerank.labelling.session import LabelTask, Session
     from rerank.serving.model_source import ModelHolder
 
-PAGES = {
-    "/label": "rerank.labelling/label.html",
-    "/static/label.js": "rerank.labelling/label.js",
-}
+PAGES = {"/label": "rerank.labelling/label.html", "/static/label.js": "rerank.labelling/label.js"}
 LONGEST_NAME = 100
 SESSIONS = 64  # annotators whose sessions are kept; another one's is opened anew from the folder
 NO_LABELS = (

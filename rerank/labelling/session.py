@@ -24,14 +24,7 @@ from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
-from rerank.labelling.drawing import (
-    PREFIX,
-    How,
-    SampledQuery,
-    fresh_queries,
-    propose,
-    sample,
-)
+from rerank.labelling.drawing import PREFIX, How, SampledQuery, fresh_queries, propose, sample
 from rerank.labelling.progress import SPLIT, groups_of, progress_sentences, write_set
 from rerank.labelling.state import (
     PROPOSED,
