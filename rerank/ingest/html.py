@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
@@ -12,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser
 from rerank.ingest.document import Block, Document, Headings, clauses, counted, date_in, one_line
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import linear
-from rerank.ingest.word_lists import formatted
+from rerank.ingest.word_lists import formatted, whole
 
 NO_TEXT = (
     "script, style, noscript, template, datalist, svg title, svg desc, svg style, "
@@ -57,7 +58,7 @@ TABS = (
 PANELS = "[role=tabpanel], .tab-pane, .tabcontent, .tabbed-block"
 QUOTED = re.compile(r"""["']([^"']+)["']""")
 AS_TEXT = "sup, sub, math, img, input, select, q, rt, a[role=doc-noteref], a.footnote-reference"
-TYPED = {None, "", "text", "number", "email", "tel", "url", "date", "time", "month", "week"}
+TYPED = {"", "text", "number", "email", "tel", "url", "date", "time", "month", "week"}
 TICKED = {"checkbox", "radio"}
 SWITCH = re.compile(rf"{PANEL.pattern}|toggle|drawer|menu|nav", re.IGNORECASE)
 CHOICES = 20  # of a list; a longer one is counted, not read
@@ -75,7 +76,6 @@ NUMBERED = re.compile(  # how a list says so, in its classes (docutils) or its s
 )
 LABELS = {"note", "notes", "tip", "hint", "important", "warning", "caution", "danger", "example"}
 """What DocBook and others print above a box as if it were a heading."""
-
 REVISED = (
     'meta[name="dcterms.modified" i], meta[name="dc.date.modified" i], '
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
@@ -106,9 +106,8 @@ def read_markup(markup: str) -> Document:
     labels, tabs = _panels(tree)
     hidden = _hidden(tree)
     dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
-    gone = [*tree.css(NO_TEXT), *tree.css(DELETED), *hidden, *tabs]
-    gone += [node for node in tree.css("button") if not _is_label(node)]
-    for node in _once(gone):
+    buttons = [node for node in tree.css("button") if not _is_label(node)]
+    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *hidden, *tabs, *buttons]):
         if node.tag not in ("html", "body"):
             node.decompose()
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
@@ -126,8 +125,7 @@ def read_markup(markup: str) -> Document:
     ]
     long = 0
     for node in reversed(_once(tree.css(AS_TEXT))):  # the innermost first
-        show = SHOW.get(node.tag)
-        text = show(node) if show else _raised(node)
+        text = SHOW.get(node.tag, _raised)(node)
         long += text is None
         if text:
             node.replace_with(text)
@@ -136,17 +134,26 @@ def read_markup(markup: str) -> Document:
     highest = tree.css("h1")
     if len(highest) == 1:
         title = _heading(highest[0]) or title
-    skipped = clauses(
-        *unread,
-        counted(len(dialogs), "dialog"),
-        counted(long, "long list of choices", "long lists of choices"),
-    )
-    return Document(tuple(_blocks(root, labels)), title, revised, skipped)
+    choices = counted(long, "long list of choices", "long lists of choices")
+    skipped = clauses(*unread, counted(len(dialogs), "dialog"), choices)
+    return Document(tuple(_Walk(labels).blocks_of(root)), title, revised, skipped)
 
 
 def _once(nodes: list[Any]) -> list[Any]:
     """Each node once: a selector finds one again for each of its parts."""
     return list({node.mem_id: node for node in nodes}.values())
+
+
+def _given(node: Any, *names: str) -> list[str]:
+    """The attributes of a node; "" for one that it does not have."""
+    return [node.attributes.get(name) or "" for name in names]
+
+
+def _above(node: Any) -> Iterator[Any]:
+    """A node and those around it, from the inside."""
+    while node is not None:
+        yield node
+        node = node.parent
 
 
 def _hidden(tree: LexborHTMLParser) -> list[Any]:
@@ -161,60 +168,52 @@ def _hidden(tree: LexborHTMLParser) -> list[Any]:
         for one in map(str.strip, which.split(","))
         if SIMPLE.fullmatch(one) and (STRUCK.search(what) or one not in shown)
     }
-    opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)}
+    opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
+    never = "[hidden], [aria-hidden=true], dialog:not([open])"
     nodes = [
         node
-        for node in tree.css("[hidden], [aria-hidden=true], [style], dialog:not([open])")
-        if node.css_matches("[hidden], [aria-hidden=true], dialog:not([open])")
-        or HIDDEN.search(node.attributes.get("style") or "")
+        for node in tree.css(f"{never}, [style]")
+        if node.css_matches(never) or HIDDEN.search(*_given(node, "style"))
     ]
     nodes += [node for one in sorted(selectors) for node in tree.css(one)]
     return [node for node in nodes if node.tag == "dialog" or not _is_panel(node, opened)]
 
 
 def _is_dialog(node: Any) -> bool:
-    role, kind = (node.attributes.get(name) or "" for name in ("role", "class"))
-    named = f"{kind} {node.attributes.get('id') or ''}"
-    about_itself = re.search("cookie|consent|newsletter|login|search", named, re.IGNORECASE)
-    return (
-        node.tag == "dialog" or role == "dialog" or "modal" in kind.split()
-    ) and not about_itself
+    role, kind, name = _given(node, "role", "class", "id")
+    if re.search("cookie|consent|newsletter|login|search", f"{kind} {name}", re.IGNORECASE):
+        return False
+    return node.tag == "dialog" or role == "dialog" or "modal" in kind.split()
 
 
 def _is_panel(node: Any, opened: set[str]) -> bool:
     """Whether a hidden node is shown by a click, or holds a formula beside its picture."""
-    given, around = node.attributes, node.parent.attributes if node.parent else {}
-    role, kind = given.get("role") or "", given.get("class") or ""
-    if role == "tabpanel" or given.get("hidden") == "until-found":
+    role, kind, hidden, name = _given(node, "role", "class", "hidden", "id")
+    if role == "tabpanel" or hidden == "until-found":
         return True
     if POPUP.search(f"{role} {kind}"):
         return False
-    inside = re.search("tabs?-content|tabbed|accordion", around.get("class") or "", re.IGNORECASE)
+    (around,) = _given(node.parent, "class") if node.parent else ("",)
+    inside = re.search("tabs?-content|tabbed|accordion", around, re.IGNORECASE)
     formula = node.tag != "math" and node.css_first("math") is not None
-    return given.get("id") in opened or bool(PANEL.search(kind) or inside) or formula
+    return name in opened or bool(PANEL.search(kind) or inside) or formula
 
 
 def _is_label(button: Any) -> bool:
     """Whether a button is a heading, or opens what is below it."""
-    around, above = button, 0
-    while around is not None and above < 4:
-        if HEADING.fullmatch(around.tag or "") or around.tag in ("dt", "summary"):
-            return True
-        around, above = around.parent, above + 1
-    return (
-        button.css_matches(TOGGLES)
-        or PANEL.search(button.attributes.get("class") or "") is not None
-    )
+    tags = [around.tag or "" for around in islice(_above(button), 4)]
+    heads = any(HEADING.fullmatch(tag) or tag in ("dt", "summary") for tag in tags)
+    return bool(heads or button.css_matches(TOGGLES) or PANEL.search(*_given(button, "class")))
 
 
 def _opens(node: Any) -> Iterator[str]:
     """The ids of what a click on a node shows."""
-    given = node.attributes
-    yield from (given.get("aria-controls") or "").split()
-    for name in ("data-target", "data-bs-target", "href"):
-        if (given.get(name) or "").startswith("#"):
-            yield given[name][1:]
-    yield from QUOTED.findall(given.get("onclick") or "")
+    controls, *targets, clicked = _given(
+        node, "aria-controls", "data-target", "data-bs-target", "href", "onclick"
+    )
+    yield from controls.split()
+    yield from (target[1:] for target in targets if target.startswith("#"))
+    yield from QUOTED.findall(clicked)
 
 
 def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
@@ -225,12 +224,9 @@ def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
     strips = tree.css("[role=tablist], .tabbed-labels") if len(panels) <= IN_ORDER else []
     for strip in strips:
         inside = strip.css(TABS)
-        around = strip.parent
-        below = around.css(PANELS) if around else []
-        inner = {deep.mem_id for panel in below for deep in panel.css(PANELS)} - {
-            panel.mem_id for panel in below if not _within(panel, below)
-        }
-        below = [panel for panel in below if panel.mem_id not in inner]
+        below = strip.parent.css(PANELS) if strip.parent else []
+        ids = {panel.mem_id for panel in below}
+        below = [p for p in below if all(n.mem_id not in ids for n in _above(p.parent))]
         if len(inside) == len(below) and not any(of_tab.get(tab.mem_id) for tab in inside):
             of_tab |= {tab.mem_id: panel for tab, panel in zip(inside, below, strict=True)}
     labels, used = dict[int, str](), []
@@ -242,29 +238,20 @@ def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
     return labels, used
 
 
-def _within(node: Any, others: list[Any]) -> bool:
-    """Whether a node is inside one of the others."""
-    known, around = {other.mem_id for other in others}, node.parent
-    while around is not None and around.mem_id not in known:
-        around = around.parent
-    return around is not None
-
-
 def _picture(node: Any) -> str:
     """The alternative text, unless it names a mark such as "[Note]"."""
-    alt = one_line(node.attributes.get("alt") or "")
-    mark = alt.strip("[]").lower() in LABELS or "badge" in (node.attributes.get("src") or "")
+    alt, source = _given(node, "alt", "src")
+    alt = one_line(alt)
+    mark = alt.strip("[]").lower() in LABELS or "badge" in source
     return f" {alt} " if alt and not mark else ""
 
 
 def _field(node: Any) -> str:
-    given = node.attributes
-    kind = (given.get("type") or "").lower()
-    if kind not in TICKED:
-        return f" {given.get('value') or ''} " if kind in TYPED else ""
-    around = node.parent.attributes.get("class") or ""
-    named = " ".join([around, *(given.get(name) or "" for name in ("class", "id", "name"))])
-    return "" if SWITCH.search(named) else " [x] " if "checked" in given else " [ ] "
+    kind, written = _given(node, "type", "value")
+    if kind.lower() not in TICKED:
+        return f" {written} " if kind.lower() in TYPED else ""
+    named = " ".join([*_given(node.parent, "class"), *_given(node, "class", "id", "name")])
+    return "" if SWITCH.search(named) else " [x] " if "checked" in node.attributes else " [ ] "
 
 
 def _choices(node: Any) -> str | None:
@@ -355,58 +342,34 @@ class _List:
     """A list with numbers: which one its next item has, and how it is written."""
 
     def __init__(self, node: Any) -> None:
-        given = node.attributes
-        backwards = "reversed" in given
+        start, kind, *styles = _given(node, "start", "type", "class", "style")
+        backwards = "reversed" in node.attributes
         items = sum(child.tag == "li" for child in node.iter())
-        self.number = _integer(given.get("start"), items if backwards else 1)
+        self.number = whole(start.strip(), items if backwards else 1)
         self.step = -1 if backwards else 1
-        style = NUMBERED.search(f"{given.get('class') or ''} {given.get('style') or ''}")
-        self.kind = given.get("type") or "1"
-        if style:
+        self.kind = kind or "1"
+        if style := NUMBERED.search(" ".join(styles)):
             kinds = {"alpha": "a", "latin": "a", "roman": "i"}
-            kind = kinds[style[2].lower()] if style[2] else ""
+            kind = kinds.get((style[2] or "").lower(), "")
             self.kind = kind.upper() if (style[1] or "").lower() == "upper" else kind
 
     def mark(self, item: Any) -> str:
         """The number before an item, as "2. "."""
-        number = self.number = _integer(item.attributes.get("value"), self.number)
-        self.number += self.step
-        kind = item.attributes.get("type") or self.kind
+        stated, kind = _given(item, "value", "type")
+        number, kind = whole(stated.strip(), self.number), kind or self.kind
+        self.number = number + self.step
         if not kind:
             return "- "
         form = "decimal" if kind in "aA" and number > 26 else FORMS.get(kind, "decimal")
         return f"{formatted(number, form)}. "
 
 
-def _integer(text: str | None, default: int) -> int:
-    return int(text) if text and re.fullmatch(r"\s*-?\d{1,9}\s*", text, re.ASCII) else default
-
-
-def _blocks(root: Any, labels: dict[int, str]) -> list[Block]:
-    """The blocks below a node, in document order; without recursion, as tags may nest deeply."""
-    walk = _Walk(labels)
-    node, last = root, root and root.mem_id  # `==` of two nodes compares all of their content
-    while node is not None:
-        below = node.child if walk.enter(node) else None
-        if below is not None:
-            node = below
-            continue
-        walk.leave(node)
-        while node.mem_id != last and node.next is None:
-            node = node.parent
-            walk.leave(node)
-        node = None if node.mem_id == last else node.next
-    walk.flush()
-    walk.headings.enter(1, "")
-    return walk.blocks
-
-
 class _Walk:
     """Collects text until a block begins or ends."""
 
     def __init__(self, labels: dict[int, str]) -> None:
-        self.blocks: list[Block] = []
-        self.headings = Headings(self.blocks)
+        self._blocks: list[Block] = []
+        self._headings = Headings(self._blocks)
         self._labels = labels  # of panels
         self._level = 0  # of the last heading, in tens: a label stands between two levels
         self._inside: list[int] = []  # the levels of the labels of the panels around
@@ -416,16 +379,33 @@ class _Walk:
         self._row = False  # whether the text is in a table row
         self._first = True  # whether no cell has begun since the last block
 
-    def enter(self, node: Any) -> bool:
+    def blocks_of(self, root: Any) -> list[Block]:
+        """The blocks below a node, in order; without recursion, as tags may nest deeply."""
+        node, last = root, root and root.mem_id  # `==` of two nodes compares all of their content
+        while node is not None:
+            below = node.child if self._enter(node) else None
+            if below is not None:
+                node = below
+                continue
+            self._leave(node)
+            while node.mem_id != last and node.next is None:
+                node = node.parent
+                self._leave(node)
+            node = None if node.mem_id == last else node.next
+        self._flush()
+        self._headings.enter(1, "")
+        return self._blocks
+
+    def _enter(self, node: Any) -> bool:
         """Enter a node; return whether to visit its children."""
         tag = node.tag or ""
         if tag == "-text":
             self._text.append(node.text_content or "")
             return False
         if node.mem_id in self._labels:
-            self.flush()
+            self._flush()
             self._inside.append(self._level + min(9, 1 + len(self._inside)))
-            self.headings.enter(self._inside[-1], self._labels[node.mem_id])
+            self._headings.enter(self._inside[-1], self._labels[node.mem_id])
         if HEADING.fullmatch(tag):
             self._heading(node)
             return True
@@ -438,7 +418,7 @@ class _Walk:
         elif tag == "br":
             self._text.append("\n")
         elif not INLINE.fullmatch(tag) and not (self._row and tag in ("p", "div")):
-            self.flush()
+            self._flush()
             self._row = tag == "tr"
             if tag in ("ol", "ul", "menu"):
                 self._lists.append(_List(node) if tag == "ol" else None)
@@ -449,44 +429,43 @@ class _Walk:
 
     def _heading(self, node: Any) -> None:
         """Enter a heading, or a label of what is below it; what is left of it is text."""
-        self.flush()
+        self._flush()
         text, self._mark = self._mark.removeprefix("- ") + _heading(node), ""
         if text.lower().rstrip(":") in LABELS:
             self._add(text, leads=True)
         else:
             self._level = 10 * int(node.tag[1])
-            self.headings.enter(self._level, text)
+            self._headings.enter(self._level, text)
         for part in _line(node):
             part.decompose()
 
     def _whole(self, node: Any) -> None:
         """A block of code, after the number of its step; or the words of a drawing."""
-        drawn = [one_line(part.text()) for part in node.css("text, foreignObject")]
-        if node.tag == "svg" and not any(drawn):
-            return
-        self.flush()
         if node.tag == "svg":
-            self._add("; ".join(filter(None, drawn)))
+            drawn = (one_line(part.text()) for part in node.css("text, foreignObject"))
+            if text := "; ".join(filter(None, drawn)):
+                self._flush()
+                self._add(text)
             return
+        self._flush()
         self._add(self._mark.strip(" -"), leads=True)
         self._mark = ""
         self._add(node.text().strip("\n"), code=True)
 
-    def leave(self, node: Any) -> None:
-        """Leave a node."""
+    def _leave(self, node: Any) -> None:
         tag = node.tag or ""
         if tag == "tr":
             self._row = False
         if _is_block(tag) and not self._row:
-            self.flush(leads=tag in ("dt", "summary"))
+            self._flush(leads=tag in ("dt", "summary"))
         if tag == "li":
             self._mark = ""
         elif tag in ("ol", "ul", "menu") and self._lists:
             self._lists.pop()
         if node.mem_id in self._labels:
-            self.headings.enter(self._inside.pop(), "")
+            self._headings.enter(self._inside.pop(), "")
 
-    def flush(self, *, leads: bool = False) -> None:
+    def _flush(self, *, leads: bool = False) -> None:
         """Make a block of the collected text; the mark of an item or a note waits for its text."""
         text = one_line("".join(self._text))
         self._text, self._first = [], True
@@ -498,7 +477,7 @@ class _Walk:
 
     def _add(self, text: str, *, code: bool = False, leads: bool = False) -> None:
         if text.strip(" -|\n"):
-            self.blocks.append(Block(text, self.headings.path, code=code, leads=leads))
+            self._blocks.append(Block(text, self._headings.path, code=code, leads=leads))
 
 
 def _is_block(tag: str) -> bool:

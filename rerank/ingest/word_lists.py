@@ -28,7 +28,7 @@ def value(node: Any, path: str = "", default: str = "") -> str:
 
 def whole(text: str, default: int) -> int:
     """The number that a text states, or the default; no document counts beyond 32 bits."""
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else default
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else default
 
 
 @dataclass(frozen=True, slots=True)
