@@ -23,7 +23,7 @@ from rerank.data.checks import is_encodable, to_json
 from rerank.data.duplicates import near_duplicates
 from rerank.data.records import passage_row, read_passage
 from rerank.errors import FolderError, InputError, optional
-from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses
+from rerank.ingest.document import ReaderEndedError, UnreadableError, clauses, counted
 from rerank.ingest.isolated import KNOWN, IsolatedReader, format_of, reader
 from rerank.ingest.passages import IngestConfig, split_document
 from rerank.progress import progress
@@ -88,10 +88,9 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         MissingExtraError: the library of one of the formats is not installed.
     """
     folder, out, config = Path(folder), Path(out), config or IngestConfig()
-    if folder.is_file():
-        raise InputError(f"{folder} is a file; expected a folder of documents ({KNOWN})")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; expected one with documents ({KNOWN})")
+        came = " is a file" if folder.is_file() else ": no such folder"
+        raise InputError(f"{folder}{came}; expected a folder of documents ({KNOWN})")
     folder = folder.resolve()
     with reserved(out):
         if (out / CORPUS).exists() and not (out / STATE).exists():
@@ -104,16 +103,28 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         there, unread = walk(folder, leave_out=out.resolve())
         files = {name: path for name, path in there.items() if format_of(name)}
         if not files:
-            raise InputError(f"{folder}: {_no_document(len(there))}: {KNOWN}")
-        if before.source not in ("", source):
-            _refuse_another_source(before, files, folder, out)
+            came = counted(len(there), "file") or "no file"
+            raise InputError(f"{folder} holds {came}; expected documents of these kinds: {KNOWN}")
+        same = len(before.entries.keys() & files.keys())  # half of them: the folder was moved
+        if before.source not in ("", source) and (not same or 2 * same < len(before.entries)):
+            raise FolderError(
+                f"{out} holds the corpus of the folder {before.source}, and is not replaced by "
+                f"that of {folder}; give another --out. If the folder was moved, delete "
+                f"{out / CORPUS} and {out / STATE} first: then all files are read again"
+            )
         entries = _read(files, replace(before, source=source), config, out)
         suffixes = {name: PurePosixPath(name).suffix.lower() for name in {**there, **unread}}
         links = {n: why for n, why in unread.items() if format_of(n) or not suffixes[n]}
         told = {name: entry for name, entry in entries.items() if entry.skipped}
         skipped = links | {name: e.skipped for name, e in told.items() if not e.passages}
         left_out = {name: entry.skipped for name, entry in told.items() if entry.passages}
-        kept, copies = _without_copies(entries.values())
+        unique: dict[tuple[str, str], Passage] = {}
+        copies: list[tuple[str, ...]] = []
+        for passage in (p for entry in entries.values() for p in entry.passages):
+            first = unique.setdefault((passage.title, passage.text), passage)
+            if first is not passage:
+                copies.append(("copy, left out", first.doc_id, passage.doc_id))
+        kept = list(unique.values())
         if not kept:
             name, why = min(skipped.items())
             raise InputError(
@@ -123,21 +134,16 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         out.mkdir(exist_ok=True)
         parts = {name: f"left out: {what}" for name, what in left_out.items()}
         _write_table(out / SKIPPED, sorted((skipped | parts).items()))
-        state = before
+        state, corpus = before, out / CORPUS
         changed = source != before.source or entries != before.entries
-        corpus = out / CORPUS
         if changed or not corpus.is_file() or sha256_file(corpus) != before.corpus:
-            write_state(out / STATE, IngestState(asdict(config), source, entries=entries))
-            texts = [passage.full_text for passage in kept]
-            near = [
-                ("nearly the same", kept[a].doc_id, kept[b].doc_id)
-                for a, b in near_duplicates(texts, label="comparing passages")
-            ]
+            state = IngestState(asdict(config), source, entries=entries)
+            write_state(out / STATE, state)
+            pairs = near_duplicates([p.full_text for p in kept], label="comparing passages")
+            near = [("nearly the same", kept[a].doc_id, kept[b].doc_id) for a, b in pairs]
             write_corpus(kept, out)
             _write_table(out / DUPLICATES, [*copies, *near])
-            state = IngestState(
-                asdict(config), source, sha256_file(out / CORPUS), len(near), entries
-            )
+            state = replace(state, corpus=sha256_file(corpus), near=len(near))
             write_state(out / STATE, state)
     return Ingested(
         passages=len(kept),
@@ -174,17 +180,15 @@ def read_state(path: Path, options: Mapping[str, Any]) -> IngestState:
 
 def write_state(path: Path, state: IngestState) -> None:
     """Write the state, completely or not at all."""
-    head = {"version": VERSION, "corpus": state.corpus, "near": state.near}
+    head = {"version": VERSION, "options": dict(state.options), "source": state.source}
     rows: Iterator[dict[str, Any]] = (
         {
-            "file": name,
-            "sha256": entry.sha256,
-            "passages": [passage_row(passage) for passage in entry.passages],
-            "skipped": entry.skipped,
+            **{"file": name, "sha256": entry.sha256, "skipped": entry.skipped},
+            "passages": list(map(passage_row, entry.passages)),
         }
         for name, entry in state.entries.items()
     )
-    first = {**head, "options": dict(state.options), "source": state.source}
+    first = {**head, "corpus": state.corpus, "near": state.near}
     write_file(path, (to_json(row) + "\n" for row in (first, *rows)))
 
 
@@ -232,29 +236,6 @@ def walk(folder: Path, *, leave_out: Path) -> tuple[dict[str, Path], dict[str, s
             else:
                 skipped[name] = "neither a file nor a folder"
     return dict(sorted(files.items())), dict(sorted(skipped.items()))
-
-
-def _no_document(files: int) -> str:
-    """Why so many files of a folder give no document."""
-    if not files:
-        return "it holds no file; expected documents"
-    which = "its one file is not" if files == 1 else f"none of its {files} files is"
-    return f"{which} of a kind that is read"
-
-
-def _refuse_another_source(
-    before: IngestState, files: Mapping[str, Path], folder: Path, out: Path
-) -> None:
-    """Refuse a folder other than that of the last run, whose corpus would be lost.
-
-    A folder with half of that one's files is taken for the same one, moved.
-    """
-    if not before.entries or 2 * len(before.entries.keys() & files.keys()) < len(before.entries):
-        raise FolderError(
-            f"{out} holds the corpus of the folder {before.source}, and is not replaced by that of "
-            f"{folder}; give another --out. If the folder was moved, delete {out / CORPUS} and "
-            f"{out / STATE} first: then all files are read again"
-        )
 
 
 def _read(
@@ -312,18 +293,6 @@ def _entry(
             return IngestedFile(digest, skipped=str(error))
     entry = IngestedFile("", skipped=why)
     return before if before == entry else entry  # an equal one does not count as read
-
-
-def _without_copies(entries: Iterable[IngestedFile]) -> tuple[list[Passage], list[tuple[str, ...]]]:
-    """The passages, each title and text once; and the copies left out, with their originals."""
-    kept: dict[tuple[str, str], Passage] = {}
-    copies: list[tuple[str, ...]] = []
-    for passage in (p for entry in entries for p in entry.passages):
-        key = (passage.title, passage.text)
-        first = kept.setdefault(key, passage)
-        if first is not passage:
-            copies.append(("copy, left out", first.doc_id, passage.doc_id))
-    return list(kept.values()), copies
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:

@@ -34,9 +34,7 @@ class IngestConfig:
         60.0, "seconds that reading one file may take; else it is skipped", gt=0, le=86_400
     )
 
-    def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
-        check_options(self)
+    __post_init__ = check_options
 
 
 PIECE = re.compile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json as json_lines
 import shutil
 import sys
 import textwrap
@@ -152,11 +151,8 @@ def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve, url_of
 
-    where = (
-        f"{url_of(settings.host, settings.port)}/label"
-        if settings.port
-        else "/label of the address below"
-    )
+    known = f"{url_of(settings.host, settings.port)}/label"
+    where = known if settings.port else "/label of the address below"
     note(f"open {where} in a browser; Ctrl-C ends")
     serve(place_of_model(str(model), work), settings, {"labelling": LabelSessions(out, config)})
 
@@ -171,7 +167,7 @@ def _read_questions(path: Path) -> list[Query]:
         return read_queries(path)
     problems, found = Problems(), []
     for i, (where, line) in enumerate(lines(path), start=1):
-        if i == 1 and _is_object(line):
+        if i == 1 and line.lstrip().startswith("{") and line.rstrip().endswith("}"):
             raise InputError(
                 f"{where}: expected a question, got JSON; the name of a JSONL file ends with "
                 f"{', '.join(JSONL)}"
@@ -184,13 +180,6 @@ def _read_questions(path: Path) -> list[Query]:
     if not found:
         raise InputError(f"{path}: holds no question")
     return found
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json_lines.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _ask(session: Session, keys: KeyReader) -> None:

@@ -9,9 +9,7 @@ wants that. Wrong ones are listed in `judged_wrong`, and those on which people d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,8 @@ from calibration.label_selection import weighted_mean
 from calibration.pairs import Agreement, cohens_kappa
 from calibration.thresholds import ABOUT, certify, percent
 from rerank.assessment.decisions import CALIBRATED_FROM
-from rerank.data.beir import LabelledFiles, write_labels
-from rerank.data.grouping import groupings
+from rerank.data.beir import LabelledFiles
+from rerank.data.grouping import grouped
 from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet
 from rerank.data.labels import CHOSEN, DRAWN_BY, WEIGHT
 from rerank.labelling.state import Question, chosen_without_weights, differ, weights
@@ -50,12 +48,10 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
         metadata: dict[str, Any] = dict(question.metadata)
         sampled = {WEIGHT: stands_for, DRAWN_BY: question.drawn_by}
         metadata |= sampled if weighted else {CHOSEN: True} if chosen else {}
-        lists = {
-            JUDGED_WRONG: [d for d, grade in question.grades.items() if grade == "wrong"],
-            PARTLY: [d for d, grade in question.grades.items() if grade == "partly"],
-            DISPUTED: disputed(question),
-        }
-        metadata |= {key: ids for key, ids in lists.items() if ids}
+        grades = question.grades
+        for key, grade in ((JUDGED_WRONG, "wrong"), (PARTLY, "partly")):
+            metadata |= {key: ids} if (ids := [d for d in grades if grades[d] == grade]) else {}
+        metadata |= {DISPUTED: ids} if (ids := disputed(question)) else {}
         queries[question.query_id] = Query(question.text, question.query_id, metadata)
         if right:
             qrels[question.query_id] = right
@@ -72,15 +68,11 @@ def groups_of(
     made = labels_of(questions, partly_right=partly_right)
     named = sorted({doc_id for grades in made.qrels.values() for doc_id in grades})
     passages = {doc_id: passage for doc_id in named if (passage := find(doc_id))}
-    qrels = {
-        i: {d: grade for d, grade in grades.items() if d in passages}
-        for i, grades in made.qrels.items()
-    }
+    qrels = {i: {d: g for d, g in of.items() if d in passages} for i, of in made.qrels.items()}
     ids = list(made.queries)
-    plain = LabelledSet(passages, made.queries, qrels, made.splits)
-    grouping = next(groupings(plain, ids))
-    labelled = replace(plain, grouping=grouping)
-    return {i: labelled.group(i) for i in ids}, grouping.about
+    labelled = grouped(LabelledSet(passages, made.queries, qrels, made.splits), ids)
+    assert labelled.grouping is not None
+    return {i: labelled.group(i) for i in ids}, labelled.grouping.about
 
 
 def right_of(question: Question, *, partly_right: bool) -> dict[str, float]:
@@ -94,13 +86,6 @@ def disputed(question: Question) -> list[str]:
     graded = [person.grades for person in question.people.values() if person.done]
     every = dict.fromkeys(doc_id for grades in graded for doc_id in grades)
     return [d for d in every if len({grades[d] for grades in graded if d in grades}) > 1]
-
-
-def write_set(questions: Sequence[Question], folder: Path, *, partly_right: bool) -> int:
-    """Write queries, qrels and the split beside the corpus; return how many are labelled."""
-    labels = labels_of(questions, partly_right=partly_right)
-    write_labels(labels, folder)
-    return len(labels.queries)
 
 
 EVERY = 10  # labels between two reports
@@ -157,20 +142,17 @@ def progress_sentences(
             f"{sentence}; the model's confidence is {mean:.0%} on average.",
             _certificate(y, p, number, target, about) if even else NOT_EVEN,
         ]
-    return [f"{sentence}.", _to_calibrate(y, right)]
-
-
-def _to_calibrate(y: np.ndarray, right: Sequence[object]) -> str:
-    """What is still missing for the first calibration."""
-    missing = CALIBRATED_FROM - len(y)
-    if missing > 0:
-        return f"{missing} more are needed to calibrate, some of them with no answer."
-    if all(y) or not any(y):
+    if len(y) < CALIBRATED_FROM:
+        missing = CALIBRATED_FROM - len(y)
+        then = f"{missing} more are needed to calibrate, some of them with no answer."
+    elif all(y) or not any(y):
         what = "right" if all(y) else "wrong"
-        return f"All top passages are {what}: a calibration needs labels of both kinds."
-    if all(right):
-        return "Enough to calibrate, but no question is without an answer: nothing is certified."
-    return "Enough to calibrate; with more labels the confidence becomes surer."
+        then = f"All top passages are {what}: a calibration needs labels of both kinds."
+    elif all(right):
+        then = "Enough to calibrate, but no question is without an answer: nothing is certified."
+    else:
+        then = "Enough to calibrate; with more labels the confidence becomes surer."
+    return [f"{sentence}.", then]
 
 
 def _certificate(
@@ -195,16 +177,10 @@ def agreements(
 
     With `of`, only the pairs with this person.
     """
-    names = sorted({name for question in questions for name in question.people})
     agreements = {}
-    for pair in combinations(names, 2):
-        judged = [[q.person(name).grades for name in pair] for q in questions]
-        both = [
-            (a[doc_id], b[doc_id], question.query_id)
-            for question, (a, b) in zip(questions, judged, strict=True)
-            for doc_id in a
-            if doc_id in b
-        ]
+    for pair in combinations(sorted({name for q in questions for name in q.people}), 2):
+        grades = [(q.query_id, *(q.person(name).grades for name in pair)) for q in questions]
+        both = [(a[d], b[d], query_id) for query_id, a, b in grades for d in a if d in b]
         if both and of in (None, *pair):
             agreements[pair] = cohens_kappa(*zip(*both, strict=True))
     return agreements

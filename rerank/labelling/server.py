@@ -110,9 +110,11 @@ def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter
     """The labelling routes; without `labels` they answer 404, whatever is asked."""
     if labels is None:
         router = APIRouter()
-        router.add_api_route(
-            "/v1/label", _no_labels, methods=["GET", "POST"], include_in_schema=False
-        )
+
+        @router.api_route("/v1/label", methods=["GET", "POST"], include_in_schema=False)
+        async def refuse() -> None:
+            raise Refusal(404, NO_LABELS, "labels")
+
         return router
     router = APIRouter(tags=["labels"], route_class=StrictRoute)
 
@@ -129,10 +131,6 @@ def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter
         return await asyncio.to_thread(labels.act, given, holder.current.model)
 
     return router
-
-
-async def _no_labels() -> None:
-    raise Refusal(404, NO_LABELS, "labels")
 
 
 def _current(session: Session, given: LabelRequest) -> LabelTask:
@@ -171,16 +169,11 @@ def _task_response(session: Session) -> dict[str, Any]:
 
 
 def _task_fields(task: LabelTask) -> dict[str, Any]:
-    query_id, doc_id = _name(task)
-    fields = {"query_id": query_id, "question": task.question.text, "doc_id": doc_id}
-    if task.question.proposed:
-        return {**fields, "proposed": True}
-    passage = task.left[0].passage
-    return {
-        **fields,
-        "proposed": False,
-        "place": task.place,
-        "of": len(task.pool.shown),
-        "text": passage.text,
-        **asdict(place_of(passage)),
-    }
+    (query_id, doc_id), proposed = _name(task), task.question.proposed
+    fields: dict[str, Any] = {"query_id": query_id, "doc_id": doc_id}
+    fields["question"] = task.question.text
+    if not proposed:
+        passage = task.left[0].passage
+        fields |= {"place": task.place, "of": len(task.pool.shown), "text": passage.text}
+        fields |= asdict(place_of(passage))
+    return {**fields, "proposed": proposed}

@@ -19,16 +19,15 @@ import numpy as np
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.commands.printing import counted
-from rerank.data.beir import CORPUS, read_corpus, write_corpus
+from rerank.data.beir import CORPUS, read_corpus, write_corpus, write_labels
 from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
-from rerank.labelling.drawing import PREFIX, How, SampledQuery, fresh_queries, propose, sample
-from rerank.labelling.progress import SPLIT, groups_of, progress_sentences, write_set
+from rerank.labelling.drawing import PREFIX, How, fresh_queries, propose, sample
+from rerank.labelling.progress import SPLIT, groups_of, labels_of, progress_sentences
 from rerank.labelling.state import (
     PROPOSED,
-    Grade,
     JudgementFile,
     LabelConfig,
     OnTask,
@@ -124,11 +123,9 @@ class Session:
                 f"{model.folder} has no index to search; label with a model of `rerank model init` "
                 "or of `rerank calibrate CORPUS`"
             )
-        corpus = model.source.corpus
         read_id({"the name of the annotator": annotator}, "the name of the annotator")
         self.model, self.out, self.annotator = model, out, annotator
-        self.corpus = corpus
-        self.config = config or LabelConfig()
+        self.corpus, self.config = model.source.corpus, config or LabelConfig()
         self.file = JudgementFile(out / JUDGEMENTS)
         self._pools: dict[str, Pool] = {}
         self._nothing_found = set[str]()  # ids of questions that bring back no passage
@@ -145,10 +142,10 @@ class Session:
         Raises:
             InputError: there is no question to draw from, or no corpus to propose them from.
         """
-        with self.file.locked() as handle:
+        with self.file.locked() as append:
             known = questions_of(self.file.read())
             if self.corpus is not None and any(question.answers() for question in known):
-                self.file.append_locked(handle, gone(known, set(self._rows)))  # changed, or left
+                append(gone(known, set(self._rows)))  # the corpus has changed, or left them out
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
@@ -174,32 +171,45 @@ class Session:
                     "there is no question to label that the model was not fitted on; give others "
                     "with --questions FILE"
                 )
-            number = 1 + max((question.draw for question in known), default=-1)
-            ids = {question.query_id for question in known}
-            even = bool(known) and drawn_evenly(known)
-            events = self._draw(_with_unique_ids(list(fresh.values()), ids), count, number, even)
             hashes = {query_hash(query.text) for query in queries}
             others = {q.draw for q in known if query_hash(q.text) not in hashes}
             continues = sorted({q.draw for q in known} - others)  # draws from the same file
-            self.file.append_locked(handle, [{**event, "continues": continues} for event in events])
-            return len(events)
+            drawn = self._draw(list(fresh.values()), known, count) if fresh else []
+            append([{**event, "continues": continues} for event in drawn])
+            return len(drawn)
 
     def _draw(
-        self, queries: Sequence[Query], count: int, number: int, even: bool
+        self, queries: Sequence[Query], known: Sequence[Question], count: int
     ) -> list[dict[str, Any]]:
         """The events of a draw, in random order, so that it can be stopped at any time.
 
-        even: there are earlier draws, all even; `auto` then stays even, so that all can certify.
+        If all earlier draws are even, `auto` stays even, so that all of them can certify.
         """
-        if not queries:
-            return []
-        count, seed, asked = min(count, len(queries)), self.config.seed + number, self.config.draw
+        number = 1 + max((question.draw for question in known), default=-1)
+        seed, asked = self.config.seed + number, self.config.draw
         proposed = any(query.metadata.get(PROPOSED) for query in queries)
-        auto: How = "accuracy" if self.model.calibrated and not (proposed or even) else "even"
-        how = auto if asked == "auto" else cast(How, asked)
-        sampled = sample(self.model, queries, count, how=how, seed=seed)
-        order = np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist()
-        return [_draw_event(sampled[i], number, pool=len(queries)) for i in order]
+        even = not self.model.calibrated or proposed or (known and drawn_evenly(known))
+        how = cast(How, asked) if asked != "auto" else "even" if even else "accuracy"
+        named = _with_unique_ids(queries, {question.query_id for question in known})
+        sampled = sample(self.model, named, min(count, len(named)), how=how, seed=seed)
+        events = []
+        for i in np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist():
+            query, answer = sampled[i].query, sampled[i].answer
+            event = {
+                "do": "draw",
+                "draw": number,
+                "query_id": query.query_id,
+                "text": query.text,
+                "metadata": dict(query.metadata),
+                "weight": sampled[i].weight,
+                "drawn_by": sampled[i].drawn_by,
+                "pool": len(queries),
+                "proposed": bool(query.metadata.get(PROPOSED)),
+                "confidence": answer.confidence,
+                "top": answer.top.doc_id if answer.top else None,
+            }
+            events.append(event)
+        return events
 
     def questions(self) -> list[Question]:
         """All questions drawn, with everybody's judgements that count."""
@@ -220,7 +230,7 @@ class Session:
             if left or question.proposed:
                 return task
             if judged:
-                self.nothing(task)  # an update of the model removed the rest
+                self.act(task, "nothing")  # an update of the model removed the rest
             else:  # no passage was shown, so nobody can say that none is right
                 self._nothing_found.add(question.query_id)
 
@@ -232,56 +242,33 @@ class Session:
         questions, shared = self.questions(), self.config.shared
         return next_question(questions, self.annotator, shared, without=self._nothing_found)
 
-    def accept(self, task: LabelTask, text: str | None = None) -> None:
-        """Accept a proposed question, reworded if `text` is given.
+    def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
+        """Do what a person says of what is asked; `text` rewords a proposed question.
 
         Raises:
             InputError: the text is empty or too long.
         """
-        text = task.question.text if text is None else " ".join(text.split())
-        as_text("the question", text, max_length=LONGEST_QUERY)
-        self._pools[text] = found = pool(self.model, text, self.config.depth)
-        self._append(task, "accept", text=text, confidence=found.confidence, top=found.top)
-
-    def judge(self, task: LabelTask, grade: Grade) -> None:
-        """Grade the passage that is asked about."""
-        self._grade(task, task.left[:1], grade)
-
-    def nothing(self, task: LabelTask) -> None:
-        """Grade all passages that are left as wrong: none answers the question."""
-        self._grade(task, task.left, "wrong")
-
-    def _grade(self, task: LabelTask, passages: Sequence[PooledPassage], grade: Grade) -> None:
-        if not passages:
-            return
-        ids = [doc_id for one in passages for doc_id in one.doc_ids]
-        done = len(passages) == len(task.left)
-        self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
-
-    def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
-        """Do what a person says; `text` is another wording of a proposed question."""
         if do == "accept":
-            self.accept(task, text)
+            text = task.question.text if text is None else " ".join(text.split())
+            as_text("the question", text, max_length=LONGEST_QUERY)
+            self._pools[text] = found = pool(self.model, text, self.config.depth)
+            self._append(task, "accept", text=text, confidence=found.confidence, top=found.top)
         elif do == "skip":
-            self.skip(task)
-        elif do == "nothing":
-            self.nothing(task)
+            self._append(task, "skip")
         elif do == "only":
-            self.judge(task, "right")
-            self.nothing(replace(task, left=task.left[1:]))
-        else:
-            self.judge(task, do)
-
-    def skip(self, task: LabelTask) -> None:
-        """Skip the question for this person."""
-        self._append(task, "skip")
+            self.act(task, "right")
+            self.act(replace(task, left=task.left[1:]), "nothing")
+        elif asked := task.left if do == "nothing" else task.left[:1]:
+            ids = [doc_id for one in asked for doc_id in one.doc_ids]
+            grade, done = "wrong" if do == "nothing" else do, len(asked) == len(task.left)
+            self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
 
     def undo(self) -> bool:
         """Take back this person's latest action; return whether there was one that can be."""
-        with self.file.locked() as handle:
+        with self.file.locked() as append:
             if to_undo(without_undone(self.file.read()), self.annotator) is None:
                 return False
-            self.file.append_locked(handle, [{"do": "undo", "by": self.annotator}])
+            append([{"do": "undo", "by": self.annotator}])
             return True
 
     def write(self) -> int:
@@ -293,7 +280,9 @@ class Session:
                 return 0
             if self.corpus is not None and not (self.out / CORPUS).exists():
                 write_corpus(self.corpus, self.out)
-            return write_set(questions, self.out, partly_right=self.config.partly_right)
+            labels = labels_of(questions, partly_right=self.config.partly_right)
+            write_labels(labels, self.out)
+            return len(labels.queries)
 
     def outlook(self) -> str:
         """What is left for this person: questions, judgements, and minutes at the measured pace."""
@@ -351,17 +340,17 @@ class Session:
                 "give another --out"
             )
         corpus = self.out / CORPUS
-        if self.corpus is None:
-            if corpus.exists():
-                raise InputError(
-                    f"{corpus} exists, but the passages that {self.model.folder} finds are in "
-                    "another system; give another --out"
-                )
+        if not corpus.exists():
             return
+        if self.corpus is None:
+            raise InputError(
+                f"{corpus} exists, but the passages that {self.model.folder} finds are in another "
+                "system; give another --out"
+            )
         if self.corpus not in _digests:
             _digests[self.corpus] = corpus_digest(self.corpus)
         path = corpus.resolve()
-        if corpus.exists() and _digest_of_file(path, *file_state(path)) != _digests[self.corpus]:
+        if _digest_of_file(path, *file_state(path)) != _digests[self.corpus]:
             raise InputError(
                 f"{corpus} holds other passages than the model searches; give another --out, or "
                 f"run `{command_line('model', 'update', self.model.folder, self.out)}`"
@@ -378,25 +367,6 @@ def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
         used.add(name)
         found.append(replace(query, query_id=name))
     return found
-
-
-def _draw_event(one: SampledQuery, number: int, *, pool: int) -> dict[str, Any]:
-    """The event of a question drawn from a pool of so many."""
-    query, top = one.query, one.answer.top
-    proposed = bool(query.metadata.get(PROPOSED))
-    return {
-        "do": "draw",
-        "draw": number,
-        "query_id": query.query_id,
-        "text": query.text,
-        "metadata": dict(query.metadata),
-        "weight": one.weight,
-        "drawn_by": one.drawn_by,
-        "pool": pool,
-        "proposed": proposed,
-        "confidence": one.answer.confidence,
-        "top": top.doc_id if top else None,
-    }
 
 
 _digests = WeakKeyDictionary[Corpus, str]()

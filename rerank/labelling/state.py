@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,9 +44,7 @@ class LabelConfig:
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
     seed: int = option(0, "seed of the draw", ge=0)
 
-    def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
-        check_options(self)
+    __post_init__ = check_options
 
 
 Event = Mapping[str, Any]
@@ -75,38 +73,33 @@ class JudgementFile:
         return events
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append lines durably, after waiting for other writers.
-
-        A process that is killed meanwhile may have written only the first of them.
-        """
-        with self.locked() as handle:
-            self.append_locked(handle, events)
+        """Append lines durably, after waiting for other writers; see `locked`."""
+        with self.locked() as append:
+            append(events)
 
     @contextmanager
-    def locked(self) -> Iterator[int]:
-        """Hold the write lock of the file, after waiting for it; yields an open handle.
+    def locked(self) -> Iterator[Callable[[Sequence[Event]], None]]:
+        """Hold the write lock of the file, after waiting for it; yields what appends lines to it.
+
+        A process that is killed meanwhile may have written only the first lines.
 
         Raises:
             InputError: its file system has no locks, so two writers could lose judgements.
         """
         handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            if not lock(handle, wait=True):
-                raise InputError(f"{self.path}: this file system has no locks; use another folder")
-            yield handle
-        finally:
-            os.close(handle)
 
-    @staticmethod
-    def append_locked(handle: int, events: Sequence[Event]) -> None:
-        """Append lines to the `locked` file, replacing an unfinished last line."""
-        with open(handle, "r+b", closefd=False) as file:
+        def append(events: Sequence[Event]) -> None:
             file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
+            file.truncate(file.read().rfind(b"\n") + 1)  # without an unfinished last line
             file.seek(0, os.SEEK_END)
             file.write("".join(to_json(event) + "\n" for event in events).encode())
             file.flush()
             os.fsync(handle)
+
+        with os.fdopen(handle, "r+b") as file:
+            if not lock(handle, wait=True):
+                raise InputError(f"{self.path}: this file system has no locks; use another folder")
+            yield append
 
 
 Grade = Literal["right", "partly", "wrong"]
@@ -115,6 +108,7 @@ PROPOSED = "proposed"  # metadata key of a query made from the corpus and accept
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
 
 DRAWN = ("query_id", "text", "metadata", "draw", "weight", "confidence", "top", "proposed")
+LATER = ("pool", "continues", "drawn_by")  # earlier versions did not write these
 
 
 @dataclass(slots=True)
@@ -144,7 +138,7 @@ class Question:
     top: str | None
     proposed: bool = False  # and not accepted by anybody yet
     pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
-    continues: tuple[int, ...] | None = None  # earlier draws from the same file; None: not known
+    continues: Sequence[int] | None = None  # earlier draws from the same file; None: not known
     drawn_by: str = ""  # version of the model that drew it; "": not known
     people: dict[str, Person] = field(default_factory=dict)
 
@@ -194,11 +188,8 @@ def _add(event: Event, found: dict[str, Question]) -> None:
     """Take an event into account in the questions found before it."""
     query_id = event["query_id"]
     if event["do"] == "draw":
-        drawn = Question(**{key: event[key] for key in DRAWN})
-        if "pool" in event:  # earlier versions did not write it
-            drawn.pool, drawn.continues = event["pool"], tuple(event["continues"])
-        drawn.drawn_by = event.get("drawn_by", "")  # nor this
-        found[query_id] = drawn
+        keys = (*DRAWN, *(key for key in LATER if key in event))
+        found[query_id] = Question(**{key: event[key] for key in keys})
         return
     question = found[query_id]
     if event["do"] == "accept":
@@ -243,18 +234,12 @@ def to_undo(events: Sequence[Event | None], name: str) -> int | None:
     """
     rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
     row = next(rows, None)
-    return None if row is None or _others_judged(events, row) else row
-
-
-def _others_judged(events: Sequence[Event | None], row: int) -> bool:
-    """Whether others have judged the question that was accepted in this row."""
-    accepted = events[row] or {}
-    return accepted["do"] == "accept" and any(
-        event
-        and event.get("query_id") == accepted["query_id"]
-        and event.get("by") != accepted["by"]
+    latest = {} if row is None else events[row] or {}
+    judged = latest.get("do") == "accept" and any(
+        event and event.get("query_id") == latest["query_id"] and event.get("by") != name
         for event in events[row + 1 :]
     )
+    return None if judged else row
 
 
 def next_question(
@@ -286,7 +271,7 @@ def weights(questions: Sequence[Question]) -> list[float]:
     Earlier versions did not write which draws are from one file: draws whose sizes fit count as
     such.
     """
-    if _some_proposed(questions):
+    if any(question.metadata.get(PROPOSED) for question in questions):
         return [0.0] * len(questions)
     found = [question.weight for question in questions]
     for draw in sorted({question.draw for question in questions}):
@@ -322,8 +307,4 @@ def drawn_evenly(questions: Sequence[Question]) -> bool:
 
 def chosen_without_weights(questions: Sequence[Question]) -> bool:
     """Whether questions were drawn by confidence, but have no weights: some were proposed."""
-    return _some_proposed(questions) and not drawn_evenly(questions)
-
-
-def _some_proposed(questions: Sequence[Question]) -> bool:
-    return any(question.metadata.get(PROPOSED) for question in questions)
+    return not any(weights(questions)) and not drawn_evenly(questions)

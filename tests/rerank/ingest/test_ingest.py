@@ -194,10 +194,10 @@ def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         ingest(docs, out)
     docs.mkdir()
-    with pytest.raises(InputError, match="docs: it holds no file; expected documents: "):
+    with pytest.raises(InputError, match="docs holds no file; expected"):
         ingest(docs, out)
     (docs / "a.bin").write_bytes(b"a")
-    with pytest.raises(InputError, match="docs: its one file is not of a kind that is read: "):
+    with pytest.raises(InputError, match="docs holds 1 file; expected"):
         ingest(docs, out)
     with pytest.raises(InputError, match=r"a\.bin is a file; expected a folder of documents"):
         ingest(docs / "a.bin", out)
