@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,19 +47,14 @@ PART_NUMBER = re.compile(r"-\d+-of-\d+$")  # in the names of the hub's part file
 
 
 def _by_id(
-    paths: Sequence[Path],
-    make: Callable[[Mapping[str, Any]], Passage | Query],
-    problems: Problems,
-    what: str,
+    paths: Sequence[Path], make: Callable[[Mapping[str, Any]], Any], problems: Problems, what: str
 ) -> dict[str, Any]:
-    """Passages or queries by id from files; errors in a line go to `problems`. The first counts."""
+    """Passages or queries by id, the first of each; errors in a line go to `problems`."""
     by_id: dict[str, Any] = {}
-    for path in paths:
-        for where, row in records(path, make, problems, what):
-            key = row.doc_id if isinstance(row, Passage) else row.query_id
-            if key in by_id:
-                problems.add(where, f"id {key!r} appears twice", what)
-            by_id.setdefault(key, row)
+    for where, row in (pair for path in paths for pair in records(path, make, problems, what)):
+        key = row.doc_id if isinstance(row, Passage) else row.query_id
+        if by_id.setdefault(key, row) is not row:
+            problems.add(where, f"id {key!r} appears twice", what)
     return by_id
 
 
@@ -108,23 +103,22 @@ def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
 def _judgements(path: Path, problems: Problems) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(file and number, cells) of each judgement: query id, passage id and grade."""
     for part in parts_of(path):
-        separator = SEPARATED.get(ending(part))
-        if separator is None:
-            for where, row in rows(part, problems):
-                cells = [
-                    next((str(row[n]) for n in some if row.get(n) is not None), None)
-                    for some in JUDGEMENT
-                ]
-                if None not in cells:
-                    yield where, tuple(map(str, cells))
-                else:
-                    expected = ", ".join(QRELS_HEADER)
-                    problems.add(where, f"expected {expected}; got {list(row)}", "judgements")
+        if separator := SEPARATED.get(ending(part)):
+            for i, (where, line) in enumerate(lines(part)):
+                if i == 0 and (other := other_separator(line, separator)) and not line.split()[3:]:
+                    raise KindError(f"{part}: {other}")
+                yield where, tuple(c.strip() for c in line.split(separator))
             continue
-        for i, (where, line) in enumerate(lines(part)):
-            if i == 0 and (other := other_separator(line, separator)) and not line.split()[3:]:
-                raise KindError(f"{part}: {other}")
-            yield where, tuple(c.strip() for c in line.split(separator))
+        for where, row in rows(part, problems):
+            cells = tuple(
+                str(next((row[name] for name in names if row.get(name) is not None), ""))
+                for names in JUDGEMENT
+            )
+            if all(cells):
+                yield where, cells
+            else:
+                expected = ", ".join(QRELS_HEADER)
+                problems.add(where, f"expected {expected}; got {list(row)}", "judgements")
 
 
 class _Split:
@@ -199,13 +193,12 @@ def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> d
     places: dict[str, str] = {}
     for where, line in lines(path):
         query_id = line.strip()
-        if query_id not in queries:
+        if unknown := query_id not in queries:
             problems.add(where, f"query id {query_id!r} is not in queries.jsonl", "ids of a split")
-            if problems.skip:
-                continue
-        if query_id in places:
+        if places.get(query_id):
             problems.add(where, f"query id {query_id!r} appears twice", "ids of a split")
-        places.setdefault(query_id, where)
+        elif not (unknown and problems.skip):
+            places[query_id] = where
     return places
 
 
@@ -303,7 +296,12 @@ def read_files(
     in_splits = {query_id for ids in splits.values() for query_id in ids}
     not_in_qrels = [query_id for query_id in queries if query_id not in in_splits]
     if not_in_qrels and not any(folder.glob("splits/*.txt")):
-        splits |= _unjudged(folder, not_in_qrels, splits, unjudged)
+        if unjudged == UNLABELLED:
+            splits[UNLABELLED] = (*splits.get(UNLABELLED, ()), *not_in_qrels)
+        else:
+            _check_unjudged(folder, not_in_qrels, splits, unjudged)
+            if unjudged == "unanswerable":
+                splits = {split: (*ids, *not_in_qrels) for split, ids in splits.items()}
     if corpus is None:
         named = sorted({doc_id for grades in qrels.values() for doc_id in grades})
         corpus = {doc_id: Passage(doc_id, "", "") for doc_id in named}
@@ -345,27 +343,20 @@ def _read_splits(
     return qrels, splits, all_lost
 
 
-def _unjudged(
-    folder: Path, ids: Sequence[str], splits: Mapping[str, tuple[str, ...]], policy: str
-) -> dict[str, tuple[str, ...]]:
-    """The split with the queries that have no qrels; nothing if these are left out."""
-    if policy == UNLABELLED:
-        return {UNLABELLED: (*splits.get(UNLABELLED, ()), *ids)}
-    subject = f"{len(ids)} queries have no qrels, such as {ids[0]!r:.80}"
+def _check_unjudged(folder: Path, ids: Sequence[str], splits: Collection[str], policy: str) -> None:
+    """Refuse queries without qrels, if that is the policy, or if several splits could be theirs."""
     check_one_of("unjudged", policy, UNJUDGED)
+    why = ""
     if policy == "refuse":
-        raise InputError(
-            f"{folder}: {subject}. Either nothing answers them, or nobody judged them. List those "
-            "that nothing answers in splits/<split>.txt with the others, or give --unjudged "
-            "unanswerable or --unjudged leave-out"
+        why = (
+            ". Either nothing answers them, or nobody judged them. List those that nothing answers "
+            "in splits/<split>.txt with the others, or give --unjudged unanswerable or --unjudged "
+            "leave-out"
         )
-    if policy == "leave-out":
-        return {}
-    if len(splits) > 1:
-        several = f"there are {len(splits)} splits: list them in splits/<split>.txt"
-        raise InputError(f"{folder}: {subject}, and {several}")
-    ((split, judged_ids),) = splits.items()
-    return {split: (*judged_ids, *ids)}
+    elif policy == "unanswerable" and len(splits) > 1:
+        why = f", and there are {len(splits)} splits: list them in splits/<split>.txt"
+    if why:
+        raise InputError(f"{folder}: {len(ids)} queries have no qrels, such as {ids[0]!r:.80}{why}")
 
 
 def write_files(labelled: LabelledFiles, folder: Path) -> None:
@@ -379,15 +370,15 @@ def write_labels(labelled: LabelledFiles, folder: Path) -> None:
     """Write all of the layout except the corpus. Each file is replaced whole."""
     for subfolder in (folder / "qrels", folder / "splits"):
         subfolder.mkdir(parents=True, exist_ok=True)
-    _write_lines(
-        folder / "queries.jsonl", (to_json(query_row(q)) for q in labelled.queries.values())
-    )
+    queries = map(query_row, labelled.queries.values())
+    _write_lines(folder / "queries.jsonl", map(to_json, queries))
     for split, ids in labelled.splits.items():
-        rows = ["\t".join(QRELS_HEADER)]
-        for query_id in ids:
-            for doc_id, grade in labelled.qrels.get(query_id, {}).items():
-                rows.append(f"{query_id}\t{doc_id}\t{grade!r}")
-        _write_lines(folder / f"qrels/{split}.tsv", rows)
+        rows = [
+            (query_id, doc_id, repr(grade))
+            for query_id in ids
+            for doc_id, grade in labelled.qrels.get(query_id, {}).items()
+        ]
+        _write_lines(folder / f"qrels/{split}.tsv", map("\t".join, (QRELS_HEADER, *rows)))
         _write_lines(folder / f"splits/{split}.txt", ids)
     for kind in ("qrels/*.tsv", "splits/*.txt"):
         for path in folder.glob(kind):

@@ -124,16 +124,12 @@ def group_labels(
     labels name; otherwise the labels' own groups. The ids in a caller's list have no meaning
     outside that list.
     """
-    named = {
-        i for f in feedback if f.query.passages is None for i in (*f.relevant, asked_about(f.query))
-    }
-    corpus = {p.doc_id: p for p in passages if p.doc_id in named}
     rows = {str(i): f for i, f in enumerate(feedback)}
-    qrels = {
-        i: dict.fromkeys(sorted(f.relevant & corpus.keys()), 1.0)
-        for i, f in rows.items()
-        if f.query.passages is None and f.relevant & corpus.keys()
-    }
+    right = {i: f.relevant for i, f in rows.items() if f.query.passages is None}
+    named = {d for i, ids in right.items() for d in (*ids, asked_about(rows[i].query))}
+    corpus = {p.doc_id: p for p in passages if p.doc_id in named}
+    known = {i: sorted(ids & corpus.keys()) for i, ids in right.items()}
+    qrels = {i: dict.fromkeys(ids, 1.0) for i, ids in known.items() if ids}
     queries = {i: replace(f.query, query_id=i) for i, f in rows.items()}
     labelled = LabelledSet(corpus, queries, qrels, {"labels": tuple(rows)})
     grouping = next(groupings(labelled, list(rows)))
@@ -187,18 +183,13 @@ def feedback_from(row: Mapping[str, Any]) -> Feedback:
         if unknown:
             raise InputError(f"'relevant' names {unknown[0]!r:.80}, which is not in 'passages'")
     chosen = chosen or not drawn_at_random([query])
-    group = " ".join(query.text.lower().split())
-    return Feedback(query, group, right, frozenset(ids), chosen, _read_top(row))
-
-
-def _read_top(row: Mapping[str, Any]) -> str | None:
-    """The id of the passage that was judged; "" if there was none, None if it is not known."""
-    if "top" not in row:
-        return None
-    top = row["top"]
-    if top is not None and not isinstance(top, Mapping):
+    top, judged = row.get("top"), "" if "top" in row else None
+    if isinstance(top, Mapping):
+        judged = read_id({"top.doc_id": top.get("doc_id")}, "top.doc_id")
+    elif top is not None:
         raise InputError(f"'top' should be an object with a 'doc_id', or null, got {top!r:.80}")
-    return "" if top is None else read_id({"top.doc_id": top.get("doc_id")}, "top.doc_id")
+    group = " ".join(query.text.lower().split())
+    return Feedback(query, group, right, frozenset(ids), chosen, judged)
 
 
 def check_known_passages(feedback: Sequence[Feedback], passages: Iterable[Passage]) -> None:

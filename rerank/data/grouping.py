@@ -26,8 +26,7 @@ NEW_DOCUMENTS = "questions about new documents"
 THESE_DOCUMENTS = "new questions about these documents"
 NEW_GROUPS = "questions of new groups (by metadata)"
 
-LARGEST_SHARE = 0.5
-"""Largest share of the queries in one group: a fold of nearly all or nearly none fits nothing."""
+LARGEST_SHARE = 0.5  # of the queries in one group: a fold of nearly all fits nothing
 
 
 def sampled_units(labelled: Labelled[Any]) -> NDArray[np.str_]:
@@ -53,15 +52,20 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     if ids and all(map(labelled.named_group, ids)):
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
-    of_query = {i: _about(labelled, i) for i in ids}
+    of_query: dict[str, list[str]] = {}  # the right passages, else the one it was asked about
+    for i in ids:
+        about = asked_about(labelled.queries[i])
+        right = sorted(labelled.relevant(i))
+        of_query[i] = right or ([about] if about in labelled.corpus else [])
     passages = sorted({doc_id for doc_ids in of_query.values() for doc_id in doc_ids})
     places = list(near_duplicates([labelled.corpus[d].text for d in passages]))
-    named = any(_document(labelled.corpus[d]) != _own_key(labelled.corpus[d]) for d in passages)
-    for name, about, key in (
-        ("document" if named else "passage", NEW_DOCUMENTS, _document),
-        ("passage", THESE_DOCUMENTS, _own_key),
+    own = {doc_id: f"passage:{doc_id}" for doc_id in passages}
+    documents = {doc_id: _document(labelled.corpus[doc_id]) or own[doc_id] for doc_id in passages}
+    kind = "passage" if documents == own else "document"
+    for name, about, of_passage in (
+        (kind, NEW_DOCUMENTS, documents),
+        ("passage", THESE_DOCUMENTS, own),
     ):
-        of_passage = {doc_id: key(labelled.corpus[doc_id]) for doc_id in passages}
         keys = {
             i: [*(of_passage[d] for d in doc_ids), *filter(None, [labelled.named_group(i)])]
             for i, doc_ids in of_query.items()
@@ -106,12 +110,8 @@ def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]
 
 def marks_of(queries: Iterable[Query]) -> frozenset[str]:
     """`query_hash` of each query, and `group_hash` of each `metadata.group`: what was fitted on."""
-    known: set[str] = set()
-    for query in queries:
-        known.add(query_hash(query.text))
-        if group := given_group(query):
-            known.add(group_hash(group))
-    return frozenset(known)
+    given = [(query_hash(query.text), given_group(query)) for query in queries]
+    return frozenset(text for text, _ in given) | {group_hash(name) for _, name in given if name}
 
 
 def was_seen(query: Query, seen: frozenset[str]) -> bool:
@@ -125,21 +125,10 @@ def grouped(labelled: LabelledSet, ids: Sequence[str]) -> LabelledSet:
     return replace(plain, grouping=next(groupings(plain, ids)))
 
 
-def _about(labelled: LabelledSet, query_id: str) -> list[str]:
-    """The passages that a query is about: the right ones, else the one it was asked about."""
-    right = sorted(labelled.relevant(query_id))
-    about = asked_about(labelled.queries[query_id])
-    return right or ([about] if about in labelled.corpus else [])
-
-
 def _document(passage: Passage) -> str:
     document = metadata_name(passage.metadata, "document") or passage.title
     name = " ".join(document.lower().split())
-    return f"document:{name}" if name else _own_key(passage)
-
-
-def _own_key(passage: Passage) -> str:
-    return f"passage:{passage.doc_id}"
+    return f"document:{name}" if name else ""
 
 
 def connected_groups(
@@ -157,13 +146,8 @@ def connected_groups(
             name = parent[name]
         return name
 
-    def join(a: str, b: str) -> None:
+    joined = ((first, other) for first, *others in keys.values() for other in others)
+    for a, b in (*joined, *pairs):
         low, high = sorted((root(a), root(b)))
         parent[high] = low
-
-    for first, *others in keys.values():
-        for other in others:
-            join(first, other)
-    for a, b in pairs:
-        join(a, b)
     return {i: root(first) for i, (first, *_) in keys.items()}

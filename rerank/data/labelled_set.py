@@ -64,16 +64,14 @@ class Reading:
 
     def notes(self, queries: int) -> list[str]:
         """The same in sentences, with the lines; `queries` is how many there are."""
-        notes = [self.listed] if self.listed else []
-        if self.merged:
-            notes.append(f"{self.merged} judgements are there twice, and count once.")
-        if self.own_passages:
-            notes.append(
-                f"{self.own_passages} of {queries} queries have the id of a passage, and its "
-                "words: as BEIR does for ArguAna and Quora, a query's own passage is left out of "
-                "its candidates. `search` and `rescore` leave nothing out."
-            )
-        return notes
+        twice = f"{self.merged} judgements are there twice, and count once."
+        own = (
+            f"{self.own_passages} of {queries} queries have the id of a passage, and its words: as "
+            "BEIR does for ArguAna and Quora, a query's own passage is left out of its candidates. "
+            "`search` and `rescore` leave nothing out."
+        )
+        told = ((self.listed, self.listed), (self.merged, twice), (self.own_passages, own))
+        return [sentence for has, sentence in told if has]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +187,7 @@ class LabelledSet:
 
     def without_repeats(self, ids: Iterable[str], of: Iterable[str]) -> list[str]:
         """The `ids`, in order, that do not repeat a query of these others: see `duplicate_keys`."""
-        keys = frozenset[str]().union(*map(self.duplicate_keys, of))
+        keys = {key for i in of for key in self.duplicate_keys(i)}
         return [i for i in ids if self.duplicate_keys(i).isdisjoint(keys)]
 
     def named_group(self, query_id: str) -> str | None:
@@ -234,14 +232,11 @@ class LabelledSet:
 
     def digest(self) -> str:
         """sha256 over all content in a fixed order: the same set, the same digest."""
-        labels = [
-            to_json(query_row(q)) for q in sorted(self.queries.values(), key=lambda q: q.query_id)
-        ]
+        queries = sorted(self.queries.values(), key=lambda q: q.query_id)
+        rows: list[Any] = list(map(query_row, queries))
         for split, ids in sorted(self.splits.items()):
-            labels += [
-                to_json([split, i, sorted(self.qrels.get(i, {}).items())]) for i in sorted(ids)
-            ]
-        return _sha256([*_corpus_lines(self.corpus.values()), *labels])
+            rows += [[split, i, sorted(self.qrels.get(i, {}).items())] for i in sorted(ids)]
+        return _sha256([*_corpus_lines(self.corpus.values()), *map(to_json, rows)])
 
     def corpus_digest(self) -> str:
         """sha256 over the passages alone: see `corpus_digest`."""
@@ -281,8 +276,7 @@ def asked_about(query: Query) -> str:
 def _sha256(lines: Iterable[str]) -> str:
     state = hashlib.sha256()
     for line in lines:
-        state.update(line.encode())
-        state.update(b"\n")
+        state.update(f"{line}\n".encode())
     return state.hexdigest()
 
 

@@ -18,7 +18,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,20 +35,24 @@ ENDINGS = (*JSONL, *SEPARATED, *PARQUET)
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
-FOREIGN = (  # the first bytes of a file that is no text
+UTF_16 = rb"\xff\xfe|\xfe\xff|[\x20-\x7f]\0[\x20-\x7f]\0|\0[\x20-\x7f]\0[\x20-\x7f]"
+FOREIGN = (  # how a file begins that is no text
     (b"PK\x03\x04", "a ZIP archive; unpack it"),
     (b"BZh", "packed by bzip2; expected plain text, gzip or zstd"),
     (b"\xfd7zXZ", "packed by xz; expected plain text, gzip or zstd"),
     (b"PAR1", "a Parquet file; give it a name that ends with .parquet"),
     (b"SQLite format 3", "an SQLite database; export the table as .csv"),
     (b"version https://git-lfs", "a pointer of Git LFS, not the file; run git lfs pull"),
-    (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
-    (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
+    (UTF_16, "UTF-16 text; save it as UTF-8"),
+    (rb"(?i)\s*<(!doctype )?html", "a web page; fetch the file itself"),
 )
-JSON_ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
-ONE_DOCUMENT = re.compile(rb'\s*\{[ \r]*\n\s+"')
-NO_BOM = re.compile(rb"[\x20-\x7f]\0[\x20-\x7f]\0|\0[\x20-\x7f]\0[\x20-\x7f]")  # of UTF-16
-WEB_PAGE = re.compile(rb"\s*<(!doctype )?html", re.IGNORECASE)
+NO_LINES = (  # likewise, JSON that is not one object a line
+    (rb"\s*\[\s*(\{|$)", "a JSON array; expected one object a line (jq -c '.[]' FILE makes it so)"),
+    (
+        rb'\s*\{[ \r]*\n\s+"',
+        "JSON over several lines; expected one object a line (jq -c . FILE makes it so)",
+    ),
+)
 HEAD = 512  # bytes that tell the kind
 BUFFER = 2**20
 
@@ -59,16 +63,14 @@ class KindError(InputError):
 
 def ending(path: Path) -> str:
     """The ending of the name that says what the file holds, without that of its packing."""
-    return _without_packing(path.name.lower()).suffix
+    name = Path(path.name.lower())
+    return Path(name.stem).suffix if name.suffix in PACKED else name.suffix
 
 
 def stem(path: Path) -> str:
     """The name without these endings, if it holds records."""
-    return _without_packing(path.name).stem if ending(path) in ENDINGS else path.name
-
-
-def _without_packing(name: str) -> Path:
-    return Path(name[: name.rindex(".")] if name.lower().endswith(PACKED) else name)
+    name = path.stem if path.suffix.lower() in PACKED else path.name
+    return Path(name).stem if ending(path) in ENDINGS else path.name
 
 
 def parts_of(path: Path) -> list[Path]:
@@ -139,19 +141,10 @@ def is_packed(path: Path) -> bool:
 
 def foreign(head: bytes, kind: str) -> str | None:
     """What a file is, by its first bytes, if it is not what its ending says; else None."""
-    for start, what in FOREIGN:
-        if head.startswith(start):
-            return what
-    if NO_BOM.match(head):
-        return "UTF-16 text; save it as UTF-8"
-    if WEB_PAGE.match(head):
-        return "a web page; fetch the file itself"
-    if kind in JSONL:
-        if JSON_ARRAY.match(head.removeprefix(BOM)):
-            return "a JSON array; expected one object a line (jq -c '.[]' FILE makes it so)"
-        if ONE_DOCUMENT.match(head.removeprefix(BOM)):
-            return "JSON over several lines; expected one object a line (jq -c . FILE makes it so)"
-    return None
+    found = next((what for start, what in FOREIGN if re.match(start, head)), None)
+    if found is None and kind in JSONL:
+        found = next((w for s, w in NO_LINES if re.match(s, head.removeprefix(BOM))), None)
+    return found
 
 
 def other_separator(line: str, expected: str) -> str | None:
@@ -239,8 +232,8 @@ class Problems:
         more = self.count - sum(n - 1 for n in self._repeated.values()) - SHOWN_PROBLEMS
         others = f"\n  ... and {more} more" if more > 0 else ""
         lines = "1 bad line; fix it" if self.count == 1 else f"{self.count} bad lines; fix them"
-        hint = ", or leave out what can be left out: --on-bad-lines skip"
-        raise InputError(f"{summary}: {lines}{hint if self._skippable else ''}:\n  {shown}{others}")
+        hint = ", or leave out what can be left out: --on-bad-lines skip" * self._skippable
+        raise InputError(f"{summary}: {lines}{hint}:\n  {shown}{others}")
 
 
 def _list(messages: list[str], where: str, problem: str) -> None:
@@ -293,15 +286,14 @@ def any_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     kind = ending(path)
     if kind in PARQUET:
         yield from _parquet_rows(path)
-        return
-    if kind in SEPARATED:
+    elif kind in SEPARATED:
         yield from _separated_rows(path, SEPARATED[kind])
-        return
-    for where, line in lines(path):
-        try:
-            yield where, read_object(line)
-        except InputError as error:
-            yield where, str(error)
+    else:
+        for where, line in lines(path):
+            try:
+                yield where, read_object(line)
+            except InputError as error:
+                yield where, str(error)
 
 
 def read_object(line: str | bytes) -> Mapping[str, Any]:
@@ -310,12 +302,11 @@ def read_object(line: str | bytes) -> Mapping[str, Any]:
         row = loads(line if isinstance(line, str) else line.decode(), constants=True)
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8 (byte {error.start + 1} of the line)") from None
-    except RepeatedKeyError as error:
-        raise InputError(str(error)) from None
     except RecursionError:
         raise InputError("not JSON that can be read: it is nested too deep") from None
     except ValueError as error:
-        raise InputError(f"not JSON ({error})") from None
+        is_repeated = isinstance(error, RepeatedKeyError)
+        raise InputError(str(error) if is_repeated else f"not JSON ({error})") from None
     if not isinstance(row, dict):
         raise InputError(f"expected a JSON object, got {json_type(row)}")
     return row
@@ -348,15 +339,11 @@ def _separated_rows(path: Path, separator: str) -> Iterator[tuple[str, Mapping[s
 
 def _of_cells(cells: Mapping[str, str]) -> dict[str, Any]:
     """The values of cells: those of `AS_JSON` are JSON, or missing if they are empty."""
-    row: dict[str, Any] = {}
-    for name, cell in cells.items():
-        if name not in AS_JSON:
-            row[name] = cell
-        elif cell.strip():
-            try:
-                row[name] = loads(cell if cell not in ("True", "False") else cell.lower())
-            except (ValueError, RecursionError):
-                row[name] = cell  # refused by whoever expects an object or a list
+    row: dict[str, Any] = {n: cell for n, cell in cells.items() if n not in AS_JSON or cell.strip()}
+    for name in AS_JSON & row.keys():
+        cell = row[name]
+        with suppress(ValueError, RecursionError):  # whoever expects an object or a list refuses it
+            row[name] = loads(cell.lower() if cell in ("True", "False") else cell)
     return row
 
 
@@ -364,13 +351,11 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     with optional():
         import pyarrow as pa
         import pyarrow.parquet as pq
-    number = 0
     with opened(path) as raw:
         try:
-            for batch in pq.ParquetFile(raw).iter_batches(64):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}:{number}", row
+            batches = pq.ParquetFile(raw).iter_batches(64)
+            table = (row for batch in batches for row in batch.to_pylist())
+            yield from ((f"{path}:{number}", row) for number, row in enumerate(table, start=1))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise KindError(f"{path}: not a readable Parquet file ({str(error)[:200]})") from None
 
@@ -389,8 +374,8 @@ def records(
                 value = make(row)
             except InputError as error:
                 problems.add(where, str(error), what)
-                continue
-            yield where, value
+            else:
+                yield where, value
     except KindError as error:
         where, _, why = str(error).partition(": ")
         problems.refuse(where, why)

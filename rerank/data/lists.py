@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rerank.data.beir import QRELS_HEADER, UNJUDGED, LabelledFiles, read_corpus, without_itself
 from rerank.data.checks import json_type
@@ -66,15 +66,22 @@ def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFi
             problems.add(where, f"id {query.query_id!r} appears twice")
             continue
         if query.passages and set(list_stages) != set(stages):
-            came, first = list(list_stages), list(stages)
+            why = f"its passages have the scores of {list(list_stages)}, those of the first list"
             expected = "expected the same, null where a stage did not bring a passage"
-            why = f"its passages have the scores of {came}, those of the first list have {first}"
-            problems.add(where, f"{why}; {expected}")
+            problems.add(where, f"{why} have {list(stages)}; {expected}")
             continue
         for passage in query.passages or ():
             corpus.setdefault(passage.doc_id, passage)
         relevant |= dict.fromkeys(grades)
-        queries[query.query_id] = _without_own_passage(query, grades)
+        passages, scores = query.passages or (), query.scores or {}
+        own = next((p for p in passages if p.doc_id == query.query_id), None)
+        found = without_itself(query, own, grades)
+        rows = [i for i, p in enumerate(passages) if p.doc_id not in found.without]
+        queries[query.query_id] = replace(
+            found,
+            passages=tuple(passages[i] for i in rows),
+            scores={stage: values[rows] for stage, values in scores.items()} or None,
+        )
         splits.setdefault(split, []).append(query.query_id)
         if grades:
             qrels[query.query_id] = grades
@@ -86,19 +93,6 @@ def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFi
     texts = all(p.text.strip() for query in queries.values() for p in query.passages or ())
     split_ids = {name: tuple(ids) for name, ids in splits.items()}
     return LabelledFiles(corpus, queries, qrels, split_ids), ListKind(stages, texts)
-
-
-def _without_own_passage(query: Query, grades: Mapping[str, float]) -> Query:
-    """The query without the passage of its list that is the query itself: see `without_itself`."""
-    passages, scores = query.passages or (), query.scores or {}
-    own = next((p for p in passages if p.doc_id == query.query_id), None)
-    query = without_itself(query, own, grades)
-    rows = [i for i, p in enumerate(passages) if p.doc_id not in query.without]
-    return replace(
-        query,
-        passages=tuple(passages[i] for i in rows),
-        scores={stage: values[rows] for stage, values in scores.items()} or None,
-    )
 
 
 def labelled_list(row: Mapping[str, Any]) -> tuple[Query, dict[str, float], str]:
@@ -133,21 +127,20 @@ def _grades(
             "expected either 'relevant', the ids of what is right, none where nothing is, or "
             f"'right' or 'grade' of the passages; got {which}"
         )
-    if isinstance(relevant, list):
-        return {read_id({"relevant": i}, "relevant"): 1.0 for i in relevant}
-    if isinstance(relevant, Mapping):
-        grades = {read_id({"relevant": i}, "relevant"): _grade(relevant, i) for i in relevant}
-    elif relevant is not None:
-        raise InputError(
-            f"'relevant' should be a list of ids, or grades by id, got {json_type(relevant)}"
-        )
-    else:
+    if relevant is None:
         grades = own_grades
         if len(grades) < len(provided) and not any(grades.values()):
             raise InputError(
                 "some of its passages have no label and the others are wrong, so nothing says "
                 "whether one is right; expected 'right' or 'grade' of each"
             )
+    elif isinstance(relevant, (list, Mapping)):
+        by_id = relevant if isinstance(relevant, Mapping) else None
+        ids = [(i, read_id({"relevant": i}, "relevant")) for i in relevant]
+        grades = {doc_id: 1.0 if by_id is None else _grade(by_id, i) for i, doc_id in ids}
+    else:
+        came = json_type(relevant)
+        raise InputError(f"'relevant' should be a list of ids, or grades by id, got {came}")
     return {doc_id: grade for doc_id, grade in grades.items() if grade > 0}
 
 
@@ -173,6 +166,10 @@ def _grade(row: Mapping[str, Any], key: str) -> float:
 
 
 Run = dict[str, dict[str, float]]  # query id -> passage id -> score
+COLUMNS = {  # and where query, passage and number are, by the count of a line's cells
+    "score": ("query Q0 passage rank score tag", {6: (0, 2, 4)}),
+    "grade": ("query 0 passage grade", {3: (0, 1, 2), 4: (0, 2, 3)}),
+}
 
 
 def import_trec(
@@ -201,8 +198,8 @@ def import_trec(
         raise InputError(f"got {len(runs)} runs, at most {MAX_STAGES} are taken")
     check_one_of("unjudged", unjudged, UNJUDGED)
     problems = Problems()
-    read = {name: _run(path, problems) for name, path in runs.items()}
-    grades = _qrels(qrels, problems)
+    read = {name: _numbers(path, problems, "score") for name, path in runs.items()}
+    grades = _numbers(qrels, problems, "grade")
     problems.raise_if_any("the runs and qrels")
     names = None if queries is None else _queries(queries)
     texts = None if corpus is None else read_corpus(corpus)
@@ -256,33 +253,10 @@ def _look_up(table: Mapping[str, Any], key: str, option: str) -> Any:
     return table[key]
 
 
-def _run(path: Path, problems: Problems) -> Run:
-    run: Run = {}
-    columns = ("query Q0 passage rank score tag", {6: (0, 2, 4)})
-    for where, query_id, doc_id, score in _judged(path, problems, "score", *columns):
-        if doc_id in run.setdefault(query_id, {}):
-            problems.add(where, f"query {query_id!r} has the passage {doc_id!r} twice")
-        run[query_id][doc_id] = score
-    return run
-
-
-def _qrels(path: Path, problems: Problems) -> Run:
-    grades: Run = {}
-    columns = ("query 0 passage grade", {3: (0, 1, 2), 4: (0, 2, 3)})
-    for where, query_id, doc_id, grade in _judged(path, problems, "grade", *columns):
-        if grades.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
-            problems.add(where, f"{query_id!r} and {doc_id!r} have another grade above")
-    return grades
-
-
-def _judged(
-    path: Path,
-    problems: Problems,
-    what: str,
-    columns: str,
-    places: Mapping[int, tuple[int, int, int]],
-) -> Iterator[tuple[str, str, str, float]]:
-    """(file and number, query id, passage id, number) of each line, by the count of its cells."""
+def _numbers(path: Path, problems: Problems, what: Literal["score", "grade"]) -> Run:
+    """The scores of a run, or the grades of qrels; an equal grade may be there twice."""
+    columns, places = COLUMNS[what]
+    table: Run = {}
     for where, line in lines(path):
         cells = line.split()
         if tuple(cells) == QRELS_HEADER:
@@ -291,11 +265,14 @@ def _judged(
             problems.add(where, f"expected '{columns}', got {len(cells)} columns")
             continue
         query_id, doc_id, text = (cells[i] for i in places[len(cells)])
-        number = finite_number(text)
+        number, known = finite_number(text), table.setdefault(query_id, {})
         if number is None:
             problems.add(where, f"the {what} should be a finite number, got {text!r}")
+        elif doc_id in known and (what == "score" or known[doc_id] != number):
+            problems.add(where, f"query {query_id!r} has the passage {doc_id!r} twice")
         else:
-            yield where, query_id, doc_id, number
+            known[doc_id] = number
+    return table
 
 
 def _queries(path: Path) -> dict[str, str]:

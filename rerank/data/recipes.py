@@ -16,6 +16,7 @@ import re
 import types
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import packages_distributions, version
 from itertools import accumulate
@@ -31,15 +32,13 @@ from rerank.progress import progress
 from rerank.storage.files import write_file
 from rerank.types import Passage, Query
 
+Found = dict[str, set[str]]  # query text -> names of the objects it describes
 MIN_DOCSTRING = 10  # words; shorter ones only refer elsewhere
 SKIPPED = re.compile(
     r"\.(_|(tests?|testing|conftest|f2py|distutils|compat|externals|core|cython_\w+|estimator_checks)(\.|$))"
 )
 SECTION = re.compile(r"^[ \t]*([A-Z][A-Za-z ]+)\n[ \t]*-{3,}[ \t]*$", re.MULTILINE)
-DROPPED_SECTIONS = {
-    "See Also",  # would give queries away
-    "Examples",  # some are run at import and print random numbers
-}
+DROPPED_SECTIONS = {"See Also", "Examples"}  # gives queries away; may print random numbers
 PRINTED_SET = re.compile(r"\{('\w+'(?:, '\w+')+)\}")
 NAME = r"(?::\w+:)?`?~?\.?[\w.]+`?(?:\(\))?"
 ENTRY = re.compile(rf"^({NAME}(?:\s*,\s*{NAME})*)\s*(?::\s+(.*))?$")
@@ -73,12 +72,16 @@ def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject
 def _public_docstrings(libraries: Collection[str]) -> Iterator[tuple[str, str, bool]]:
     """(qualified name, cleaned docstring, inherited) of public functions, classes and members."""
     for module_name, module in _modules(libraries):
-        for name in _public_names(module_name, module):
-            value = getattr(module, name, None)
-            if name.startswith("_") or isinstance(value, types.ModuleType) or value is None:
+        names = getattr(module, "__all__", None)
+        if names is None:  # of a first-level module what it defines itself
+            own = dir(module) if module_name.count(".") <= 1 else ()
+            names = [n for n in own if getattr(getattr(module, n), "__module__", "") == module_name]
+        for name in names:
+            value = getattr(module, name, None) if isinstance(name, str) else None
+            if not callable(value) or name.startswith("_"):
                 continue
             origin = getattr(value, "__module__", None) or module_name
-            if not callable(value) or origin.split(".")[0] not in libraries:
+            if origin.split(".")[0] not in libraries:
                 continue
             qualified = f"{module_name}.{name}"
             for docstring in _docstring(value):
@@ -89,16 +92,6 @@ def _public_docstrings(libraries: Collection[str]) -> Iterator[tuple[str, str, b
                     continue
                 for docstring in _docstring(vars(owner)[member]):
                     yield f"{qualified}.{member}", docstring, owner is not value
-
-
-def _public_names(module_name: str, module: types.ModuleType) -> list[str]:
-    """The module's `__all__`, or else what a first-level module defines itself."""
-    listed = getattr(module, "__all__", None)
-    if listed is not None:
-        return [name for name in listed if isinstance(name, str)]
-    if module_name.count(".") > 1:
-        return []
-    return [n for n in dir(module) if getattr(getattr(module, n), "__module__", "") == module_name]
 
 
 def _docstring(value: Any) -> Iterator[str]:
@@ -115,24 +108,20 @@ def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
     modules = []
     with progress(len(libraries), "reading documentation") as bar:
         for library in libraries:
-            if not library:
-                raise InputError("the name of a library is empty; expected one such as numpy")
-            if "." in library:
-                whole = library.split(".", maxsplit=1)[0]
-                raise InputError(f"{library!r} is a part of a library; give {whole!r}")
+            whole = library.partition(".")[0]
+            if not library or library != whole:
+                other = f"expected the name of a whole one, such as {whole or 'numpy'}"
+                raise InputError(f"{library!r} is not a library; {other}")
             try:
                 package = importlib.import_module(library)
             except ImportError as error:
                 raise InputError(f"cannot import {library!r} ({error}); install it first") from None
             modules.append((library, package))
-            walk = pkgutil.walk_packages(
-                getattr(package, "__path__", []), f"{library}.", onerror=lambda _: None
-            )
+            folders = getattr(package, "__path__", [])
+            walk = pkgutil.walk_packages(folders, f"{library}.", onerror=lambda _: None)
             for name in sorted(i.name for i in walk if not SKIPPED.search(i.name)):
-                try:
+                with suppress(Exception):  # an optional dependency that is not installed
                     modules.append((name, importlib.import_module(name)))
-                except Exception:  # an optional dependency that is not installed
-                    continue
             bar.update()
     return modules
 
@@ -196,12 +185,17 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
             f"{', '.join(tested)}: what describes these are the queries of pydata, its test "
             "queries too; give other libraries to train on"
         )
-    objects = {}
-    for name, item in documented_objects(libraries).items():
-        body = item.body.partition("\n\n")[2].strip()
-        if len(body.split()) >= MIN_DOCSTRING:
-            objects[name] = replace(item, body=body)
-    described = _merge_descriptions(_see_also(objects), _summaries(objects))
+    without_summary = (
+        replace(item, body=item.body.partition("\n\n")[2].strip())
+        for item in documented_objects(libraries).values()
+    )
+    objects = {i.name: i for i in without_summary if len(i.body.split()) >= MIN_DOCSTRING}
+    summaries = Found()
+    for item in objects.values():
+        text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
+        if PLAIN.match(text) and _is_query(text, item):
+            summaries.setdefault(text, set()).add(item.name)
+    described = _merge_descriptions(_see_also(objects), summaries)
     if not described:
         raise InputError(f"{', '.join(libraries)}: no docstring there describes another")
     return _labelled(objects, described, {"train": 1.0}, "documentation")
@@ -254,16 +248,13 @@ def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
         write_file(path, (line + "\n" for line in (header, *known)))
     write_corpus(map(_passage, objects.values()), folder)
     labelled = LabelledSet.read(folder)
-    lost = {
-        i
-        for i, q in labelled.queries.items()
-        if q.metadata.get("answerable") and i not in labelled.qrels
+    queries = {
+        i: query
+        for i, query in labelled.queries.items()
+        if i in labelled.qrels or not query.metadata.get("answerable")
     }
-    return replace(
-        labelled,
-        queries={i: q for i, q in labelled.queries.items() if i not in lost},
-        splits={s: tuple(i for i in ids if i not in lost) for s, ids in labelled.splits.items()},
-    )
+    splits = {s: tuple(i for i in ids if i in queries) for s, ids in labelled.splits.items()}
+    return replace(labelled, queries=queries, splits=splits)
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
@@ -313,23 +304,20 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             if from_others
             else f"{name} is built from {', '.join(PYDATA)}; only documentation from others"
         )
-    path = out / "manifest.json"
+    path, known = out / "manifest.json", {}
     if not path.exists() and (out / CORPUS).exists():
         raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
-    known = {}
     if path.exists():
         try:
             known = json.loads(path.read_text(encoding="utf-8"))
-            if not (isinstance(known["packages"], dict) and isinstance(known["digest"], str)):
-                raise TypeError
-        except (ValueError, KeyError, TypeError):
+            built, packages, _ = known["name"], sorted(known["packages"].keys()), known["digest"]
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(
                 f"{path}: is not a manifest of a built set; remove it, or restore it"
             ) from None
-    if known and known.get("name") != name:
-        raise InputError(f"{out}: its manifest is not that of {name}; give another folder")
-    if known and sorted(known["packages"]) != _packages(libraries or PYDATA):
-        raise InputError(f"{out}: was built from {sorted(known['packages'])}; give another folder")
+        if built != name or packages != _packages(libraries or PYDATA):
+            was = f"{built}, which was built from {packages}"
+            raise InputError(f"{out}: holds {was}; give another folder")
     labelled = RECIPES[name](out, libraries)
     described = manifest(labelled, libraries or PYDATA)
     if not known:  # before the set: a build that is interrupted can be run again
@@ -346,48 +334,31 @@ def _passage(item: DocumentedObject) -> Passage:
     return Passage(item.name, item.name, item.body)
 
 
-Found = dict[str, set[str]]  # query text -> names of the objects it describes
-
-
 def _merge_descriptions(*ways: Found) -> dict[str, frozenset[str]]:
     """The descriptions of all sources together, without those of objects of several last names."""
-    right_names: dict[str, frozenset[str]] = {}
-    for names_of in ways:
-        for text, names in names_of.items():
-            right_names[text] = right_names.get(text, frozenset()) | names
-    return {
-        text: right
-        for text, right in right_names.items()
-        if len({name.rsplit(".", 1)[-1] for name in right}) == 1
-    }
-
-
-def _summaries(objects: Mapping[str, DocumentedObject]) -> Found:
-    """First sentences of summaries: each describes the objects whose docstrings begin with it."""
-    names_of: Found = {}
-    for item in objects.values():
-        text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
-        if PLAIN.match(text) and _is_query(text, item):
-            names_of.setdefault(text, set()).add(item.name)
-    return names_of
+    texts = dict.fromkeys(text for way in ways for text in way)
+    merged = {t: frozenset[str]().union(*(way.get(t, ()) for way in ways)) for t in texts}
+    return {t: names for t, names in merged.items() if len(set(map(_last_name, names))) == 1}
 
 
 def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:
     """Descriptions in "See Also" sections; they also describe namesakes with the same summary."""
     namesakes: dict[tuple[str, str], set[str]] = {}
     for item in objects.values():
-        namesakes.setdefault((item.name.rsplit(".", 1)[-1], item.summary), set()).add(item.name)
-    names_of: Found = {}
+        namesakes.setdefault((_last_name(item.name), item.summary), set()).add(item.name)
+    names_of = Found()
     for source in objects.values():
         for written, description in source.see_also:
-            target = _resolve(written, source.name, objects)
-            if target is None or target == source.name:
-                continue
-            text, item = description.rstrip(".").strip(), objects[target]
-            if _is_query(text, item):
-                same = namesakes[(item.name.rsplit(".", 1)[-1], item.summary)]
+            target, text = _resolve(written, source.name, objects), description.rstrip(".").strip()
+            item = objects.get(target or source.name, source)
+            if item is not source and _is_query(text, item):
+                same = namesakes[_last_name(item.name), item.summary]
                 names_of.setdefault(text, set()).update(same)
     return names_of
+
+
+def _last_name(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject]) -> str | None:
@@ -397,8 +368,7 @@ def _resolve(written: str, source: str, objects: Mapping[str, DocumentedObject])
         name = ".".join([*scope[:depth], written])
         if name in objects:
             return name
-    tail = "." + written
-    ends = [n for n in objects if n.endswith(tail) and n.split(".")[0] == scope[0]]
+    ends = [n for n in objects if n.startswith(f"{scope[0]}.") and n.endswith(f".{written}")]
     return ends[0] if len(ends) == 1 else None
 
 

@@ -58,10 +58,7 @@ to too under until up ve very was wasn we were weren what when where which while
 why will with won would wouldn y you your yours yourself yourselves
 """
 
-STOP_WORDS = {"english": frozenset(ENGLISH.split())}
-"""By language; one without a list has no stop words."""
-
-
+STOP_WORDS = {"english": frozenset(ENGLISH.split())}  # by language, if there is a list for it
 # abbreviations whose full stop ends no sentence
 SHORT = (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig")
 
@@ -114,10 +111,9 @@ def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[st
     found = (ASCII_WORD_OR_END if normal.isascii() else of_any).findall(normal)
     ended = accumulate(int(not word) for word in found)
     runs = [(word, number) for word, number in zip(found, ended, strict=True) if word]
-    if language == "english" or normal.isascii():
-        return _stems([word for word, _ in runs], language), [number for _, number in runs]
-    pairs = [(word, number) for run, number in runs for word in _pairs(run)]
-    return _stems([word for word, _ in pairs], language), [number for _, number in pairs]
+    if language != "english" and not normal.isascii():
+        runs = [(word, number) for run, number in runs for word in _pairs(run)]
+    return _stems([word for word, _ in runs], language), [number for _, number in runs]
 
 
 def _split(text: str, language: str) -> list[str]:
@@ -145,24 +141,16 @@ def _normalise(text: str, language: str) -> str:
     return folded if language == "arabic" else folded.translate(PERSIAN)
 
 
+_STEMMERS = threading.local()  # one by language and thread: it keeps the stems that it has seen
+
+
 def _stems(tokens: list[str], language: str) -> list[str]:
-    return tokens if language == "none" else list(_STEMMERS.of(language).stemWords(tokens))
-
-
-class _Stemmers(threading.local):
-    """A stemmer per language and thread: it keeps the stems of words that it has seen."""
-
-    def __init__(self) -> None:
-        self.by_language: dict[str, Stemmer.Stemmer] = {}
-
-    def of(self, language: str) -> Stemmer.Stemmer:
-        """The stemmer of a language; a stemmer may be used by one thread only."""
-        if language not in self.by_language:
-            self.by_language[language] = Stemmer.Stemmer(language)
-        return self.by_language[language]
-
-
-_STEMMERS = _Stemmers()
+    if language == "none":
+        return tokens
+    stemmers = _STEMMERS.__dict__
+    if language not in stemmers:
+        stemmers[language] = Stemmer.Stemmer(language)
+    return list(stemmers[language].stemWords(tokens))
 
 
 CACHED_BYTES = 2**28  # of the words of passages
