@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import groupby, islice
 
 import pypdfium2.raw as pdfium
 from pypdfium2 import PdfDocument, PdfiumError
@@ -32,8 +32,9 @@ MAX_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 LOWER = "[a-zß-ÿ]"
-DIVIDED = re.compile(rf"{LOWER}-\n{LOWER}")
-SHARED = re.compile(r"-\n(?:and|or|und|oder|et|ou|y|o)\b")  # as in "pre- and post-processing"
+UNSHARED = r"(?!(?:and|or|und|oder|et|ou|y|o)\b)"  # not as in "pre- and post-processing"
+DIVIDED = re.compile(rf"(?<={LOWER})-\n(?={LOWER}){UNSHARED}")  # a word in lower case
+HYPHEN = re.compile(rf"(?<=\w-)\n(?=\w){UNSHARED}")  # as in "Wi-Fi"; a dash has a space
 Mark = tuple[int, str]  # level and title of an entry of the outline
 
 
@@ -50,20 +51,26 @@ def read(data: bytes) -> Document:
             raise UnreadableError(f"it has {len(pdf)} pages; at most {MAX_PAGES} are read")
         with suppress(PdfiumError):
             pdf.init_forms()
-        pages: list[Page | None] = []
+        pages: list[Page | None] = [None] * len(pdf)  # None: one that is broken
         for number in range(len(pdf)):
-            pages.append(None)  # of one that is broken
             with suppress(PdfiumError):
                 pages[number] = read_page(pdf, number)
         skipped = _skipped(pdf, pages)
+        if not any(pages):
+            raise UnreadableError("it is broken (no page of it can be opened)")
         if not any(page and page.lines for page in pages):
-            if not any(pages):
-                raise UnreadableError("it is broken (no page of it can be opened)")
             raise UnreadableError(clauses(f"no text in its {counted(len(pdf), 'page')}", skipped))
         facts = dict[str, str]()
         with suppress(UnicodeDecodeError):
             facts |= pdf.get_metadata_dict()
-        outline = _outline(pdf)
+        outline: dict[int, list[Mark]] = {}
+        for mark in islice(pdf.get_toc(max_depth=6), MAX_MARKS):
+            target = mark.get_dest()
+            page = target.get_index() if target else None
+            if page is not None:
+                with suppress(UnicodeDecodeError):
+                    entry = mark.level + 1, one_line(mark.get_title())
+                    outline.setdefault(page, []).append(entry)
     dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
     blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
     return Document(tuple(blocks), one_line(facts.get("Title", "")), dated, skipped)
@@ -71,51 +78,27 @@ def read(data: bytes) -> Document:
 
 def _skipped(pdf: PdfDocument, pages: Sequence[Page | None]) -> str:
     """What of the pages and of the file is not read."""
-    kinds = {
-        "broken": [page is None for page in pages],
-        "a picture|pictures": [page is not None and page.is_picture for page in pages],
-        "unreadable (fonts without Unicode)": [
-            page is not None and page.is_unreadable for page in pages
-        ],
-    }
+    numbered = list(enumerate(pages, start=1))
     left_out = sum((page.left_out for page in pages if page), Counter[str]())
     left_out["attached files"] += pdfium.FPDFDoc_GetAttachmentCount(pdf)
+    unreadable = "unreadable (fonts without Unicode)"
     return clauses(
-        *(
-            _numbered(kind, [i for i, is_so in enumerate(which, start=1) if is_so])
-            for kind, which in kinds.items()
-        ),
+        _told([i for i, p in numbered if p is None], "broken", "broken"),
+        _told([i for i, p in numbered if p and p.is_picture], "a picture", "pictures"),
+        _told([i for i, p in numbered if p and p.is_unreadable], unreadable, unreadable),
         *(counted(left_out[many], many[:-1], many) for many in sorted(left_out)),
         "an XFA form" if pdf.get_formtype() == pdfium.FORMTYPE_XFA_FULL else "",
     )
 
 
-def _numbered(kind: str, pages: Sequence[int]) -> str:
+def _told(pages: Sequence[int], one: str, many: str) -> str:
     """Pages in words, as "pages 2-4 and 7 are pictures"; empty for none."""
-    if not pages:
-        return ""
-    one, _, many = kind.partition("|")
-    runs: list[list[int]] = []
-    for page in pages:
-        if runs and page == runs[-1][-1] + 1:
-            runs[-1][1:] = [page]
-        else:
-            runs.append([page])
-    *first, last = ("-".join(map(str, run)) for run in runs)
-    listed = " and ".join(filter(None, [", ".join(first), last]))
-    return f"page {listed} is {one}" if len(pages) == 1 else f"pages {listed} are {many or one}"
-
-
-def _outline(pdf: PdfDocument) -> dict[int, list[Mark]]:
-    """The entries of the outline, by page."""
-    marks: dict[int, list[Mark]] = {}
-    for mark in islice(pdf.get_toc(max_depth=6), MAX_MARKS):
-        target = mark.get_dest()
-        page = target.get_index() if target else None
-        if page is not None:
-            with suppress(UnicodeDecodeError):
-                marks.setdefault(page, []).append((mark.level + 1, one_line(mark.get_title())))
-    return marks
+    if len(pages) < 2:
+        return "".join(f"page {page} is {one}" for page in pages)
+    runs = groupby(enumerate(pages), key=lambda pair: pair[1] - pair[0])
+    ends = ((own[0], own[-1]) for _, run in runs if (own := [page for _, page in run]))
+    *first, last = ("-".join(map(str, dict.fromkeys(pair))) for pair in ends)
+    return f"pages {' and '.join(filter(None, [', '.join(first), last]))} are {many}"
 
 
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -178,18 +161,5 @@ def _bare(text: str) -> str:
 
 def _joined(lines: Sequence[str], headings: Headings, page: int) -> Iterator[Block]:
     """The lines as one block; a word that a hyphen divides at the end of a line is joined."""
-    text = "".join([*(_ended(line, after) for line, after in pairwise(lines)), *lines[-1:]])
-    if text:
+    if text := HYPHEN.sub("", DIVIDED.sub("", "\n".join(lines))).replace("\n", " "):
         yield Block(text, headings.path, page + 1)
-
-
-def _ended(line: str, after: str) -> str:
-    """A line with a space at its end, or without one if it ends with a hyphen.
-
-    The hyphen is left out if it divides a word in lower case, and stays in "Wi-Fi". It stays with a
-    space if a word such as "and" follows, or if it is a dash.
-    """
-    between = f"{line[-2:]}\n{after[:8]}"
-    if not re.search(r"\w-\n\w", between) or SHARED.search(between):
-        return f"{line} "
-    return line[:-1] if DIVIDED.search(between) else line

@@ -89,18 +89,12 @@ def placed(on_page: list[Piece], text: str, box: Box, *, name: str = "") -> None
     if left and on_page[left[1]].is_value and labels:
         left = None  # fields in a row, each below its label
     is_tick = text.startswith("[")
-    if right and is_tick and (not left or right[0] - box.right < box.left - left[0]):
-        at = right[1]
-        row = on_page[at].row
-    elif left:
-        at = left[1] + 1
-        row = on_page[left[1]].row
-    elif right:
-        at = right[1]
-        row = on_page[at].row
+    nearer = right and left and is_tick and right[0] - box.right < box.left - left[0]
+    before = right if nearer or not left else None  # what it stands before
+    if one := before or left:
+        at, row = one[1] + (before is None), on_page[one[1]].row
     else:
-        at = 1 - above[1] if above else 0
-        row = -1 - len(on_page)
+        at, row = 1 - above[1] if above else 0, -1 - len(on_page)
     near = left or (is_tick and right) or labels
     on_page.insert(at, Piece(text if near or not name else f"{name}: {text}", row, box, True))
 
@@ -119,7 +113,9 @@ def lines(on_page: Sequence[Piece]) -> list[str]:
             start += 1
             continue
         end, columns = _columns(on_page, start)
-        is_prose = all(map(_is_prose, columns)) and _returns(on_page[start:end], columns) > 1
+        of = {id(piece): i for i, column in enumerate(columns) for piece in column}
+        back = sum(of[id(b)] < of[id(a)] for a, b in pairwise(on_page[start:end]))  # to the left
+        is_prose = back > 1 and all(map(_is_prose, columns))
         end = end if is_prose or end - start > 4 * ROWS else start + 1
         found += [p for column in columns for p in column] if is_prose else on_page[start:end]
         start = end
@@ -155,12 +151,6 @@ def _columns(on_page: Sequence[Piece], start: int) -> tuple[int, list[list[Piece
     return end, columns
 
 
-def _returns(region: Sequence[Piece], columns: Sequence[Sequence[Piece]]) -> int:
-    """How often the text goes from a column back to one on its left."""
-    of = {id(piece): i for i, column in enumerate(columns) for piece in column}
-    return sum(of[id(b)] < of[id(a)] for a, b in pairwise(region))
-
-
 def _is_prose(column: Sequence[Piece]) -> bool:
     """Whether the lines of a column are sentences that go on, rather than cells of a table."""
     if len(column) < ROWS:
@@ -168,11 +158,7 @@ def _is_prose(column: Sequence[Piece]) -> bool:
     texts = [piece.text for piece in column]
     words = sum(max(len(text.split()), len(text) / 8) for text in texts) / len(texts)
     widths = [piece.box.right - piece.box.left for piece in column if piece.box]
-    on = sum(
-        b[0].isalpha() and not b[0].isupper() and not END.search(a) for a, b in pairwise(texts)
-    )
-    return (
-        words >= WORDS
-        and median(widths) >= FULL * max(widths)
-        and on >= CONTINUED * (len(column) - 1)
-    )
+    begins_on = (b[0].isalpha() and not b[0].isupper() for b in texts[1:])
+    on = sum(low and not END.search(a) for a, low in zip(texts, begins_on, strict=False))
+    is_full = median(widths) >= FULL * max(widths)
+    return words >= WORDS and is_full and on >= CONTINUED * (len(column) - 1)

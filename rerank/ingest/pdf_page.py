@@ -121,7 +121,7 @@ class _Runs:
         kinds = self._kinds = kinds[1:]
         hyphens = kinds[ends] & HYPHEN > 0
         rows = np.searchsorted(np.flatnonzero(kinds & LINE_END), starts)
-        objects = self._objects(starts, rows)
+        objects = self._ask(OBJECT_AT, starts)
         turns, pale, unmapped = self._asked_of_objects(starts, objects)
         numbers = np.unique(np.searchsorted(ends, np.flatnonzero(kinds & DIGIT), side="right"))
         is_mixed = self._ask(OBJECT_AT, ends[numbers] - 1) != objects[numbers]
@@ -132,7 +132,7 @@ class _Runs:
         for _ in range(2):
             begins = _changes(rows) | _changes(objects) | apart | np.append(0, apart)[:-1] > 0
             first = np.flatnonzero(begins)
-            last = _ends(first, len(starts))
+            last = (np.append(first[1:], len(starts)) - 1)[: len(first)]
             low, high = self._boxes(starts[first]), self._boxes(ends[last] - 1 + hyphens[last])
             boxes = np.hstack([np.minimum(low, high)[:, :2], np.maximum(low, high)[:, 2:]])
             is_cut = np.any((boxes[:, :2] < edges[:2]) | (boxes[:, 2:] > edges[2:]), axis=1)
@@ -174,18 +174,6 @@ class _Runs:
         deque(map(BOX_AT, repeat(self._raw), indices.tolist(), places), maxlen=0)
         return np.frombuffer(boxes, np.float32).reshape(-1, 4)[:, [0, 3, 2, 1]].astype(float)
 
-    def _objects(self, starts: Array, rows: Array) -> Array:
-        """The text object of each word; where a line begins and ends in the same one, it is all."""
-        begins = _changes(rows)
-        first = np.flatnonzero(begins)
-        last = _ends(first, len(starts))
-        owners = self._ask(OBJECT_AT, starts[first])
-        is_open = owners != self._ask(OBJECT_AT, starts[last])
-        line = np.cumsum(begins) - 1
-        objects: Array = owners[line]
-        objects[is_open[line]] = self._ask(OBJECT_AT, starts[is_open[line]])
-        return objects
-
     def _asked_of_objects(self, starts: Array, objects: Array) -> tuple[Array, Array, Array]:
         """Of each word its turn, whether it may leave no trace, and whether it has no Unicode."""
         unique, words, of = np.unique(objects, return_index=True, return_inverse=True)
@@ -195,11 +183,7 @@ class _Runs:
         turns = np.where(is_straight, quarters.round() % 4, SLANTED).astype(int)
         rgba = (ctypes.c_uint * 4)()
         places = [byref(rgba, i) for i in range(0, 16, 4)]
-        red, green, blue, alpha = places
-        colours = [
-            (COLOUR_AT(self._raw, i, red, green, blue, alpha), bytes(rgba))[1]
-            for i in first.tolist()
-        ]
+        colours = ((COLOUR_AT(self._raw, i, *places), bytes(rgba))[1] for i in first.tolist())
         colour = np.frombuffer(b"".join(colours), np.uint32).reshape(-1, 4)
         is_white = (colour[:, 3] < 16) | (colour[:, :3].min(1, initial=255) > 230)
         modes = np.array(list(map(MODE_OF, map(c_void_p, unique.tolist()))), int)
@@ -249,26 +233,19 @@ class _Runs:
         boxes = _turned(self._around[kept], turn)
         heights = boxes[:, 3] - boxes[:, 1]
         new_row = _changes(self._rows[kept]) | _changes(turns)
-        is_wide = np.abs(boxes[1:, 0] - boxes[:-1, 2]) >= GAP * np.maximum(
-            heights[1:], heights[:-1]
-        )
+        tallest = np.maximum(heights[1:], heights[:-1])
+        is_wide = np.abs(boxes[1:, 0] - boxes[:-1, 2]) >= GAP * tallest
         at = np.flatnonzero(new_row | np.append(True, is_wide & (turns[1:] == turn))[: len(kept)])
         if not len(at):
             return [], turn
         low, high = np.minimum.reduceat(boxes, at)[:, :2], np.maximum.reduceat(boxes, at)[:, 2:]
-        columns = (np.cumsum(new_row)[at], turns[at] == turn, np.hstack([low, high]))
-        spans = zip(
-            at.tolist(), [*at[1:].tolist(), len(kept)], *(c.tolist() for c in columns), strict=True
-        )
+        ends = np.append(at[1:], len(kept))
+        columns = at, ends, np.cumsum(new_row)[at], turns[at] == turn, np.hstack([low, high])
+        spans = zip(*(column.tolist() for column in columns), strict=True)
         return [
             Piece(" ".join(texts[a:b]), row, Box(*box) if straight else None)
             for a, b, row, straight, box in spans
         ], turn
-
-
-def _ends(first: Array, number: int) -> Array:
-    """The last places of parts that begin at the first ones and are `number` long together."""
-    return (np.append(first[1:], number) - 1)[: len(first)]
 
 
 def _changes(values: Array) -> Array:
