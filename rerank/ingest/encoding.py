@@ -56,8 +56,11 @@ def decoded(data: bytes) -> tuple[str, str]:
     if marked and marked != "utf-8-sig":
         text = data.decode(marked, "replace")
         unread = counted(text.count("\ufffd"), f"character is not {marked.upper()}")
-    elif b"\0" in data:
-        text, unread = _wide(data), ""
+    elif b"\0" in data:  # UTF-16 or UTF-32 without a mark
+        found = chardet.detect(data, include_encodings=WIDE)["encoding"]
+        text, unread = (found and _strict(data, found)) or "", ""
+        if not text or "\0" in text or CONTROLS.search(text):
+            raise UnreadableError("binary data, not text")
     elif b"\x1b$" in data and (japanese := _strict(data, "iso2022_jp_ext")):
         text, unread = japanese, ""
     else:
@@ -78,15 +81,6 @@ def _nearly_utf_8(data: bytes) -> tuple[str, str] | None:
     return text, counted(number, *NOT_UTF_8)
 
 
-def _wide(data: bytes) -> str:
-    """UTF-16 or UTF-32 without a mark."""
-    found = chardet.detect(data, include_encodings=WIDE)["encoding"]
-    text = found and _strict(data, found)
-    if not text or "\0" in text or CONTROLS.search(text):
-        raise UnreadableError("binary data, not text")
-    return text
-
-
 def _other(data: bytes) -> tuple[str, str]:
     """The text in what the file declares, if it is no default; else as its bytes tell."""
     declared = DECLARED.search(data[:2048])
@@ -95,10 +89,10 @@ def _other(data: bytes) -> tuple[str, str]:
         text = _strict(data, name)
         if text is not None:
             return text, ""
-    if sum(byte > 127 for byte in data) < FEW:
-        # text that reads alike in Western and Central Europe and in Turkey is kept
+    odd = sum(byte > 127 for byte in data)
+    if odd < FEW:  # text that reads alike in Western and Central Europe and in Turkey is kept
         texts = {_strict(data, name) for name in ("cp1252", "cp1250", "cp1254")}
-        text, odd = texts.pop(), sum(byte > 127 for byte in data)
+        text = texts.pop()
         if len(data) < 2 * odd + 2:
             raise UnreadableError("its encoding is unknown")
         if texts or text is None:

@@ -173,7 +173,7 @@ def _hidden(tree: LexborHTMLParser) -> list[Any]:
     nodes = [
         node
         for node in tree.css(f"{never}, [style]")
-        if node.css_matches(never) or HIDDEN.search(*_given(node, "style"))
+        if node.css_matches(never) or HIDDEN.search(_given(node, "style")[0])
     ]
     nodes += [node for one in sorted(selectors) for node in tree.css(one)]
     return [node for node in nodes if node.tag == "dialog" or not _is_panel(node, opened)]
@@ -203,7 +203,7 @@ def _is_label(button: Any) -> bool:
     """Whether a button is a heading, or opens what is below it."""
     tags = [around.tag or "" for around in islice(_above(button), 4)]
     heads = any(HEADING.fullmatch(tag) or tag in ("dt", "summary") for tag in tags)
-    return bool(heads or button.css_matches(TOGGLES) or PANEL.search(*_given(button, "class")))
+    return bool(heads or button.css_matches(TOGGLES) or PANEL.search(_given(button, "class")[0]))
 
 
 def _opens(node: Any) -> Iterator[str]:

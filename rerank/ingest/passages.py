@@ -34,7 +34,9 @@ class IngestConfig:
         60.0, "seconds that reading one file may take; else it is skipped", gt=0, le=86_400
     )
 
-    __post_init__ = check_options
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        check_options(self)
 
 
 PIECE = re.compile(
@@ -108,23 +110,17 @@ def _packed(blocks: Sequence[Block], max_pieces: int) -> Iterator[tuple[str, int
         enough = left / ceil(left / max_pieces)
         size = sum(one.size for one in held)
         if held and (size + unit.size > max_pieces or (size >= enough and not held[-1].leads)):
-            rest = _introducing_units(held, max_pieces - unit.size)
-            whole = held[: len(held) - len(rest)]
-            yield _joined(whole)
-            left -= sum(one.size for one in whole)
-            held = rest
+            end = len(held)  # without the last units, if they introduce the next one and fit
+            while end and held[end - 1].leads:
+                end -= 1
+            if not end or sum(one.size for one in held[end:]) > max_pieces - unit.size:
+                end = len(held)
+            yield _joined(held[:end])
+            left -= sum(one.size for one in held[:end])
+            held = held[end:]
         held.append(unit)
     if held:
         yield _joined(held)
-
-
-def _introducing_units(held: Sequence[_Unit], max_pieces: int) -> list[_Unit]:
-    """The last units, if they introduce the next one, fit with it, and are not all of them."""
-    start = len(held)
-    while start and held[start - 1].leads:
-        start -= 1
-    rest = list(held[start:])
-    return rest if start and sum(unit.size for unit in rest) <= max_pieces else []
 
 
 def _joined(units: Sequence[_Unit]) -> tuple[str, int | None]:
@@ -141,18 +137,12 @@ def _units(block: Block, max_pieces: int) -> Iterator[_Unit]:
         for part in filter(str.strip, parts)
         for text in _split_text(part.rstrip() if block.code else part.strip(), max_pieces)
     ]
-    leads = block.leads or _is_label(block)
+    few = len(block.text.split()) <= LABEL and block.text[-1:].isalnum()
+    is_label = (few or block.text.endswith(":")) and not (block.code or ITEM.match(block.text))
     for i, text in enumerate(texts):
         before = "\n" if block.code or not i else " "
-        yield _Unit(text, before, block.page, estimate_tokens(text), leads and i == len(texts) - 1)
-
-
-def _is_label(block: Block) -> bool:
-    """Whether a block introduces the next one: a few words, or a colon at the end."""
-    if block.code or ITEM.match(block.text):
-        return False
-    few = len(block.text.split()) <= LABEL and block.text[-1:].isalnum()
-    return few or block.text.endswith(":")
+        leads = (block.leads or is_label) and i == len(texts) - 1
+        yield _Unit(text, before, block.page, estimate_tokens(text), leads)
 
 
 def _split_text(text: str, max_pieces: int) -> Iterator[str]:

@@ -44,7 +44,9 @@ class LabelConfig:
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
     seed: int = option(0, "seed of the draw", ge=0)
 
-    __post_init__ = check_options
+    def __post_init__(self) -> None:
+        """Refuse values that no run can use."""
+        check_options(self)
 
 
 Event = Mapping[str, Any]
@@ -233,12 +235,11 @@ def to_undo(events: Sequence[Event | None], name: str) -> int | None:
     An accepted question cannot be taken back once others have judged it.
     """
     rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
-    row = next(rows, None)
-    latest = {} if row is None else events[row] or {}
-    judged = latest.get("do") == "accept" and any(
-        event and event.get("query_id") == latest["query_id"] and event.get("by") != name
-        for event in events[row + 1 :]
-    )
+    if (row := next(rows, None)) is None:
+        return None
+    latest = events[row] or {}
+    about = (e for e in events[row + 1 :] if e and e.get("query_id") == latest["query_id"])
+    judged = latest["do"] == "accept" and any(event.get("by") != name for event in about)
     return None if judged else row
 
 
