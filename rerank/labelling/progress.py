@@ -179,8 +179,10 @@ def agreements(
     """
     agreements = {}
     for pair in combinations(sorted({name for q in questions for name in q.people}), 2):
-        grades = [(q.query_id, *(q.person(name).grades for name in pair)) for q in questions]
-        both = [(a[d], b[d], query_id) for query_id, a, b in grades for d in a if d in b]
+        both: list[tuple[str, str, str]] = []
+        for question in questions:
+            a, b = (question.person(name).grades for name in pair)
+            both += [(a[d], b[d], question.query_id) for d in a if d in b]
         if both and of in (None, *pair):
             agreements[pair] = cohens_kappa(*zip(*both, strict=True))
     return agreements

@@ -107,7 +107,7 @@ def test_bad_lines_are_listed(files: Path) -> None:
         ("bm25.run:2", "got 3 columns"),
         ("bm25.run:4", "has the passage 'd1' twice"),
         ("qrels.txt:1", "finite number, got 'one'"),
-        ("qrels.txt:3", "another grade above"),
+        ("qrels.txt:3", "has the passage 'd2' twice"),
     ):
         assert any(place in line and what in line for line in told.splitlines()), (place, told)
 
