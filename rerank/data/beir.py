@@ -287,8 +287,7 @@ def read_files(
     for name, table in ((CORPUS, corpus), ("queries.jsonl", queries)):
         if table is not None and not table:  # else every line of the qrels would be reported
             problems.raise_if_any(str(folder))
-            left_out = " but for what is left out" if problems.left_out else ""
-            raise problems.nothing(f"{folder / name} is empty{left_out}")
+            raise problems.nothing(f"{folder / name} is empty")
     qrels, splits, lost = _read_splits(folder, corpus, queries, problems)
     problems.raise_if_any(str(folder))
     queries = {i: query for i, query in queries.items() if i not in lost}

@@ -86,16 +86,15 @@ def without_moved(
     Raises:
         InputError: none applies.
     """
-    applies = still_first(feedback, assess)
-    kept = [f for f, yes in zip(feedback, applies, strict=True) if yes]
-    moved = len(feedback) - len(kept)
+    rows = list(zip(feedback, still_first(feedback, assess), strict=True))
+    kept, moved = [f for f, yes in rows if yes], [f for f, yes in rows if not yes]
     if not moved:
         return kept, []
+    left_out = f"left out: {len(moved)} labels, because {MOVED}."
     if not kept:
-        raise InputError(f"no label can be used, left out: {moved} labels, because {MOVED}.")
-    if not all(f.chosen or yes for f, yes in zip(feedback, applies, strict=True)):
-        kept = [replace(f, chosen=True) for f in kept]
-    return kept, [f"left out: {moved} labels, because {MOVED}."]
+        raise InputError(f"no label can be used, {left_out}")
+    is_sample = all(f.chosen for f in moved)
+    return kept if is_sample else [replace(f, chosen=True) for f in kept], [left_out]
 
 
 def newest_of_each(feedback: Sequence[Feedback]) -> list[Feedback]:
@@ -158,7 +157,7 @@ def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Lab
 
 
 def read_feedback(path: Path) -> list[Feedback]:
-    """The labels of a file, in its order; a query's text is its group."""
+    """The labels of a file, in its order; see `feedback_from`."""
     return read_records(path, feedback_from, "label")
 
 

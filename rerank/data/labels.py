@@ -6,7 +6,7 @@ And the weights of queries that were drawn for labelling: how many queries each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -41,22 +41,16 @@ class Labelled(Generic[Item]):
     def where(self, chosen: NDArray[np.bool_]) -> Labelled[Item]:
         """The queries at which `chosen` (n,) is True."""
         rows = np.flatnonzero(chosen).tolist()
-        return replace(
-            self,
-            items=[self.items[i] for i in rows],
-            groups=self.groups[rows],
-            grades=[self.grades[i] for i in rows],
-        )
+        items, grades = [self.items[i] for i in rows], [self.grades[i] for i in rows]
+        return Labelled(items, self.groups[rows], grades)
 
 
 def hits(labelled: Labelled[Ranking], *, depth: int = 1) -> NDArray[np.int64]:
     """1 if one of the first k passages is right, for k = 1 to `depth`, shape (n, depth)."""
     table = np.zeros((len(labelled), depth), dtype=np.int64)
     for row, (ranking, grades) in enumerate(zip(labelled.items, labelled.grades, strict=True)):
-        for k, doc_id in enumerate(ranking.doc_ids[:depth]):
-            if doc_id in grades:
-                table[row, k:] = 1
-                break
+        first = next((k for k, d in enumerate(ranking.doc_ids[:depth]) if d in grades), depth)
+        table[row, first:] = 1
     return table
 
 

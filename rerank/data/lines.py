@@ -219,8 +219,7 @@ class Problems:
 
     def nothing(self, summary: str) -> InputError:
         """The error that nothing is left to use, with what was left out."""
-        left_out = self.left_out_lines()
-        return InputError(f"{summary}; {left_out}" if left_out else summary)
+        return InputError("; ".join(filter(None, (summary, self.left_out_lines()))))
 
     def raise_if_any(self, summary: str) -> None:
         """Raise one error that lists the problems, if there are any."""

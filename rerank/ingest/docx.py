@@ -275,8 +275,7 @@ class _Body:
         mark = node.findall(f"{W}pPr/{W}rPr")
         if number == "0" or _on(mark, "del") or _on(mark, "vanish"):
             return ""
-        named = value(node, "pPr/pStyle")
-        deep = style.deep or str(self._numbering.level_of(number, named))
+        deep = style.deep or str(self._numbering.level_of(number, value(node, "pPr/pStyle")))
         level = whole(value(node, "pPr/numPr/ilvl", deep), 0)
         label = self._numbering.label(number, level) if number else ""
         return label or (BULLET if style.name.lower().startswith("list bullet") else "")
@@ -405,16 +404,13 @@ class _Body:
         for row in _cells(table):
             texts = []
             for cell, column in row:
-                if cell is None:
-                    texts.append("")
-                    continue
-                merge = cell.find(f"{W}tcPr/{W}vMerge")
+                merge = None if cell is None else cell.find(f"{W}tcPr/{W}vMerge")
                 if merge is not None and value(merge, default="continue") == "continue":
                     texts.append(spanning.get(column, ""))
                     continue
-                text = self._joined(cell)
-                spanning[column] = text if len(text) <= MAX_REPEATED else ""
-                texts.append(text)
+                texts.append("" if cell is None else self._joined(cell))
+                if cell is not None:
+                    spanning[column] = texts[-1] if len(texts[-1]) <= MAX_REPEATED else ""
             if any(texts):
                 yield texts
 
@@ -440,11 +436,10 @@ class _Body:
         """A file that Word shows in this place, if it is HTML, text or DOCX."""
         ids = (v for k, v in node.attrib.items() if k.endswith("}id"))
         found = self._related.get(next(ids, ""))
-        data = None
+        data, kind = None, ""
         if found is not None and not found.outside and found.path not in self._used:
             self._used.add(found.path)
-            data = self._package.bytes(found.path)
-        kind = "" if found is None else posixpath.splitext(found.path)[1].lower()
+            data, kind = self._package.bytes(found.path), posixpath.splitext(found.path)[1].lower()
         if data is not None and kind in (".htm", ".html", ".xhtml"):
             body = LexborHTMLParser(self._text_in(data)).body  # its tags are closed
             self._out.append(body.html or "" if body else "")
@@ -474,17 +469,15 @@ def _styles(root: Any | None) -> dict[str, _Style]:
         while each is not None and each not in chain and len(chain) < 20:
             chain.append(each)
             each = nodes.get(value(each, "basedOn"))
-        name = value(node, "name")
         levels = (_outline_level(style) for style in chain)
         made[own] = _Style(
-            name,
+            value(node, "name"),
             next((level for level in levels if level is not None), 0),
             next(filter(None, (value(style, "pPr/numPr/numId") for style in chain)), ""),
             next(filter(None, (value(style, "pPr/numPr/ilvl") for style in chain)), ""),
             tuple(shape for style in chain for shape in style.findall(f"{W}rPr")),
         )
-        default = node.get(f"{W}default", "0") not in OFF
-        if default and node.get(f"{W}type") == "paragraph":
+        if node.get(f"{W}default", "0") not in OFF and node.get(f"{W}type") == "paragraph":
             made[""] = made[own]
     return made
 

@@ -13,13 +13,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from threading import Event, Timer
 from typing import Any, cast
 
-from rerank.ingest.document import Document, ReaderEndedError, UnreadableError
+from rerank.ingest.document import Document, ReaderEndedError, UnreadableError, one_line
 
 READERS = {  # a new format needs a module and a line here
     **dict.fromkeys((".md", ".markdown"), "markdown"),
@@ -49,17 +49,12 @@ def reader(kind: str) -> Callable[[bytes], Document]:
     return cast(Callable[[bytes], Document], import_module(f"rerank.ingest.{kind}").read)
 
 
-class IsolatedReader:
+class IsolatedReader(AbstractContextManager["IsolatedReader"]):
     """Reads one file after the other. `seconds`: the time that a file may take."""
 
     def __init__(self, *, seconds: float, memory: int = MEMORY) -> None:
-        self.seconds = seconds
-        self.memory = memory
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> IsolatedReader:
-        """The process starts with the first file."""
-        return self
+        self.seconds, self.memory = seconds, memory
+        self._process: subprocess.Popen[bytes] | None = None  # starts with the first file
 
     def __exit__(self, *_: object) -> None:
         """End the process."""
@@ -74,8 +69,7 @@ class IsolatedReader:
         """
         longest = ANSWER + 3 * len(data)
         process = self._process = self._process or self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None  # noqa: PT018
         late = Event()
 
         def stop() -> None:
@@ -126,10 +120,8 @@ class IsolatedReader:
         if process is None:
             return 0
         process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        with suppress(BrokenPipeError), process:  # closes the pipes and waits
+            pass
         return process.wait()
 
 
@@ -144,8 +136,7 @@ def answer(kind: str, data: bytes) -> dict[str, Any]:
     except RecursionError:
         why = "it is nested too deep"
     except Exception as error:  # each format fails on a broken file in its own way
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        why = f"it is broken ({message[:200]})"
+        why = f"it is broken ({one_line(f'{type(error).__name__}: {error}')[:200]})"
     return {"skipped": why}
 
 

@@ -40,15 +40,12 @@ def propose(passages: Iterable[Passage], count: int) -> list[Query]:
     A question is a heading or a first sentence that asks one, else a question about the heading.
     Within each kind they are ordered by a hash, so that they come from all parts of the corpus.
     """
-    questions: dict[str, tuple[bool, Query]] = {}
+    found: dict[str, tuple[str, bool]] = {}
     for text, own in map(question_of, passages):
-        name = query_hash(text)
-        if text and name not in questions:
-            questions[name] = own, Query(text, f"{PREFIX}{name}", {PROPOSED: True})
-    order = sorted(
-        questions, key=lambda n: (not questions[n][0], hashlib.sha256(n.encode()).hexdigest())
-    )
-    return [questions[name][1] for name in order[:count]]
+        if text:
+            found.setdefault(query_hash(text), (text, own))
+    order = sorted(found, key=lambda n: (not found[n][1], hashlib.sha256(n.encode()).hexdigest()))
+    return [Query(found[n][0], f"{PREFIX}{n}", {PROPOSED: True}) for n in order[:count]]
 
 
 def question_of(passage: Passage) -> tuple[str, bool]:
@@ -114,13 +111,8 @@ def sample(
         rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
         weights = np.full(count, len(queries) / count)
     else:
-        chosen = choose_rows(
-            [answer.confidence for answer in answers],
-            count,
-            quantity=how,
-            threshold=threshold,
-            random_state=seed,
-        )
+        p = [answer.confidence for answer in answers]
+        chosen = choose_rows(p, count, quantity=how, threshold=threshold, random_state=seed)
         rows, weights = chosen.rows, chosen.weights
     return [
         SampledQuery(queries[row], answers[row], weight, model.version)
@@ -155,11 +147,10 @@ def label_next(
         raise FolderError(
             f"{out} exists, and labels in it would be lost; give another --out, or --overwrite"
         )
-    if seed < 0:
-        raise InputError(f"`seed` (--seed) should be 0 or more, got {seed}")
+    for name, value, least in (("seed", seed, 0), ("count", count, 1)):
+        if value < least:
+            raise InputError(f"`{name}` (--{name}) should be {least} or more, got {value}")
     fresh = list({question_key(query): query for query in fresh_queries(model, queries)}.values())
-    if count < 1:
-        raise InputError(f"`count` should be 1 or more, got {count}")
     if count > len(fresh):
         raise InputError(
             f"expected at least {count} different queries that the model was not fitted on, "
@@ -169,11 +160,11 @@ def label_next(
     drawn_queries = sample(model, fresh, count, how=how, seed=seed)
     if how == "accepted":  # so that the first ones alone are a random sample, too
         random.Random(seed).shuffle(drawn_queries)
-    for sampled in drawn_queries:
-        top, row = sampled.answer.top, query_row(sampled.query)
-        drawn = {WEIGHT: sampled.weight, DRAWN_BY: sampled.drawn_by} if how != "accepted" else {}
+    for one in drawn_queries:
+        top, row = one.answer.top, query_row(one.query)
+        drawn = {WEIGHT: one.weight, DRAWN_BY: one.drawn_by} if how != "accepted" else {}
         row["metadata"] = {**row.get("metadata", {}), **drawn}
         shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
-        rows.append({**row, "confidence": sampled.answer.confidence, "top": shown})
+        rows.append({**row, "confidence": one.answer.confidence, "top": shown})
     write_file(out, (to_json(row) + "\n" for row in rows))
     return len(rows)
