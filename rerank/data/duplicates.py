@@ -1,9 +1,7 @@
 """Passages that do not compete with each other, and texts that are nearly the same.
 
-The former are those with equal title and text, or without any. Whatever compares passages takes
-equal ones as one: a passage that occurs twice would have no lead over the others, and would count
-as two chances that one is right. Labels go by id: if they name only one of two equal passages, the
-other one counts as wrong. Near duplicates share word n-grams, found by min-wise hashing.
+Whatever compares passages takes those with equal title and text as one, which would count as two
+chances that one is right. Labels go by id: an equal passage that they do not name counts as wrong.
 """
 
 from __future__ import annotations
@@ -71,14 +69,9 @@ def highest_of_equal(scores: Floats, group: Ints) -> Floats:
 RUN = 4  # words per n-gram (run)
 ALIKE = 0.7  # share of all runs of two texts that both contain, from which they are near duplicates
 
-BANDS, ROWS = 16, 4
-"""Of min-wise hashes. Texts that share 70% of their runs are missed in 1% of the draws."""
-
-BUCKET = 16
-"""Texts of a bucket; the next ones go to buckets of `ROWS` more hashes, `DEPTH` times at most."""
-
-DEPTH = 8
-
+BANDS, ROWS = 16, 4  # of min-wise hashes: texts that share 70% of their runs are missed in 1%
+BUCKET = 16  # texts of a bucket; the next ones go to buckets of `ROWS` more hashes,
+DEPTH = 8  # so many times at most
 COMPARED = 32  # texts that a text is compared with: those that share the most buckets with it
 
 

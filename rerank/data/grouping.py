@@ -1,8 +1,7 @@
 """Groups of queries: the largest unit that labels share and that still leaves ten groups.
 
-Questions about one document are related, even if they are about different passages. If a confidence
-is fitted and measured on different questions about the same documents, the measurement is too
-optimistic for new documents.
+A confidence that is fitted and measured on questions about the same documents looks too good for
+new documents.
 """
 
 from __future__ import annotations

@@ -202,11 +202,9 @@ class _Runs:
 
     def are_within(self, boxes: Sequence[Box]) -> Array:
         """Which runs have their middle in one of the boxes."""
-        inside = np.zeros(len(self._around), bool)
-        middle = (self._around[:, :2] + self._around[:, 2:]) / 2
-        for box in boxes:
-            inside |= ((middle >= box[:2]) & (middle <= box[2:])).all(1)
-        return inside
+        middle = ((self._around[:, :2] + self._around[:, 2:]) / 2)[:, None]
+        edges = np.array(boxes).reshape(-1, 4)
+        return np.asarray(((middle >= edges[:, :2]) & (middle <= edges[:, 2:])).all(2).any(1))
 
     def is_unreadable(self, which: Array) -> bool:
         """Whether the letters of these runs are wrong, as their fonts do not say what they are.

@@ -186,11 +186,11 @@ def _ask(session: Session, keys: KeyReader) -> None:
     """Ask until no question is left or the person quits."""
     from rerank.labelling.progress import EVERY
 
-    shown_at, asked_about = len(_done(session)), ""
+    shown_at, asked_about = _done(session), ""
     while (task := session.task()) is not None:
         if task.question.text != asked_about:
             asked_about = task.question.text
-            print(f"\n{'-' * 20} {len(_done(session))} labelled\n{_wrapped(asked_about)}")
+            print(f"\n{'-' * 20} {_done(session)} labelled\n{_wrapped(asked_about)}")
         if task.question.proposed:
             key = keys.one(f"Proposed. {PROPOSE}", "aesuq")
         else:
@@ -208,7 +208,7 @@ def _ask(session: Session, keys: KeyReader) -> None:
                 note(error)
         elif not session.undo():
             print("There is nothing to undo.")
-        done = len(_done(session))
+        done = _done(session)
         if done // EVERY > shown_at // EVERY:
             print("\n" + "\n".join(session.so_far()))
         shown_at = done
@@ -216,17 +216,15 @@ def _ask(session: Session, keys: KeyReader) -> None:
 
 
 def _how_to_go_on(session: Session) -> str:
-    """What to do for more labels."""
-    if not session.nothing_left():
+    if session.next_question() is not None:
         return "run the same command again to continue"
     if len(session.questions()) >= session.config.count:
         return "a higher --count asks for more, if there are more"
     return "no more can be drawn: give others with --questions FILE"
 
 
-def _done(session: Session) -> list[str]:
-    """The ids of the questions that this person is done with."""
-    return [q.query_id for q in session.questions() if q.person(session.annotator).done]
+def _done(session: Session) -> int:
+    return sum(q.person(session.annotator).done for q in session.questions())
 
 
 def _finish(session: Session, model: Path, out: Path) -> None:

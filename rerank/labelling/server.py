@@ -1,7 +1,4 @@
-"""Labelling over HTTP: people judge passages on a page, as `rerank label` lets them in a terminal.
-
-Each judgement is written to the labels folder at once. It knows nothing of how an answer is made.
-"""
+"""Labelling over HTTP: people judge passages on a page, as in a terminal by `rerank label`."""
 
 from __future__ import annotations
 

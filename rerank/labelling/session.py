@@ -217,10 +217,7 @@ class Session:
 
     def task(self) -> LabelTask | None:
         """What this person is asked now; None if nothing is left."""
-        while True:
-            question = self._next()
-            if question is None:
-                return None
+        while (question := self.next_question()) is not None:
             text, judged = question.text, question.person(self.annotator).grades
             if text not in self._pools:
                 self._pools[text] = pool(self.model, text, self.config.depth)
@@ -233,12 +230,10 @@ class Session:
                 self.act(task, "nothing")  # an update of the model removed the rest
             else:  # no passage was shown, so nobody can say that none is right
                 self._nothing_found.add(question.query_id)
+        return None
 
-    def nothing_left(self) -> bool:
-        """Whether this person has been asked all questions that are drawn."""
-        return self._next() is None
-
-    def _next(self) -> Question | None:
+    def next_question(self) -> Question | None:
+        """The question that this person is asked now; None if all that are drawn were asked."""
         questions, shared = self.questions(), self.config.shared
         return next_question(questions, self.annotator, shared, without=self._nothing_found)
 
