@@ -12,7 +12,7 @@ from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking import with_empty_last
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
-from rerank.types import Assessment, Bools, Floats, Mode, Ranking, metadata_name
+from rerank.types import Assessment, Bools, Floats, Mode, metadata_name
 
 UNLIKE = "not certified: the question is unlike those that were labelled"
 OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
@@ -30,12 +30,10 @@ SLIGHT = 0.05  # features that move the log-odds by less are not shown
 
 
 def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
-    """Whether `OUTLYING_FEATURES` or more of a question's features are out of range.
+    """Whether `OUTLYING_FEATURES` or more of a question's features (n, d) are out of range, (n,).
 
-    `features` is (n, d); the result is (n,). The range covers the values of the labelled questions,
-    and those that the confidence map does not clip. A certificate is about questions like the
-    labelled ones, so an unlike one is never certified. No label is used, so right answers are not
-    favoured.
+    The range covers the values of the labelled questions, and those that the confidence map does
+    not clip. No label is used, so right answers are not favoured.
     """
     first = maps.confidence.first
     if not first.low:
@@ -51,8 +49,8 @@ def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
 def certified(confidence: Floats, features: Floats, maps: FittedMaps, t: Thresholds) -> Bools:
     """Whether each answer is certified, (n,), by its confidence (n,) and its features (n, d).
 
-    An answer is certified if it is accepted, its confidence reaches the certified threshold, and
-    the question is not `unlike_labelled`.
+    It is if it is accepted, its confidence reaches the certified threshold, and the question is not
+    `unlike_labelled`.
     """
     reached = [t.accepts(p) and maps.certificate.promises(p) for p in confidence.tolist()]
     return np.array(reached, dtype=np.bool_) & ~unlike_labelled(features, maps)
@@ -70,9 +68,8 @@ def reasons(
     `contributions[i]` is what feature `names[i]`, of value `values[i]`, adds to the log-odds of a
     query whose features are all `usual`: see `TwoStageMap.contributions`.
     """
-    order = sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]
     sentences = []
-    for i in order:
+    for i in sorted(range(len(names)), key=lambda i: -abs(contributions[i]))[:REASONS]:
         if abs(contributions[i]) >= SLIGHT:
             says = meaning(names[i], table)
             if not says[1:2].isupper():  # else it begins with a name such as BM25
@@ -84,19 +81,6 @@ def reasons(
     return tuple(sentences)
 
 
-def _unfitted_segment(ranking: Ranking, maps: FittedMaps, segment_by: str) -> str:
-    """Why the confidence is that of all queries, if the query's segment was not fitted; else ""."""
-    name = metadata_name(ranking.query.metadata, segment_by)
-    if not segment_by or name in maps.segments.updates:
-        return ""
-    what = (
-        f"nothing was fitted for {segment_by} {name!r:.80}"
-        if name
-        else f"the query names no {segment_by}"
-    )
-    return f"{what}, so the confidence is that of all queries"
-
-
 def to_assessments(
     predicted: Predictions, maps: FittedMaps, config: Config, modes: Sequence[Mode]
 ) -> list[Assessment]:
@@ -106,7 +90,7 @@ def to_assessments(
     """
     if not predicted.rankings:
         return []
-    t, k = config.thresholds, config.sufficiency_k
+    t, k, by = config.thresholds, config.sufficiency_k, config.segment_by
     contributions = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
     unlike = unlike_labelled(predicted.features, maps)
@@ -125,8 +109,11 @@ def to_assessments(
             why = (f"not certified: {maps.certificate.refused}", *why)
         elif is_accepted and is_unlike and maps.certificate.promises(confidence):
             why = (UNLIKE, *why)
-        if unfitted := _unfitted_segment(ranking, maps, config.segment_by):
-            why = (unfitted, *why)
+        segment = metadata_name(ranking.query.metadata, by)
+        if by and segment not in maps.segments.updates:
+            unknown = f"nothing was fitted for {by} {segment!r:.80}"
+            unknown = unknown if segment else f"the query names no {by}"
+            why = (f"{unknown}, so the confidence is that of all queries", *why)
         every, relevance = with_empty_last(ranking), predicted.relevance[i]
         nothing = "no passage has any text" if len(every) else "no passage was found"
         assessments.append(

@@ -1,7 +1,6 @@
 """The maps that are fitted on labels, for each mode, and how `calibrators.json` holds them.
 
-Pooled maps, over many labelled sets, are what is known of relevance before the first label. They
-are plain numbers beside the weights whose scores they were fitted on.
+Pooled maps, over many labelled sets, are what is known of relevance before the first label.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,10 +58,7 @@ class Features:
 
 
 def features_of(kind: ListKind = OWN_STAGES, metadata: Metadata = ()) -> Features:
-    """The features of lists of this kind, or those of our own stages.
-
-    The features of the passages' `metadata` come last.
-    """
+    """The features of lists of this kind, or of our own stages; those of the metadata come last."""
     last = [feature.name for feature in metadata]
     if kind == OWN_STAGES:
         return Features([*PASSAGE_FEATURES, *last], RANKING_FEATURES, GROUPS)
@@ -71,11 +67,7 @@ def features_of(kind: ListKind = OWN_STAGES, metadata: Metadata = ()) -> Feature
 
 @dataclass(frozen=True, slots=True)
 class FittedMaps:
-    """All that is fitted on the labels, for one mode.
-
-    Relevance and sufficiency follow from the confidence and the two hazards: see
-    `rerank.assessment.predictions`.
-    """
+    """All that is fitted on the labels, for one mode: see `rerank.assessment.predictions`."""
 
     policy: ReadPolicy  # which passages are scored
     score: LogisticMap  # a passage's features to the number that orders the passages
@@ -142,22 +134,22 @@ class FittedMaps:
             raise InputError(
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
             )
-        kind = _kind(values.get("lists"))
         metadata = metadata_from_dict(values.get("metadata", ()))
-        features = features_of(kind, metadata)
-        for key, expected in (
-            ("passage_features", features.passage),
-            ("ranking_features", features.ranking),
-        ):
-            if values.get(key) != list(expected):
-                raise InputError(
-                    f"the model's {key} differ from this version's: it has {values.get(key)}, "
-                    f"expected {list(expected)}; calibrate it again"
-                )
         context, documents = values.get("context"), values.get("documents")
-        stop, labelled_range = values.get("stopping_threshold"), values.get("feature_range")
+        stop, of_features = values.get("stopping_threshold"), values.get("feature_range")
         try:
+            kind = OWN_STAGES
+            if (lists := values.get("lists")) is not None:
+                kind = ListKind(tuple(map(str, lists["stages"])), bool(lists["texts"]))
+            for key, expected in features_of(kind, metadata).names().items():
+                if key != "hazard" and values.get(key) != expected:
+                    raise InputError(
+                        f"the model's {key} differ from this version's: it has {values.get(key)}, "
+                        f"expected {expected}; calibrate it again"
+                    )
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
+            low, high = ((), ()) if of_features is None else of_features
+            bounds = tuple(map(float, low)), tuple(map(float, high))
             fitted = cls(
                 policy=ReadPolicy(maps["prior"], float(values["cutoff"])),
                 score=maps["score"],
@@ -172,8 +164,10 @@ class FittedMaps:
                 calibrated=values.get("calibrated", True) is not False,
                 kind=kind,
                 metadata=metadata,
-                feature_range=None if labelled_range is None else _range(*labelled_range),
+                feature_range=None if of_features is None else bounds,
             )
+        except InputError:
+            raise
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"calibrators.json cannot be read: {error}") from None
         _check_types(fitted)
@@ -183,19 +177,6 @@ class FittedMaps:
 def range_of(features: Floats) -> FeatureRange:
     """The lowest and the highest value of each feature (n, d), n >= 1."""
     return tuple(features.min(axis=0).tolist()), tuple(features.max(axis=0).tolist())
-
-
-def _range(low: Any, high: Any) -> FeatureRange:
-    return tuple(map(float, low)), tuple(map(float, high))
-
-
-def _kind(values: Any) -> ListKind:
-    if values is None:
-        return OWN_STAGES
-    try:
-        return ListKind(tuple(map(str, values["stages"])), bool(values["texts"]))
-    except (KeyError, TypeError) as error:
-        raise InputError(f"calibrators.json cannot be read: {error}") from None
 
 
 def _check_types(fitted: FittedMaps) -> None:
@@ -230,7 +211,7 @@ class MapsByMode(dict[Mode, FittedMaps]):
     @property
     def source(self) -> OpenSource:
         """The kind of the model, which opens it and answers for it."""
-        return _source("lists" in self, of_lists=any(maps.kind.stages for maps in self.values()))
+        return _source(self, of_lists=any(maps.kind.stages for maps in self.values()))
 
     def __missing__(self, mode: Mode) -> FittedMaps:
         """Refuse a mode that the model does not have."""
@@ -247,9 +228,9 @@ class MapsByMode(dict[Mode, FittedMaps]):
         return self[self.main_mode]
 
 
-def _source(lists: bool, *, of_lists: bool) -> OpenSource:
-    """The kind of model whose maps are of lists alone, or of searches with the stages of lists."""
-    if lists:
+def _source(modes: Container[str], *, of_lists: bool) -> OpenSource:
+    """The kind of a model with these modes; `of_lists`: its searches have the stages of lists."""
+    if "lists" in modes:
         return ScoredLists
     return OtherSystem if of_lists else OwnIndex
 
@@ -271,12 +252,12 @@ def maps_from_dict(values: Mapping[str, Any]) -> MapsByMode:
     """
     search = values.get("search")
     of_lists = isinstance(search, Mapping) and bool(search.get("lists"))
-    source = _source("lists" in values, of_lists=of_lists)
+    source = _source(values, of_lists=of_lists)
     return MapsByMode({mode: FittedMaps.from_dict(values.get(mode)) for mode in source.modes})
 
 
 def maps_to_dict(maps: Mapping[Mode, FittedMaps]) -> dict[str, Any]:
-    """The maps of each mode as plain JSON values; `maps_from_dict` restores equal ones."""
+    """The maps of each mode as plain JSON values."""
     return {mode: fitted.to_dict() for mode, fitted in maps.items()}
 
 
@@ -379,10 +360,9 @@ def pooled_over(models: tuple[Model, Model], config: Config) -> frozenset[str]:
 
 
 def pooled_for(encoder: Model, reranker: Model, config: Config) -> PooledMaps | None:
-    """The pooled maps of exactly these weights, lengths and parts of long passages.
+    """The pooled maps of exactly these models, bundled or beside the cross-encoder's folder.
 
-    Bundled ones, or those beside the cross-encoder's folder. None if there are none, or if they
-    have other features than this version's.
+    None if there are none, or if they have other features than this version's.
 
     Raises:
         FolderError: a file of that name beside the folder is not JSON.

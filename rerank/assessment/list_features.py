@@ -1,13 +1,14 @@
 """The features of a list that comes with its scores, from any retriever and any reranker.
 
 Every stage gives the same few features of a passage and of a whole ranking; texts add the features
-of words. All are finite. Nothing here knows of labels or of models.
+of words. All are finite. No label is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from rerank.assessment.ranking_features import (
     margin,
     margin_k,
     mean_ranks,
+    of_winner,
     spearman,
 )
 from rerank.data.words import content_words, passage_words, words
@@ -56,8 +58,7 @@ def stage_ranks(scores: Floats) -> Floats:
     """Ranks (n,) by score, 1 is highest, ties share; missing scores rank one below the last."""
     known = ~np.isnan(scores)
     ranks = np.full(len(scores), known.sum() + 1.0)
-    if known.any():
-        ranks[known] = mean_ranks(-scores[known])
+    ranks[known] = mean_ranks(-scores[known])
     return ranks
 
 
@@ -108,112 +109,93 @@ def _scores(r: Ranking, stage: str) -> Floats:
     return np.asarray((r.query.scores or {})[stage][r.first_stage.rows])
 
 
-def _sorted(r: Ranking, stage: str) -> Floats:
-    return np.sort(fill_missing(_scores(r, stage)))[::-1]
+def _sorted(scores: Floats) -> Floats:
+    return np.sort(fill_missing(scores))[::-1]
 
 
-def _top(r: Ranking, stage: str) -> float:
-    """Best score of {stage}: max score."""
-    return float(_sorted(r, stage)[0])
-
-
-def _margin(r: Ranking, stage: str) -> float:
-    """Lead over the second by {stage}: score 1 - score 2; 0 with one passage."""
-    return margin(_sorted(r, stage))
-
-
-def _margin_k(r: Ranking, stage: str) -> float:
-    """Lead over the mean of the next four by {stage}: score 1 - mean of scores 2..5."""
-    return margin_k(_sorted(r, stage))
-
-
-def _gain(r: Ranking, stage: str) -> float:
-    """Best scores above the mean by {stage}: mean of the top 5 - mean of all."""
-    return gain(_sorted(r, stage))
-
-
-def _winner_gap(r: Ranking, stage: str) -> float:
-    """Score of the top passage minus the best one by {stage}: its score - max score."""
-    values = fill_missing(_scores(r, stage))
+def _winner_gap(scores: Floats) -> float:
+    values = fill_missing(scores)
     return float(values[0] - values.max())
 
 
-def _winner_rank(r: Ranking, stage: str) -> float:
-    """Log rank of the top passage by {stage}: log(rank)."""
-    return float(np.log(stage_ranks(_scores(r, stage))[0]))
-
-
-OF_STAGE: Mapping[str, Callable[[Ranking, str], float]] = {
-    "top": _top,
-    "margin": _margin,
-    "margin_k": _margin_k,
-    "gain": _gain,
-    "winner_gap": _winner_gap,
-    "winner_rank": _winner_rank,
+# of the scores by one stage: the meaning, and the function
+OF_STAGE: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
+    "top": ("Best score of {}: max score", lambda s: float(_sorted(s)[0])),
+    "margin": (
+        "Lead over the second by {}: score 1 - score 2; 0 with one passage",
+        lambda s: margin(_sorted(s)),
+    ),
+    "margin_k": (
+        "Lead over the mean of the next four by {}: score 1 - mean of scores 2..5",
+        lambda s: margin_k(_sorted(s)),
+    ),
+    "gain": (
+        "Best scores above the mean by {}: mean of the top 5 - mean of all",
+        lambda s: gain(_sorted(s)),
+    ),
+    "winner_gap": (
+        "Score of the top passage minus the best one by {}: its score - max score",
+        _winner_gap,
+    ),
+    "winner_rank": (
+        "Log rank of the top passage by {}: log(rank)",
+        lambda s: float(np.log(stage_ranks(s)[0])),
+    ),
 }
 
 
-def _correlation(r: Ranking, one: str, other: str) -> float:
-    """Agreement of {one} and {other}: Spearman of their scores over the list."""
-    return spearman(fill_missing(_scores(r, one)), fill_missing(_scores(r, other)))
+def _correlation(one: Floats, other: Floats) -> float:
+    return spearman(fill_missing(one), fill_missing(other))
 
 
-def _overlap(r: Ranking, one: str, other: str) -> float:
-    """Passages that {one} and {other} rank high: share of the first 10 that both have."""
-    tops = [set(_first_ten(_scores(r, stage))) for stage in (one, other)]
-    return len(tops[0] & tops[1]) / min(10, len(r))
+def _overlap(one: Floats, other: Floats) -> float:
+    tops = [np.argsort(-s, kind="stable")[: min(10, (~np.isnan(s)).sum())] for s in (one, other)]
+    return len(np.intersect1d(*tops)) / min(10, len(one))
 
 
-def _first_ten(scores: Floats) -> list[int]:
-    """The places of the ten highest scores; of equal scores the first ones; without missing."""
-    order = np.argsort(-scores, kind="stable")  # missing ones last
-    return [int(i) for i in order[: min(10, np.count_nonzero(~np.isnan(scores)))]]
-
-
-def _winner(column: int) -> Feature:
-    return lambda r: float(r.features[0, column])
+OF_TWO_STAGES: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
+    "correlation": ("Agreement of {} and {}: Spearman of their scores over the list", _correlation),
+    "overlap": (
+        "Passages that {} and {} rank high: share of the first 10 that both have",
+        _overlap,
+    ),
+}
 
 
 @cache
 def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str, list[str]]]:
     """The features of a whole ranking by name, and the names in each group of related ones."""
-    groups: dict[str, dict[str, Feature]] = {}
-    for stage in kind.stages:
-        groups[f"scores of {stage}"] = {
-            f"{stage}.{name}": _with_stage_names(function, stage=stage)
-            for name, function in OF_STAGE.items()
+    groups: dict[str, dict[str, Feature]] = {
+        f"scores of {stage}": {
+            f"{stage}.{name}": _of_stages(function, text, stage)
+            for name, (text, function) in OF_STAGE.items()
         }
-    pairs = [(a, b) for i, a in enumerate(kind.stages) for b in kind.stages[i + 1 :]]
-    if pairs:
+        for stage in kind.stages
+    }
+    if len(kind.stages) > 1:
         groups["agreement"] = {
-            f"{one}.{other}.{name}": _with_stage_names(function, one=one, other=other)
-            for one, other in pairs
-            for name, function in (("correlation", _correlation), ("overlap", _overlap))
+            f"{one}.{other}.{name}": _of_stages(function, text, one, other)
+            for one, other in combinations(kind.stages, 2)
+            for name, (text, function) in OF_TWO_STAGES.items()
         }
     ours = of_ranking.RANKING_FEATURES
     groups["list"] = {name: ours[name] for name in ("log_list_length", "query_length")}
     if kind.texts:
         columns = list_passage_features(kind)
         groups["coverage"] = {
-            name: _with_docstring(_winner(columns.index(column)), ours[name].__doc__)
-            for column, name in ((column, f"winner_{column}") for column in WINNER)
+            f"winner_{column}": of_winner(columns.index(column), ours[f"winner_{column}"].__doc__)
+            for column in WINNER
         } | {"diversity": ours["diversity"]}
     groups["score"] = {name: ours[name] for name in SCORE}
-    table = {
-        name: function
-        for group_features in groups.values()
-        for name, function in group_features.items()
-    }
-    return table, {group: list(group_features) for group, group_features in groups.items()}
+    table = {name: f for of_group in groups.values() for name, f in of_group.items()}
+    return table, {group: list(of_group) for group, of_group in groups.items()}
 
 
-def _with_stage_names(function: Callable[..., float], **stages: str) -> Feature:
-    """The feature for these stages, with their names filled into its docstring."""
-    return _with_docstring(
-        lambda r: function(r, **stages), (function.__doc__ or "").format(**stages)
-    )
+def _of_stages(function: Callable[..., float], text: str, *stages: str) -> Feature:
+    """The feature of the scores by these stages, with their names filled into its meaning."""
 
+    def of(r: Ranking) -> float:
+        return function(*(_scores(r, stage) for stage in stages))
 
-def _with_docstring(function: Feature, text: str | None) -> Feature:
-    function.__doc__ = text
-    return function
+    of.__doc__ = text.format(*stages)
+    return of

@@ -1,12 +1,10 @@
 """Features of a passage's metadata: numbers, or one of a few words.
 
-The weight of each is fitted on the labels like any other. A passage without a value gets the usual
-one. Nothing here knows of labels.
+The weight of each is fitted on the labels like any other. No label is used here.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +47,7 @@ Metadata = tuple[MetadataFeature, ...]  # of a model: the last features of its p
 
 
 def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[Passage]) -> Floats:
-    """The value of each feature, (n, d), of n passages; finite."""
+    """The value of each feature for n passages, (n, d), finite."""
     rows = [[column.of(passage) for column in columns] for passage in passages]
     return np.array(rows, dtype=np.float64).reshape(len(passages), len(columns))
 
@@ -58,8 +56,7 @@ def choose_metadata_features(keys: Sequence[str], passages: Collection[Passage])
     """The features under these keys: one for a key with numbers, else one for each of its words.
 
     Raises:
-        InputError: no passage has a value under a key, all have the same, or there are too many
-            words.
+        InputError: a key has no values, one alone, or too many words.
     """
     return tuple(feature for key in keys for feature in _features_of_key(key, passages))
 
@@ -85,20 +82,15 @@ def _features_of_key(key: str, passages: Collection[Passage]) -> list[MetadataFe
 
 
 def number(value: Any) -> float | None:
-    """The number that a value is or spells; an ISO date in years; None for anything else."""
+    """The number that a value is or spells; of an ISO date or time the years; None for the rest."""
     try:
         spelled = float(value)
     except (TypeError, ValueError, OverflowError):
-        return _years(value) if isinstance(value, str) else None
-    return spelled if math.isfinite(spelled) and abs(spelled) <= LARGEST_SCORE else None
-
-
-def _years(text: str) -> float | None:
-    """The date, in years, with which an ISO date or time begins; None for other texts."""
-    try:
-        return date.fromisoformat(text.strip()[:10]).toordinal() / DAYS
-    except ValueError:
-        return None
+        try:
+            return date.fromisoformat(value.strip()[:10]).toordinal() / DAYS
+        except (AttributeError, TypeError, ValueError):
+            return None
+    return spelled if abs(spelled) <= LARGEST_SCORE else None
 
 
 def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> Metadata:
@@ -108,6 +100,6 @@ def metadata_from_dict(values: Sequence[Mapping[str, Any]]) -> Metadata:
         usual = [float(feature.usual) for feature in features]
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata features cannot be read: {error}") from None
-    if not all(math.isfinite(value) for value in usual):
+    if not np.isfinite(usual).all():
         raise InputError("expected a finite default value for each metadata feature")
     return features

@@ -1,7 +1,6 @@
 """A calibrated model: what production loads. Queries in, assessments out.
 
-Loading checks every hash and fingerprint of the model folder (see `model_folder`) and needs no
-scikit-learn and no MLflow.
+It needs no scikit-learn and no MLflow.
 """
 
 from __future__ import annotations
@@ -75,21 +74,15 @@ class CalibratedReranker:
         self._fetched_from = ""  # the URI, if its folder is a temporary copy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, as for another process, it is its folder, which is loaded again there.
-
-        Raises:
-            InputError: it was fetched from MLflow into a folder that ends with it.
-        """
+        """Pickled, as for another process, it is its folder, which is loaded again there."""
+        why, place = "", f"{self.folder}"
         if objects := [r for r, e in self.manifest.get(GIVEN, {}).items() if not is_noted(e)]:
-            raise InputError(
-                f"a model whose {' and '.join(objects)} is an object cannot be sent "
-                f"to another process; load {self.folder} there, and pass the object"
-            )
-        if self._fetched_from:
-            raise InputError(
-                f"a model fetched from MLflow cannot be sent to another process; load "
-                f"{self._fetched_from} there"
-            )
+            why = f"whose {' and '.join(objects)} is an object"
+            place += " there, and pass the object"
+        elif self._fetched_from:
+            why, place = "fetched from MLflow", f"{self._fetched_from} there"
+        if why:
+            raise InputError(f"a model {why} cannot be sent to another process; load {place}")
         digest = self.manifest.get(DIGEST)
         return _load_again, (self.folder if digest is None else self.folder.resolve(), digest)
 
@@ -110,10 +103,7 @@ class CalibratedReranker:
 
     @property
     def version(self) -> str:
-        """The first 12 digits of the manifest's digest, which changes with any file of the folder.
-
-        It is `default` for the model that needs no folder.
-        """
+        """12 digits of the manifest's digest, which changes with any file; or `default`."""
         return str(self.manifest.get(DIGEST, DEFAULT))[:12]
 
     @classmethod
@@ -142,14 +132,13 @@ class CalibratedReranker:
         function. They must have the same name and identity, and give the same numbers for fixed
         texts.
 
-        The hashes of a folder find accidents: who changes a file can renew them. With
-        `manifest_sha256`, taken from a place that others cannot write to, the folder must be the
-        one that had this hash of its `manifest.json`.
+        Hashes find accidents: who changes a file can renew them. With `manifest_sha256`, taken from
+        a place that others cannot write to, it must be the hash of the folder's `manifest.json`.
 
         Raises:
             InputError: not a model folder, a changed file, another manifest, or another encoder,
-                reranker, tokenizer, maximum length, precision or index than the one the model was
-                calibrated with; the message says which part differs. Or MLflow has no such model.
+                reranker, tokenizer, maximum length, precision or index than at the calibration; the
+                message says which. Or MLflow has no such model.
             MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
@@ -184,14 +173,14 @@ class CalibratedReranker:
         pooled = pooled_for(*models, config)
         if pooled is None:
             raise InputError(f"there are no pooled maps of {config.reranker} here; {MADE_BY}")
-        opened = Models.open(config, models, cache)
-        pipeline = Pipeline(CallerPassages(config), opened)
+        pipeline = Pipeline(CallerPassages(config), Models.open(config, models, cache))
         manifest = {
             "config": config.to_dict(),
             "fingerprints": fingerprints(*models, config),
             "fitted_around": pooled.described(),
+            "files": {},
         }
-        return cls(ModelFolder(Path(DEFAULT), {**manifest, "files": {}}), pooled.maps, pipeline)
+        return cls(ModelFolder(Path(DEFAULT), manifest), pooled.maps, pipeline)
 
     @classmethod
     def _open(
@@ -293,8 +282,7 @@ class CalibratedReranker:
     def sketch(self) -> Sketch:
         """The distribution of the features that the confidence was fitted on, for the drift alarm.
 
-        Raises:
-            InputError: the folder does not hold it, or was changed since it was loaded.
+        Raises: as `fitted_on`.
         """
         values = self.files.json(SKETCH) if self.maps.main.calibrated else {}
         if not values:
@@ -319,10 +307,7 @@ class CalibratedReranker:
         Of `metadata`, only the query's segment is used, if the model has segments. Only passages
         whose metadata fits `where` are found: see `rerank.filters`.
 
-        Raises:
-            InputError: the query is empty, or not text; or the model has
-                nothing to search; or the filter cannot be used.
-            RetrieverError: the search system that the model searches does not answer.
+        Raises: as `assess`; InputError, if the filter cannot be used.
         """
         return self.assess([Query(text, metadata=metadata or {}, where=Where.read(where))])[0]
 
@@ -340,12 +325,10 @@ class CalibratedReranker:
         positions, too. A passage without any text is ranked last, with relevance 0. No passages,
         or only such ones, give confidence 0.
 
-        Raises:
-            InputError: the query is empty; it or a passage is not text; what came is not a list; or
-                the model takes only lists with scores.
+        Raises: as `assess`; InputError, if what came is not a list.
         """
-        provided = as_passages(passages)
-        return self.assess([Query(text, metadata=metadata or {}, passages=provided)])[0]
+        query = Query(text, metadata=metadata or {}, passages=as_passages(passages))
+        return self.assess([query])[0]
 
     async def asearch(
         self,
@@ -354,9 +337,8 @@ class CalibratedReranker:
         metadata: Mapping[str, Any] | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> Assessment:
-        """As `search`, for `await`: see `aassess`."""
-        query = Query(text, metadata=metadata or {}, where=Where.read(where))
-        return (await self.aassess([query]))[0]
+        """As `search`, in a thread: the event loop goes on meanwhile."""
+        return await asyncio.to_thread(self.search, text, metadata=metadata, where=where)
 
     async def arerank(
         self,
@@ -365,15 +347,11 @@ class CalibratedReranker:
         *,
         metadata: Mapping[str, Any] | None = None,
     ) -> Assessment:
-        """As `rerank`, for `await`: see `aassess`."""
-        query = Query(text, metadata=metadata or {}, passages=as_passages(passages))
-        return (await self.aassess([query]))[0]
+        """As `rerank`, in a thread: the event loop goes on meanwhile."""
+        return await asyncio.to_thread(self.rerank, text, passages, metadata=metadata)
 
     async def aassess(self, queries: Sequence[Query | str]) -> list[Assessment]:
-        """As `assess`, in a thread: the event loop goes on meanwhile.
-
-        If it is cancelled, the thread ends with its present query.
-        """
+        """As `assess`, in a thread, which ends with its present query if it is cancelled."""
         asked = as_queries(queries)
         return [(await asyncio.to_thread(self.assess, [query]))[0] for query in asked]
 
@@ -410,7 +388,12 @@ class CalibratedReranker:
                 the mode of the query, or has nothing to search; the scores that came with the
                 passages are of other stages; or no passage has metadata that it was fitted on.
         """
-        check_query(query)
+        if not has_text(query.text):
+            raise InputError("the query is empty; expected some words")
+        provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
+        for name, text in [("the query", query.text), *provided]:
+            if not is_encodable(text):
+                raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
         keys = {feature.key: None for feature in self.source.metadata}
         if keys and query.passages and not any(keys.keys() & p.metadata for p in query.passages):
             raise InputError(
@@ -429,8 +412,8 @@ class CalibratedReranker:
     def assess_scored(self, scored: Sequence[Scored], queries: Sequence[Query]) -> list[Assessment]:
         """Turn the scored candidates of queries, at least one, into one assessment each.
 
-        `queries` are as they came, all answered in the same mode of the model. Those of `scored`
-        hold the passages of another search system by now, as if the caller had brought them.
+        `queries` are as they came, all answered in the same mode of the model; those of `scored`
+        hold the passages of another search system by now.
         """
         maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
         modes = [query.mode for query in queries]
@@ -440,7 +423,7 @@ class CalibratedReranker:
         return [as_uncalibrated(one, SHIFTED.format(self.shifted)) for one in found]
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
-        """Like `assess`, but a query that fails gives its exception, and the others an answer."""
+        """As `assess`; a query that fails gives its exception, and the others an answer."""
         try:
             return list(self.assess(queries))
         except RetrieverError as error:  # the system fails, not the query
@@ -463,11 +446,7 @@ def _load_again(folder: Path, digest: str | None) -> CalibratedReranker:
 
 
 def as_queries(queries: Sequence[Query | str]) -> list[Query]:
-    """The queries; a plain string becomes one.
-
-    Raises:
-        InputError: one query instead of a list, or an item that is neither a query nor a text.
-    """
+    """The queries; a plain string becomes one. Refuses what is no list of these."""
     if isinstance(queries, (str, Query)):
         raise InputError(f"expected a list of queries, got one: {queries!r:.100}")
     found = [Query(query) if isinstance(query, str) else query for query in queries]
@@ -475,16 +454,6 @@ def as_queries(queries: Sequence[Query | str]) -> list[Query]:
         if not isinstance(query, Query):
             raise InputError(f"expected a Query or a text, got {query!r:.100}")
     return found
-
-
-def check_query(query: Query) -> None:
-    """Refuse a query without any text, and what is not text."""
-    if not has_text(query.text):
-        raise InputError("the query is empty; expected some words")
-    provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]
-    for name, text in [("the query", query.text), *provided]:
-        if not is_encodable(text):
-            raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
 
 
 load = CalibratedReranker.load

@@ -71,11 +71,7 @@ class ModelContents:
 
 
 def write_model(
-    path: Path,
-    contents: ModelContents,
-    *,
-    overwrite: bool,
-    write_exported: WriteExported | None = None,
+    path: Path, c: ModelContents, *, overwrite: bool, write_exported: WriteExported | None = None
 ) -> None:
     """Write a model folder whole or not at all; `write_exported` adds the networks, if any.
 
@@ -84,7 +80,6 @@ def write_model(
     """
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        c = contents
         bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])
         if c.index is not None:
             copy_folder(c.index, folder / INDEX)
@@ -96,9 +91,8 @@ def write_model(
             (folder / name).write_text(text, encoding="utf-8")
         for name, picture in c.pictures.items():
             (folder / f"{name}.png").write_bytes(picture)
-        made_by = f"{PACKAGE} {package_version()}"
         exported = write_exported(folder) if write_exported else {}
-        return {**c.manifest, "made_by": made_by, **exported}
+        return {**c.manifest, "made_by": f"{PACKAGE} {package_version()}", **exported}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 
@@ -142,9 +136,8 @@ class ModelFolder:
 
     def json(self, name: str) -> dict[str, Any]:
         """One of its JSON files, which holds an object. Raises as `text`."""
-        content = self.text(name).encode()
         try:
-            value = parse_json(content, name)
+            value = parse_json(self.text(name).encode(), name)
         except FolderError as error:
             raise InputError(f"{self.path}: {error}") from None
         if not isinstance(value, dict):
@@ -180,7 +173,7 @@ def write_changed(
 def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolder:
     """Check that a folder is a complete model folder that holds only data.
 
-    `manifest_sha256`: the hash that its manifest must have; None: any.
+    Its manifest must have the hash `manifest_sha256`, unless that is None.
     """
     if not path.exists():
         raise InputError(
@@ -202,13 +195,11 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
         network = NETWORKS in manifest and is_exported_file(str(name))
         if not (network if name.parts[0] == NETWORKS else name.suffix in DATA):
             raise InputError(f"{path} holds {name}, which does not belong in a model folder")
-    wrong = [key for key in FIELDS if not isinstance(manifest.get(key), dict)]
-    if wrong:
+    if wrong := [key for key in FIELDS if not isinstance(manifest.get(key), dict)]:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")
     folder = ModelFolder(path, manifest)
-    if folder.json(CALIBRATORS).get("bound_to") != bound_to(
-        manifest["config"], manifest["fingerprints"]
-    ):
+    expected = bound_to(manifest["config"], manifest["fingerprints"])
+    if folder.json(CALIBRATORS).get("bound_to") != expected:
         raise InputError(
             f"{path}: its calibrators were fitted with another configuration or other models than "
             "its manifest says; calibrate again"
@@ -255,15 +246,14 @@ def models_of(
 ) -> ModelPair:
     """The encoder and the reranker that a folder was calibrated with.
 
-    They are taken from the folder if it includes them, else they are found on this machine; those
-    that are objects are the `given` ones, by role.
+    They are taken from the folder if it includes them, from this machine, or are `given`, by role.
 
     Raises:
         InputError: one is not here or not given, or differs in a part, which the message names.
     """
     recorded = folder.manifest["fingerprints"]
     names = [str(getattr(config, role)) for role in ROLES]
-    objects = {role: _given(folder, role, given.get(role)) for role in ROLES}
+    objects = [_given(folder, role, given.get(role)) for role in ROLES]
     encoder: Model
     reranker: Model
     if NETWORKS in folder.manifest:
@@ -276,20 +266,20 @@ def models_of(
         encoder, reranker = open_exported(folder.path, folder.manifest, names)
     else:
         encoder, reranker = (
-            objects[role] or _resolve_outside(folder, name, download=download)
-            for role, name in zip(ROLES, names, strict=True)
+            model or _resolve_outside(folder, name, download=download)
+            for model, name in zip(objects, names, strict=True)
         )
     here = fingerprints(encoder, reranker, config)
-    parts = [part for part in here if part in REQUIRED or part in recorded]
-    differing = [part for part in parts if recorded.get(part) != here[part]]
-    if differing:
-        differences = "; ".join(
-            f"its {part.replace('_tokenizer', chr(39) + 's tokenizer')} was "
-            f"{str(recorded.get(part))[:16]} when it was calibrated and is {str(here[part])[:16]} "
-            "here"
-            for part in differing
+    differences = [
+        f"its {part.replace('_tokenizer', chr(39) + 's tokenizer')} was "
+        f"{str(recorded.get(part))[:16]} when it was calibrated and is {str(here[part])[:16]} here"
+        for part in here
+        if (part in REQUIRED or part in recorded) and recorded.get(part) != here[part]
+    ]
+    if differences:
+        raise InputError(
+            f"{folder.path}: {'; '.join(differences)}; use the same, or calibrate again"
         )
-        raise InputError(f"{folder.path}: {differences}; use the same, or calibrate again")
     return encoder, reranker
 
 
@@ -297,8 +287,8 @@ def _given(folder: ModelFolder, role: str, choice: Any) -> Given | None:
     """The object that was given for a folder that needs one; None for one that does not."""
     noted = folder.manifest.get(GIVEN, {}).get(role)
     remote = is_noted(noted)
+    fingerprint = str(folder.manifest["fingerprints"].get(role))
     if choice is None and (noted is None or remote):
-        fingerprint = str(folder.manifest["fingerprints"].get(role))
         return remote_of_folder(noted, fingerprint, role) if remote else None
     if noted is None or remote:
         raise InputError(
@@ -311,7 +301,6 @@ def _given(folder: ModelFolder, role: str, choice: Any) -> Given | None:
             f"no folder can hold: load it in Python with rerank.load(FOLDER, {role}=...)"
         )
     try:
-        fingerprint = str(folder.manifest["fingerprints"].get(role))
         return Given.of(choice, role).bound_to(noted, fingerprint, role)
     except InputError as error:
         raise InputError(f"{folder.path}: {error}") from None

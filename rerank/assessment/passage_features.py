@@ -1,8 +1,7 @@
 """The features of one passage, from which its score is computed.
 
-Each is a named function with one line of meaning, either of the first stage's results for one
-query's candidates or of the cross-encoder's scores. Values are always finite. Nothing here knows of
-labels.
+Each is a named function with one line of meaning, of the first stage's results for a query or of
+the cross-encoder's scores. All are finite. No label is used.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
 def first_stage_features(
     query: str, passages: Sequence[Passage], stage: FirstStage, lexicon: Lexicon
 ) -> Floats:
-    """The first-stage features of each passage, shape (n, len(FIRST_STAGE)), finite.
-
-    The passages all differ: see `rerank.data.duplicates`.
-    """
+    """The first-stage features of passages that all differ, shape (n, len(FIRST_STAGE)), finite."""
     language = lexicon.language
     query_words = tuple(words(query, language=language))
     view = View(
@@ -65,7 +61,7 @@ def first_stage_features(
 
 
 def cross_encoder_features(logits: Floats, scored: Bools) -> Floats:
-    """The cross-encoder's features of each passage, shape (n, len(CROSS_ENCODER)), finite.
+    """The cross-encoder's features, shape (n, len(CROSS_ENCODER)), finite.
 
     `logits` (n,) are its scores, `scored` (n,) whether it scored a passage.
     """
@@ -92,7 +88,6 @@ def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
 
 
 def _idf_coverage(view: View, idf_found: Callable[[PassageWords], float]) -> Floats:
-    """Share of the query's idf that is found in each passage."""
     return _share([idf_found(p) for p in view.passages], list(view.idf.values()))
 
 
@@ -232,21 +227,18 @@ def bigram_coverage(view: View) -> Floats:
             following[first].add(second)
     if not following:
         return term_coverage(view)
-    found = [_neighbours(p, following) for p in view.passages]
+
+    def neighbours(passage: PassageWords) -> int:  # how many of the pairs are, in the text
+        held = view.idf.keys() & passage.places.keys()
+        places = {word: set(passage.places[word]) for word in held}
+        found = 0
+        for first in following.keys() & held:
+            after = {place + 1 for place in places[first]}
+            found += sum(not after.isdisjoint(places[second]) for second in following[first] & held)
+        return found
+
+    found = [neighbours(p) for p in view.passages]
     return _share(found, [1.0] * sum(map(len, following.values())))
-
-
-def _neighbours(passage: PassageWords, following: Mapping[str, set[str]]) -> int:
-    """How many of the pairs, each word with those that follow it, are neighbours in the text."""
-    places = {word: set(passage.places[word]) for word in following.keys() & passage.places.keys()}
-    found = 0
-    for first, before in list(places.items()):
-        after = {place + 1 for place in before}
-        for second in following[first] & passage.places.keys():
-            if second not in places:
-                places[second] = set(passage.places[second])
-            found += not after.isdisjoint(places[second])
-    return found
 
 
 @first_stage

@@ -1,9 +1,7 @@
 """From queries to scored candidates: the first stage, then the cross-encoder.
 
-Training, batch rescoring and search all use it. It knows nothing of labels: the map that tells
-which candidates are worth scoring is passed in.
-
-The passages are those of its source: see `rerank.assessment.sources`.
+The passages are those of its source: see `rerank.assessment.sources`. No label is used: the map
+that tells which candidates are worth scoring is passed in.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from rerank.config import Config
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import Pair, Reranker, open_reranker
 from rerank.inference.given import Given
-from rerank.inference.model_files import Model, ModelPair, find_model
+from rerank.inference.model_files import ModelPair, find_model
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors, cosines
@@ -51,10 +50,7 @@ class Models:
 
     @classmethod
     def open(
-        cls,
-        config: Config,
-        files: ModelPair | None = None,
-        cache: ScoreCache | None = None,
+        cls, config: Config, files: ModelPair | None = None, cache: ScoreCache | None = None
     ) -> Models:
         """The models that `config` names; `files` are theirs, if already looked up.
 
@@ -66,7 +62,12 @@ class Models:
             find_model(config.reranker, "reranker"),
         )
         for model, names in ((encoder, OF_ENCODERS), (reranker, OF_RERANKERS)):
-            _check_has_effect(model, config, names)
+            for name in names:
+                if isinstance(model, Given) and getattr(config, name) != getattr(Config(), name):
+                    raise InputError(
+                        f"`{name}` has no effect on {model.name!r}, which {model.place}: leave it "
+                        "out"
+                    )
         return cls(
             Encoder.from_config(encoder, config),
             open_reranker(
@@ -117,29 +118,17 @@ class Pipeline:
 
     @property
     def encoder(self) -> Encoder:
-        """The bi-encoder.
-
-        Raises:
-            InputError: the pipeline has no models.
-        """
+        """The bi-encoder; raises InputError without models."""
         return self._models().encoder
 
     @property
     def reranker(self) -> Reranker:
-        """The model that scores pairs.
-
-        Raises:
-            InputError: the pipeline has no models.
-        """
+        """The model that scores pairs; raises InputError without models."""
         return self._models().reranker
 
     @property
     def model_files(self) -> ModelPair:
-        """What the two models were opened from: files, or objects.
-
-        Raises:
-            InputError: the pipeline has no models.
-        """
+        """What the two models were opened from; raises InputError without models."""
         return self.encoder.model, self.reranker.model
 
     def texts_of(self, query: Query) -> list[str]:
@@ -163,22 +152,20 @@ class Pipeline:
         return self.source.candidates(query, vector, np.array(near, dtype=np.float64))
 
     def best_of_stages(self, text: str, count: int) -> tuple[Passage, ...]:
-        """The `count` best passages of each first stage, each passage once, best fused first.
-
-        Raises:
-            InputError: there is nothing to search.
-        """
+        """The `count` best passages of each first stage, as `Source.best_of_stages`."""
         return self.source.best_of_stages(text, self.encode([text])[0], count)
 
     def run(
         self, queries: Sequence[Query], policy: ReadPolicy, *, label: str | None = None
     ) -> list[Scored]:
         """The scored candidates of each query, in their order; `label` names a progress bar."""
-
-        def run_chunk(chunk: Sequence[Query]) -> list[Scored]:
-            return self.score_by(self.retrieve(chunk), policy)
-
-        return in_chunks(queries, run_chunk, size=CHUNK, label=label, unit="query")
+        return in_chunks(
+            queries,
+            lambda chunk: self.score_by(self.retrieve(chunk), policy),
+            size=CHUNK,
+            label=label,
+            unit="query",
+        )
 
     def score_by(
         self, candidates: Sequence[Candidates], policy: ReadPolicy, *, label: str | None = None
@@ -223,14 +210,13 @@ class Pipeline:
 
         def score_chunk(chunk: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
             selections = [self.source.select(c, p, cutoff) for c, p in chunk]
-            counts = [len(s.pairs_to_score) for s in selections]
-            pairs = [p for s in selections for p in s.pairs_to_score]
-            logits, truncated = self.score_pairs(pairs, counts)
-            ends = np.cumsum(counts)[:-1]
-            by_query = zip(
-                selections, np.split(logits, ends), np.split(truncated, ends), strict=True
-            )
-            return [self.with_scores(*scores) for scores in by_query]
+            pairs = [s.pairs_to_score for s in selections]
+            counts = list(map(len, pairs))
+            scores = self.score_pairs(list(chain.from_iterable(pairs)), counts)
+            by_query = (np.split(values, np.cumsum(counts)[:-1]) for values in scores)
+            return [
+                self.with_scores(*of_query) for of_query in zip(selections, *by_query, strict=True)
+            ]
 
         both = list(zip(candidates, prior_scores, strict=True))
         return in_chunks(both, score_chunk, size=CHUNK, label=label, unit="query")
@@ -269,15 +255,3 @@ class Pipeline:
         finally:
             if self.observe is not None:
                 self.observe(stage, time.perf_counter() - start)
-
-
-def _check_has_effect(model: Model, config: Config, names: Sequence[str]) -> None:
-    """Refuse an option that has no effect on a model given as an object: it reads what it likes."""
-    default = Config()
-    if not isinstance(model, Given):
-        return
-    for name in names:
-        if getattr(config, name) != getattr(default, name):
-            raise InputError(
-                f"`{name}` has no effect on {model.name!r}, which {model.place}: leave it out"
-            )

@@ -1,7 +1,6 @@
 """From scored candidates to probabilities: order, features, confidence, relevance, in turn.
 
-Serving, evaluation, drift, recalibration and reports all use it. It decides nothing: see
-`rerank.assessment.decisions`.
+It decides nothing: see `rerank.assessment.decisions`.
 """
 
 from __future__ import annotations

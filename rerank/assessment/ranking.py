@@ -78,11 +78,12 @@ def best_first(ranking: Ranking, *, rank_by: str) -> Ints:
     by_fused = np.argsort(-fused, kind="stable")
     if rank_by == "fused":
         return by_fused
-    key = ranking.score
     if rank_by == "dense":
         key = ranking.first_stage.dense
-    if rank_by == "logit":
+    elif rank_by == "logit":
         key = np.where(ranking.scored, ranking.logits, -np.inf)
+    else:
+        key = ranking.score
     return by_fused[np.argsort(-key[by_fused], kind="stable")]
 
 
@@ -96,36 +97,30 @@ def with_empty_last(ranking: Ranking) -> Ranking:
     if not len(rows):
         return ranking
     n, m = len(ranking), len(rows)
-    nothing, last = np.full(m, 0.0 if ranking.query.scores is None else np.nan), np.full(m, n + 1)
-    none_read = np.zeros(m, dtype=np.bool_)
+    nothing = np.full(m, 0.0 if ranking.query.scores is None else np.nan)
+    last, none_read = np.full(m, n + 1), np.zeros(m, dtype=np.bool_)
     empty = FirstStage(rows, nothing, nothing, last, last, np.zeros(m))
-    stage = FirstStage(
-        *(
-            np.append(getattr(ranking.first_stage, f.name), getattr(empty, f.name))
-            for f in fields(FirstStage)
-        )
-    )
-    features = ranking.candidates.features
+    both = ([getattr(s, f.name) for f in fields(s)] for s in (ranking.first_stage, empty))
     candidates = Candidates(
         ranking.query,
         (*ranking.passages, *(provided[i] for i in rows)),
-        stage,
-        np.vstack([features, np.zeros((m, features.shape[1]))]),
+        FirstStage(*map(np.append, *both)),
+        np.pad(ranking.candidates.features, ((0, m), (0, 0))),
     )
     return Ranking(
         candidates,
         np.append(ranking.logits, np.full(m, ranking.logits.min() if n else 0.0)),
         np.append(ranking.scored, none_read),
         np.append(ranking.truncated, none_read),
-        np.vstack([ranking.features, np.zeros((m, ranking.features.shape[1]))]),
+        np.pad(ranking.features, ((0, m), (0, 0))),
         np.append(ranking.score, np.zeros(m)),
     )
 
 
 def by_prior(candidates: Candidates, prior_scores: Floats) -> tuple[Candidates, Floats, int]:
-    """The candidates and their prior scores, likeliest first; ties keep the fused order.
+    """The candidates and their prior scores, likeliest first, and how many of them differ.
 
-    Passages that equal a likelier one come last: the number says how many come before these.
+    Ties keep the fused order; passages that equal a likelier one come last.
     """
     by_fused = np.argsort(-candidates.first_stage.fused, kind="stable")
     order = by_fused[np.argsort(-prior_scores[by_fused], kind="stable")]

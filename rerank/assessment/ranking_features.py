@@ -1,8 +1,7 @@
 """The features of a whole ranking, from which the confidence in its top passage is computed.
 
-Each is a named function of one ranking, best first, with one line of meaning and its formula. Every
-value is finite: a lead without a second passage is what its line says, a correlation of fewer than
-two or of constant values is 0. Nothing here knows of labels.
+Each is a named function of one ranking, best first, with one line of meaning and its formula. All
+are finite; a correlation of fewer than two values, or of constant ones, is 0. No label is used.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ GROUPS: dict[str, list[str]] = {  # of related features; a report adds one group
 }
 
 
-def feature(group: str) -> Callable[[Feature], Feature]:
-    """Register a function in the table, under its own name, and in a group of related features."""
+def feature(group: str, name: str = "") -> Callable[[Feature], Feature]:
+    """Register a function in the table, by default under its own name, and in a group."""
 
     def enter(function: Feature) -> Feature:
-        RANKING_FEATURES[function.__name__] = function
-        GROUPS.setdefault(group, []).append(function.__name__)
+        key = name or function.__name__
+        RANKING_FEATURES[key] = function
+        GROUPS.setdefault(group, []).append(key)
         return function
 
     return enter
@@ -49,17 +49,12 @@ def ranking_features(
     Of equal passages, only the first counts. A ranking without passages gives a row of zeros; its
     confidence is 0 by definition, not by map.
     """
-    rows = [
-        [function(r) for function in table.values()] if len(r) else [0.0] * len(table)
-        for r in map(_without_equal, rankings)
-    ]
-    return np.array(rows, dtype=np.float64).reshape(len(rankings), len(table))
-
-
-def _without_equal(r: Ranking) -> Ranking:
-    """The ranking without the passages that equal one above them."""
-    first, _ = distinct(r.passages)
-    return r.take(first) if len(first) < len(r) else r
+    values = np.zeros((len(rankings), len(table)))
+    for row, r in zip(values, rankings, strict=True):
+        if len(r):
+            once = r.take(distinct(r.passages)[0])
+            row[:] = [function(once) for function in table.values()]
+    return values
 
 
 def meaning(name: str, table: Mapping[str, Feature] = RANKING_FEATURES) -> str:
@@ -100,8 +95,14 @@ def _second(values: Floats, lowest: float) -> float:
     return float(values[1]) if len(values) > 1 else lowest
 
 
-def _column(r: Ranking, name: str) -> Floats:
-    return r.features[:, list(PASSAGE_FEATURES).index(name)]
+def of_winner(column: int, text: str | None) -> Feature:
+    """The top passage's value in a column of the passages' features, described by a docstring."""
+
+    def value(r: Ranking) -> float:
+        return float(r.features[0, column])
+
+    value.__doc__ = text
+    return value
 
 
 def _logits(r: Ranking) -> Floats:
@@ -220,9 +221,8 @@ def winner_cosine_gap(r: Ranking) -> float:
 def bm25_margin(r: Ranking) -> float:
     """Lead in BM25 over the second: (score 1 - score 2) / score 1; 0 with no score above 0."""
     ordered = np.sort(np.maximum(r.first_stage.bm25, 0.0))[::-1]
-    return (
-        (float(ordered[0]) - _second(ordered, 0.0)) / float(ordered[0]) if ordered[0] > 0 else 0.0
-    )
+    best = float(ordered[0])
+    return (best - _second(ordered, 0.0)) / best if best > 0 else 0.0
 
 
 @feature("agreement")
@@ -286,40 +286,23 @@ def dense_wig(r: Ranking) -> float:
 # --- words ------------------------------------------------------------------------------------
 
 
-@feature("coverage")
-def winner_term_coverage(r: Ranking) -> float:
-    """Query words in the top passage: share of them found."""
-    return float(_column(r, "term_coverage")[0])
-
-
-@feature("coverage")
-def winner_idf_coverage(r: Ranking) -> float:
-    """Query words in the top passage, weighted by rarity: share of the idf found."""
-    return float(_column(r, "idf_coverage")[0])
-
-
-@feature("coverage")
-def winner_sentence_coverage(r: Ranking) -> float:
-    """Query words in one sentence of the top passage: share of the idf found in the best one."""
-    return float(_column(r, "sentence_coverage")[0])
-
-
-@feature("coverage")
-def winner_title_coverage(r: Ranking) -> float:
-    """Query words in the top passage's title: share of the idf found."""
-    return float(_column(r, "title_coverage")[0])
-
-
-@feature("coverage")
-def winner_bigram_coverage(r: Ranking) -> float:
-    """Neighbouring query words side by side in the top passage: share found."""
-    return float(_column(r, "bigram_coverage")[0])
+COLUMNS = list(PASSAGE_FEATURES)
+COVERAGE = {  # of the top passage, by the feature of a passage
+    "term": "Query words in the top passage: share of them found",
+    "idf": "Query words in the top passage, weighted by rarity: share of the idf found",
+    "sentence": "Query words in one sentence of the top passage: share of the idf in the best one",
+    "title": "Query words in the top passage's title: share of the idf found",
+    "bigram": "Neighbouring query words side by side in the top passage: share found",
+}
+for _words, _meaning in COVERAGE.items():
+    _of_winner = of_winner(COLUMNS.index(f"{_words}_coverage"), _meaning)
+    feature("coverage", f"winner_{_words}_coverage")(_of_winner)
 
 
 @feature("coverage")
 def top_idf_coverage(r: Ranking) -> float:
     """Query words in any of the top passages: highest share of the idf in one of the first 5."""
-    return float(_column(r, "idf_coverage")[:TOP].max())
+    return float(r.features[:TOP, COLUMNS.index("idf_coverage")].max())
 
 
 @feature("coverage")
@@ -346,10 +329,6 @@ def _length(text: str) -> int:
     return max(1, len(re.findall(r"\w+", text)))
 
 
-def _bytes_of(found: frozenset[str]) -> int:
-    return WORD_BYTES * len(found)
-
-
-@cached_by_bytes(2**26, _bytes_of)
+@cached_by_bytes(2**26, lambda found: WORD_BYTES * len(found))
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))

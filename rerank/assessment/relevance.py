@@ -52,10 +52,9 @@ def fit_hazards(
 
     h is fitted on passages with no right one above, g on passages with one above. `confidences`
     (n,) and the rankings' scores should be of maps that had not seen the query. Both are shrunk
-    towards the `reference` maps of other sets or, without them, towards the passage's own score: if
-    the labels hold no right passage below the first, that is still more informative than their base
-    rate. In the second case queries of one group count as what they are worth together; around
-    maps of other sets this was no better on seven sets, and kept relevance too close to them.
+    towards the `reference` maps of other sets or, without them, towards the passage's own score.
+    In the second case queries of one group count as what they are worth together; around maps of
+    other sets this was no better on seven sets, and kept relevance too close to them.
     """
     inputs, right, one_above, rows = [np.zeros((0, len(INPUTS)))], [], [], []
     for row, (ranking, confidence, labels) in enumerate(
@@ -82,21 +81,16 @@ def _fit(
     """The map of y (n,) on X (n, 4), shrunk to the reference; without rows, that map itself."""
     from calibration.shrinkage import fit_shrunk
 
-    if reference is None:
-        own = _own_score(X)
-        return fit_shrunk(own, X, y, groups, C=OWN_C) if len(y) else own
-    return fit_shrunk(reference, X, y, C=STEP_C) if len(y) else reference
-
-
-def _own_score(X: Floats) -> LogisticMap:
-    """The map from the inputs (n, 4) to the passage's own score, standardised as they are."""
-    if not len(X):
+    if reference is not None:
+        return fit_shrunk(reference, X, y, C=STEP_C) if len(y) else reference
+    if not len(y):
         return LogisticMap((1.0, 0.0, 0.0, 0.0), 0.0, (0.0,) * 4, (1.0,) * 4)
+    # the passage's own score, with the inputs standardised
     mean, scale = X.mean(axis=0), X.std(axis=0)
     scale[scale == 0] = 1.0
-    low, high = X.min(axis=0), X.max(axis=0)
-    coef = (float(scale[0]), 0.0, 0.0, 0.0)
-    return LogisticMap(coef, float(mean[0]), tuple(mean), tuple(scale), tuple(low), tuple(high))
+    coef, bounds = (float(scale[0]), 0.0, 0.0, 0.0), (X.min(axis=0), X.max(axis=0))
+    own = LogisticMap(coef, float(mean[0]), tuple(mean), tuple(scale), *map(tuple, bounds))
+    return fit_shrunk(own, X, y, groups, C=OWN_C)
 
 
 def relevance_and_sufficiency(
@@ -108,10 +102,9 @@ def relevance_and_sufficiency(
 ) -> tuple[Floats, Floats]:
     """P(each passage is right), (n,), and P(one of the first k is) for k = 1 to `DEPTH`, (DEPTH,).
 
-    `hazard` and `hazard_after_hit` are the maps of h and g. Relevance never rises, sufficiency
-    never falls; both begin with `confidence`. A ranking of fewer passages keeps its last
-    sufficiency; without any, sufficiency is 0. No sufficiency is above `max_probability`, which is
-    what the labels can support, unless the confidence is.
+    Both begin with `confidence`. A ranking of fewer passages keeps its last sufficiency, 0 without
+    any. No sufficiency is above `max_probability`, which is what the labels can support, unless
+    the confidence is.
     """
     if not len(ranking):
         return np.zeros(0), np.zeros(DEPTH)
@@ -128,10 +121,7 @@ def relevance_and_sufficiency(
 
 
 def chain(confidence: float, hazard: Floats, hazard_after_hit: Floats) -> tuple[Floats, Floats]:
-    """Relevance r (n,) and sufficiency S (n,), from the confidence, h and g (n - 1,) in [0, 1].
-
-    See the top of this file.
-    """
+    """Relevance r (n,) and sufficiency S (n,), from the confidence, h and g (n - 1,) in [0, 1]."""
     relevance, sufficiency = [confidence], [confidence]
     for h, g in zip(hazard.tolist(), hazard_after_hit.tolist(), strict=True):
         none, one = (1 - sufficiency[-1]) * h, sufficiency[-1] * g

@@ -1,8 +1,7 @@
 """Assess one query in steps, with a stop before each piece of work for a model.
 
 The numbers are those of `CalibratedReranker.assess`, to the bit. The caller that drives the steps
-may let other queries pass between two pieces, run the pieces of several queries in one call, or
-stop for good. It knows nothing of queues and clocks.
+may let other queries pass, run the pieces of several queries in one call, or stop for good.
 """
 
 from __future__ import annotations
@@ -46,10 +45,9 @@ class Speed:
 class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
-    Or one call that waits for another machine (`search`), a search system or a model behind an
-    address, which costs this one little.
-    Or calls that read the words of long passages (`words`), which stay in a cache. A piece takes
-    about `seconds`, and the pieces after it about `left`, at the speed given.
+    Or one call that waits for another machine (`search`), which costs this one little; or calls
+    that read the words of long passages (`words`), which stay in a cache. A piece takes about
+    `seconds`, and the pieces after it about `left`, at the speed given.
     """
 
     stage: Stage
@@ -71,14 +69,15 @@ def steps(
 ) -> Steps:
     """The pieces of one query, of about `max_seconds` each at most, and then its assessment.
 
-    Send back at least what `run_piece` gives for the items of each piece. `scoring_seconds`
-    is the expected time to score, used until the candidates are known.
+    Send back at least what `run_piece` gives for the items of each piece. `scoring_seconds` is the
+    expected time to score, used until the candidates are known.
 
     Raises:
-        InputError: the query or a passage is empty, or not text.
+        InputError: as `CalibratedReranker.check`.
     """
     pipeline, policy = model.pipeline, model.maps[model.check(query)].policy
-    texts = list(dict.fromkeys(model.pipeline.texts_of(query)))
+    split = partial(_split_by_seconds, max_seconds=max_seconds)
+    texts = list(dict.fromkeys(pipeline.texts_of(query)))
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, max_tokens=length) for text in texts]
     vectors: dict[str, Any] = {}
@@ -87,9 +86,7 @@ def steps(
         encode = partial(run_piece, model, "encode", texts)
         vectors = (yield Piece("search", [encode], ENCODE_OVERHEAD_S, scoring_seconds))[encode]
     else:
-        for piece in _split_by_seconds(
-            "encode", texts, sizes, max_seconds=max_seconds, after=scoring_seconds
-        ):
+        for piece in split("encode", texts, sizes, after=scoring_seconds):
             vectors |= yield piece
     found: dict[tuple[str, str], PassageWords] = {}
     sizes = [_words_seconds(p) for p in query.passages or ()]
@@ -101,9 +98,7 @@ def steps(
             return read_words(p.title, p.text, language).only(asked)
 
         reads: dict[Any, Passage] = {partial(words_asked, p): p for p in query.passages or ()}
-        for piece in _split_by_seconds(
-            "words", list(reads), sizes, max_seconds=max_seconds, after=scoring_seconds
-        ):
+        for piece in split("words", list(reads), sizes, after=scoring_seconds):
             read: dict[Any, PassageWords] = yield piece
             found |= {(p.title, p.text): read[call] for call, p in reads.items() if call in read}
     if pipeline.source.elsewhere and query.passages is None:
@@ -123,7 +118,7 @@ def steps(
         stage: Stage = "search" if score_waits else "score"
         scores = (yield Piece(stage, [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
     else:
-        for piece in _split_by_seconds("score", pairs, sizes, max_seconds=max_seconds, after=0):
+        for piece in split("score", pairs, sizes, after=0):
             results |= yield piece
         logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
         truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
@@ -152,17 +147,15 @@ def expected_seconds(
 ) -> tuple[float, float]:
     """About how long a query takes with each model, the bi-encoder first, at the speed given.
 
-    A search is expected to score for `scoring_seconds`. Passages that come with the query are taken
-    to be of average size; reading their words counts with the bi-encoder.
+    A search is expected to score for `scoring_seconds`; passages that come with a query are taken
+    to be of average size. Reading their words counts with the bi-encoder.
     """
     config = pipeline.config
     length = config.encoder_max_length
-    passages = () if pipeline.source.elsewhere else query.passages
-    sizes = [tokens_of(query.text, max_tokens=length)]
-    sizes += [
-        tokens_of(p.title, p.text, max_tokens=config.encoder_windows * length)
-        for p in passages or ()
-    ]
+    passages = () if pipeline.source.elsewhere else query.passages or ()
+    most = config.encoder_windows * length
+    sizes = [tokens_of(p.title, p.text, max_tokens=most) for p in passages]
+    sizes.append(tokens_of(query.text, max_tokens=length))
     reading = sum(map(_words_seconds, query.passages or ()))
     encoding = ENCODE_OVERHEAD_S + speed.encode * sum(sizes) + reading
     if query.passages is None:

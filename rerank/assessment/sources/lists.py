@@ -90,11 +90,7 @@ class ScoredLists(Source):
         """The passages of the query, best fused score first; ties are ordered by id.
 
         Equal passages count as one: each has the highest score that a stage gave one of them. If
-        texts are needed, passages without one are left out.
-
-        Raises:
-            InputError: the passages lack the scores of these stages; or none has a text, if texts
-                are needed.
+        texts are needed, passages without one are left out, and a list without any is refused.
         """
         provided = query.passages or ()
         if not provided:
@@ -112,7 +108,12 @@ class ScoredLists(Source):
             passages=tuple(passages[i] for i in first),
             scores={s: highest[rows[first]] for s, highest in scores.items()},
         )
-        fused = self._fused(once)
+        # reciprocal rank fusion of the stages before the last, or of the only stage
+        fused = np.zeros(len(first))
+        for name in self.kind.stages[:-1] or self.kind.stages:
+            of_stage = (once.scores or {})[name]
+            ranks, returned = stage_ranks(of_stage), ~np.isnan(of_stage)
+            fused[returned] += 1.0 / (self.config.rrf_k + ranks[returned])
         ranked_once = _stage(np.arange(len(first)), fused)
         features = list_features(self.kind, once, ranked_once, language=self.config.words_language)
         candidates = Candidates(
@@ -148,15 +149,6 @@ class ScoredLists(Source):
         scores = (candidates.query.scores or {})[self.kind.stages[-1]]
         last: Floats = scores[candidates.first_stage.rows]
         return last
-
-    def _fused(self, query: Query) -> Floats:
-        """Reciprocal rank fusion (n,) of the stages before the last, or of the only stage."""
-        scores = query.scores or {}
-        fused = np.zeros(len(query.passages or ()))
-        for stage in self.kind.stages[:-1] or self.kind.stages:
-            ranks, returned = stage_ranks(scores[stage]), ~np.isnan(scores[stage])
-            fused[returned] += 1.0 / (self.config.rrf_k + ranks[returned])
-        return fused
 
 
 def _stage(rows: Ints, fused: Floats) -> FirstStage:

@@ -1,8 +1,7 @@
 """Another search system finds the candidates, and our cross-encoder scores them.
 
-A system gives less than our own index does, so the features are those of lists that come with their
-scores: its searches are the first stages, and our cross-encoder is the last one. Such a list can be
-stored and assessed again without the system.
+The features are those of lists that come with their scores: the searches of the system are the
+first stages, our cross-encoder the last. Such a list can be assessed again without the system.
 """
 
 from __future__ import annotations
@@ -121,12 +120,9 @@ class OtherSystem(Source):
 
     def best_of_stages(self, text: str, vector: Vectors, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each search of the system."""
-        most, rrf_k = count * len(self.system.settings.stages), self.config.rrf_k
-        asked = Query(text)
-        with_results = query_with_results(
-            self.system, asked, vector, pool=count, count=most, rrf_k=rrf_k
-        )
-        return with_results.passages or ()
+        most = count * len(self.system.settings.stages)
+        sizes: Any = {"pool": count, "count": most, "rrf_k": self.config.rrf_k}
+        return query_with_results(self.system, Query(text), vector, **sizes).passages or ()
 
     def scores_are_known(self, query: Query) -> bool:
         """Whether a passage came with a score of our reranker."""
@@ -159,8 +155,7 @@ def with_held_passages(
 ) -> tuple[LabelledSet, tuple[str, ...]]:
     """The set whose corpus is the labelled passages as the collection holds them, and notes.
 
-    A passage that the collection lacks has an empty text; the notes count these. Queries are then
-    grouped by the passages held.
+    A passage that the collection lacks has an empty text; the notes count these.
 
     Raises:
         InputError: the collection holds none of them.

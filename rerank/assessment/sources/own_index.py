@@ -81,18 +81,15 @@ class OwnIndex(Source):
             if not hasattr(index, "columns"):
                 raise FilterError("this model's own kind of index takes no filter")
             asked["where"] = query.where
-        if not without:
-            stage = index.search(query.text, vector, pool=c.pool, count=c.candidates, **asked)
-        else:
+        sizes: dict[str, Any] = {"pool": c.pool, "count": c.candidates}
+        if without:
             pool = c.pool + len(without)
-            unfiltered = index.search(query.text, vector, pool=pool, count=2 * pool, **asked)
-            removed = np.array(
-                [index.passage(row).doc_id in without for row in unfiltered.rows],
-                dtype=np.bool_,
-            )
-            stage = fused_without(
-                unfiltered, removed, pool=c.pool, count=c.candidates, rrf_k=c.rrf_k
-            )
+            stage = index.search(query.text, vector, pool=pool, count=2 * pool, **asked)
+            removed = [index.passage(row).doc_id in without for row in stage.rows]
+            removed_rows = np.array(removed, dtype=np.bool_)
+            stage = fused_without(stage, removed_rows, **sizes, rrf_k=c.rrf_k)
+        else:
+            stage = index.search(query.text, vector, **sizes, **asked)
         return self.ranked_candidates(query, tuple(index.passage(row) for row in stage.rows), stage)
 
     def best_of_stages(self, text: str, vector: Vectors, count: int) -> tuple[Passage, ...]:

@@ -71,8 +71,8 @@ class Selection:
 class Source(ABC):
     """Where a model's passages come from.
 
-    `index` has the words' idf and, if there is a corpus here, its passages. `metadata` are
-    additional features of the passages' metadata.
+    `index` has the words' idf and, if there is a corpus here, its passages; `metadata` are more
+    features.
     """
 
     modes: ClassVar[tuple[Mode, ...]] = MODES  # of such a model; the first is the main one
@@ -106,18 +106,10 @@ class Source(ABC):
         return "corpus", manifest["corpus_digest"]
 
     def refuse_mismatch(self, encoder: Encoder) -> None:  # noqa: B027  # most take every encoder
-        """Refuse an encoder that the index was not made with.
-
-        Raises:
-            InputError: saying what differs.
-        """
+        """Refuse an encoder that the index was not made with, saying what differs."""
 
     def check(self, query: Query) -> None:  # noqa: B027  # most take every query
-        """Refuse a query that the source has no passages for.
-
-        Raises:
-            InputError: the message says what came, and what is expected.
-        """
+        """Refuse a query that the source has no passages for."""
 
     def held(self, labelled: LabelledSet) -> tuple[LabelledSet, tuple[str, ...]]:
         """The set with the part of its corpus that the source holds, and notes on the rest."""
@@ -153,18 +145,14 @@ class Source(ABC):
         """The candidates that are found with a query and its vector, best fused first.
 
         Passages in `without`, by id, are not among them, as if they were not in the corpus; only
-        the word statistics are those of the whole corpus.
-
-        Raises:
-            InputError: there is nothing to search.
+        the word statistics are those of the whole corpus. Refused if there is nothing to search.
         """
         raise InputError(self.refusal(self.kind))
 
     def best_of_stages(self, text: str, vector: Vectors, count: int) -> tuple[Passage, ...]:
         """The `count` best passages of each first stage, each passage once, best fused first.
 
-        Raises:
-            InputError: there is nothing to search.
+        Refused if there is nothing to search.
         """
         raise InputError(self.refusal(self.kind))
 
@@ -180,8 +168,7 @@ class Source(ABC):
         """
         candidates, prior_scores, different = by_prior(candidates, prior_scores)
         count = count_to_score(prior_scores[: min(self.config.rerank_depth, different)], cutoff)
-        known = self.scores_are_known(candidates.query)
-        return Selection(candidates, prior_scores, count, known)
+        return Selection(candidates, prior_scores, count, self.scores_are_known(candidates.query))
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores (m,) of those that are scored."""
@@ -198,9 +185,8 @@ class Source(ABC):
             _, group = distinct(provided)
             query = replace(query, logits=highest_of_equal(query.logits, group))
         made = self._rank_provided(query, [provided[i] for i in rows], near)
-        return replace(
-            made, first_stage=replace(made.first_stage, rows=rows[made.first_stage.rows])
-        )
+        stage = replace(made.first_stage, rows=rows[made.first_stage.rows])
+        return replace(made, first_stage=stage)
 
     def as_from_caller(self, candidates: Candidates, count: int) -> Candidates:
         """The candidates as if the caller had provided the first `count` of them."""
@@ -237,19 +223,13 @@ class Source(ABC):
 
 
 def rank_passages(
-    query: str,
-    passages: Sequence[Passage],
-    cosines: Floats,
-    lexicon: Lexicon,
-    *,
-    rrf_k: int,
+    query: str, passages: Sequence[Passage], cosines: Floats, lexicon: Lexicon, *, rrf_k: int
 ) -> FirstStage:
     """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
 
-    `cosines` (n,) are those of query and passage. BM25 finds only passages that share a word with
-    the query; a passage that it does not find ranks behind all others. Ties are broken by the text,
-    so the order of the input does not matter. Equal passages are ranked as one; each of them has
-    its numbers.
+    `cosines` (n,) are those of query and passage. A passage without a word of the query ranks
+    behind all others in BM25. Ties are broken by the text, so the order of the input does not
+    matter. Equal passages are ranked as one; each of them has its numbers.
     """
     first, group = distinct(passages)
     different = [passages[i] for i in first]
@@ -273,12 +253,5 @@ def _rank(texts: Sequence[str], lexical: Floats, cosines: Floats, *, rrf_k: int)
     place = np.argsort(by_text)  # of each passage in the order of their texts
     best = np.lexsort((place[rows], -scores))
     rows = rows[best]
-    bm25_rank, dense_rank = (ranks(f, rows, missing=n + 1) for f in lists)
-    return FirstStage(
-        rows=rows,
-        bm25=lexical[rows],
-        dense=cosines[rows],
-        bm25_rank=bm25_rank,
-        dense_rank=dense_rank,
-        fused=scores[best],
-    )
+    bm25_rank, dense_rank = (ranks(found, rows, missing=n + 1) for found in lists)
+    return FirstStage(rows, lexical[rows], cosines[rows], bm25_rank, dense_rank, scores[best])
