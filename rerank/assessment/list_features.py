@@ -149,8 +149,9 @@ def _correlation(one: Floats, other: Floats) -> float:
 
 
 def _overlap(one: Floats, other: Floats) -> float:
+    # of equal scores the first ones; missing scores come last, and are left out
     tops = [np.argsort(-s, kind="stable")[: min(10, (~np.isnan(s)).sum())] for s in (one, other)]
-    return len(np.intersect1d(*tops)) / min(10, len(one))
+    return len(set(tops[0].tolist()) & set(tops[1].tolist())) / min(10, len(one))
 
 
 OF_TWO_STAGES: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {

@@ -329,6 +329,10 @@ def _length(text: str) -> int:
     return max(1, len(re.findall(r"\w+", text)))
 
 
-@cached_by_bytes(2**26, lambda found: WORD_BYTES * len(found))
+def _bytes_of(found: frozenset[str]) -> int:
+    return WORD_BYTES * len(found)
+
+
+@cached_by_bytes(2**26, _bytes_of)
 def _word_set(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.lower()))
