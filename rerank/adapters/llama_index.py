@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from rerank.adapters.metadata import rank_documents, search_documents
@@ -82,16 +83,10 @@ class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
         where: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self._model, self._count = model, top_n
-        self._how: dict[str, Any] = {
-            "min_relevance": min_relevance,
-            "segment": segment,
-            "where": where,
-        }
+        how = {"min_relevance": min_relevance, "segment": segment, "where": where}
+        self._search = partial(search_documents, model, count=top_n, **how)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asked = query_bundle.query_str
-        found = search_documents(self._model, asked, count=self._count, **self._how)
         return [
             NodeWithScore(
                 node=TextNode(
@@ -103,5 +98,5 @@ class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
                 ),
                 score=p.relevance,
             )
-            for p, added in found
+            for p, added in self._search(query_bundle.query_str)
         ]

@@ -24,9 +24,8 @@ def rank_documents(
 
     A document is its text and its metadata, which the model may have features of, and which may
     hold its title (`TITLES`): the model reads that before the text. A model of lists takes its
-    scores from there, under the names of its stages. Documents without a text, such
-    as images, cannot be judged and are left out. `segment` is that of the query, if the model has
-    segments.
+    scores from there, under the names of its stages. Documents without a text, such as images, are
+    left out. `segment` is that of the query, if the model has segments.
 
     Raises:
         InputError: not a loaded model, settings as in `check_settings`, a query without words, or a
@@ -70,27 +69,13 @@ def search_documents(
     check_settings(count, min_relevance)
     asked = Query(query, metadata=model.of_segment(segment), where=Where.read(where))
     (assessment,) = model.assess([asked])
-    return [
-        (
-            passage,
-            {
-                **passage.metadata,
-                "doc_id": passage.doc_id,
-                "title": passage.title,
-                **document_metadata(assessment, passage),
-            },
-        )
-        for passage in assessment.first(count)
-        if passage.relevance >= min_relevance
-    ]
+    found = [p for p in assessment.first(count) if p.relevance >= min_relevance]
+    own = [{**p.metadata, "doc_id": p.doc_id, "title": p.title} for p in found]
+    return [(p, d | document_metadata(assessment, p)) for p, d in zip(found, own, strict=True)]
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no model.
-
-    Raises:
-        InputError: saying what came.
-    """
+    """Refuse what is no model."""
     if not hasattr(model, "rerank"):
         raise InputError(f"`model` should be a model of `rerank.load`, got {model!r:.100}")
 

@@ -46,14 +46,10 @@ class AdaptiveResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; level and acceptance are those of the whole ranking."""
+        of_ranking = ("confidence", "level", "accepted", "calibrated")
         return {
-            "k": self.k,
-            "sufficiency": self.sufficiency,
-            "verdict": self.verdict,
-            "confidence": self.assessment.confidence,
-            "level": self.assessment.level,
-            "accepted": self.assessment.accepted,
-            "calibrated": self.assessment.calibrated,
+            **{name: getattr(self, name) for name in ("k", "sufficiency", "verdict")},
+            **{name: getattr(self.assessment, name) for name in of_ranking},
             "stop_reason": self.stop_reason,
             "passages": [{**p.to_dict(), "title": p.title, "text": p.text} for p in self.passages],
         }
@@ -90,8 +86,8 @@ def depth(assessment: Assessment, k: int) -> int:
 def guaranteed(maps: FittedMaps) -> Strategy:
     """The strategy with which a calibrated model loses at most one answer in twenty questions.
 
-    It takes as few of ten passages as the model's labels allow, whatever their similarity. `maps`
-    are those of the query's mode: `model.maps[model.mode_of(query)]`.
+    It takes as few of ten passages as the labels allow, whatever their similarity. `maps` are those
+    of the query's mode: `model.maps[model.mode_of(query)]`.
 
     Raises:
         InputError: the model has no such guarantee.
@@ -105,11 +101,7 @@ def guaranteed(maps: FittedMaps) -> Strategy:
 
 
 def check_floor(model: CalibratedReranker) -> None:
-    """Refuse a similarity floor where passages have scores of other stages, and no cosine of ours.
-
-    Raises:
-        InputError: saying what to use instead.
-    """
+    """Refuse a similarity floor where passages have scores of other stages, and no cosine."""
     if model.source.kind.stages:
         raise InputError(
             "`similarity_floor`: the passages of this model have the scores of "
@@ -118,10 +110,7 @@ def check_floor(model: CalibratedReranker) -> None:
 
 
 def near(passage: RankedPassage, strategy: Strategy) -> bool:
-    """Whether a passage reaches the similarity floor; one that came with scores has no similarity.
-
-    It counts as near.
-    """
+    """Whether a passage reaches the similarity floor; one that came with scores counts as near."""
     return bool(passage.scores) or not passage.dense < strategy.similarity_floor
 
 
@@ -129,8 +118,7 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     """The first passages of an assessment, up to the k that the strategy asks for.
 
     That is the first k >= `min_k` at which the sufficiency reaches the threshold, else `max_k`
-    without the last passages that each add less than `least_gain`. It is 0 if no passage reaches
-    the similarity floor; passages that came with scores have no similarity.
+    without the last passages that each add less than `least_gain`. It is 0 if no passage is `near`.
     Of equal passages only the first is taken.
 
     `stop_reason` is `threshold`; `least_gain` if passages were left out, `no_more` if there are

@@ -42,7 +42,6 @@ class LanguageModelConfig:
             raise InputError(
                 f"`llm` should be a URL, such as http://host:8000/v1, got {self.place!r:.200}"
             )
-
         if not self.no_answer.strip():
             raise InputError("`no_answer` is empty; expected a sentence")
         if self.llm_prompt and CONTEXT not in self.prompt:

@@ -1,12 +1,13 @@
 """Why a ranking has its confidence: its signals, how much each moved it, and what to do.
 
 Each feature of the confidence belongs to one signal, so the contributions of all signals add up
-exactly to the log-odds. Recommendations follow from the measured values. It scores nothing.
+exactly to the log-odds. Recommendations follow from the measured values.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -125,19 +126,22 @@ def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
     """Each signal of a ranking that has passages, with what its features add to the log-odds."""
     group_of = {name: group for group, names in maps.features.groups.items() for name in names}
     of_features = maps.confidence.contributions(assessment.features[None, :])[0]
-    added: dict[str, float] = {}
+    added: defaultdict[str, float] = defaultdict(float)
     for feature, contribution in zip(maps.features.ranking, of_features.tolist(), strict=True):
-        name = signal_of(feature, group_of[feature])
-        added[name] = added.get(name, 0.0) + contribution
+        added[signal_of(feature, group_of[feature])] += contribution
     before = log_odds(np.array([assessment.confidence]))
     signals: list[Signal] = []
     expected: list[Signal] = []
-    for name, (measure, meaning) in signals_for(maps).items():
-        value, contribution = measure(assessment), added.get(name, 0.0)
+    for name, (measure, bands) in signals_for(maps).items():
+        value, contribution = measure(assessment), added[name]
+        words = meaning_of(value, bands)
         moved = assessment.confidence - float(sigmoid(before - contribution)[0])
-        words = meaning_of(value, meaning)
         signals.append(Signal(name, value, words, contribution, moved))
-        if abs(contribution) >= SLIGHT and _as_expected(name, value, contribution, meaning):
+        # few words of the question may be found, and yet more than usual: only the best and the
+        # worst words can be contradicted by the way that the signal moved the confidence
+        against = meaning_of(math.inf if contribution < 0 else -math.inf, bands)
+        as_expected = name not in FROM_GOOD_TO_BAD or words != against
+        if abs(contribution) >= SLIGHT and as_expected:
             expected.append(signals[-1])
     told = sorted(expected, key=lambda signal: -abs(signal.log_odds))[:REASONS]
     return tuple(replace(signal, told=signal in told) for signal in signals)
@@ -232,22 +236,6 @@ def meaning_of(value: float, bands: Bands) -> str:
     return next((words for start, words in bands if value >= start), bands[-1][1])
 
 
-def _as_expected(name: str, value: float, contribution: float, bands: Bands) -> bool:
-    """Whether a signal moved the confidence the way that its words let people expect.
-
-    The words are of the value alone; the contribution (log-odds) compares it with a usual question:
-    few words of the question may be found, and yet more than usual. Only the best and the worst
-    words can be contradicted.
-    """
-    against = meaning_of(math.inf if contribution < 0 else -math.inf, bands)
-    return name not in FROM_GOOD_TO_BAD or meaning_of(value, bands) != against
-
-
-def _gap(a: Assessment) -> float:
-    """The lead of the first passage, in probability."""
-    return float(a.relevance[0] - a.relevance[1]) if len(a.relevance) > 1 else float(a.relevance[0])
-
-
 def _documents(a: Assessment) -> float:
     passages = a.ranking.passages[:TOP]
     return len({place_of(p).document for p in passages}) / len(passages)
@@ -276,7 +264,7 @@ SIGNALS: Mapping[str, tuple[Measure, Bands]] = {
         ),
     ),
     "gap": (
-        _gap,
+        lambda a: float(a.relevance[0] - a.relevance[1:2].sum()),
         (
             (0.3, "a clear winner"),
             (0.1, "a slight lead over the second passage"),
@@ -363,7 +351,7 @@ def of_lists(kind: ListKind) -> dict[str, tuple[Measure, Bands]]:
     """The signals of lists that came with their scores, which no stage of ours has read.
 
     Agreement is the mean share of the first ten passages that two stages both have, 1 for a single
-    stage. Coverage is that of the first passage, and needs texts.
+    stage; coverage is that of the first passage, and needs texts.
     """
     table, _ = list_ranking_features(kind)
     shares = [function for name, function in table.items() if name.endswith(".overlap")]
@@ -371,11 +359,11 @@ def of_lists(kind: ListKind) -> dict[str, tuple[Measure, Bands]]:
     def agreement(a: Assessment) -> float:
         return float(np.mean([share(a.ranking) for share in shares])) if shares else 1.0
 
-    def coverage(a: Assessment) -> float:
-        return table["winner_term_coverage"](a.ranking)
-
-    return {
+    signals: dict[str, tuple[Measure, Bands]] = {
         "stage_agreement": (agreement, STAGE_AGREEMENT),
         "reranker_impact": (SIGNALS["reranker_impact"][0], LAST_STAGE_IMPACT),
-        **({"query_coverage": (coverage, SIGNALS["query_coverage"][1])} if kind.texts else {}),
     }
+    if coverage := table.get("winner_term_coverage"):
+        bands = SIGNALS["query_coverage"][1]
+        signals["query_coverage"] = (lambda a: coverage(a.ranking), bands)
+    return signals

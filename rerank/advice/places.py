@@ -54,10 +54,10 @@ class InDocument:
 def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDocument:
     """The passage at a row of the corpus, with the passages of its document around it.
 
-    These are the ones next to it in the corpus whose `rerank.advice.places.place_of` names the same
-    document, nearest first, until they have `max_bytes` together. The passage itself is always
-    whole. They are ordered by `position` of their metadata if all have one (of at most 18 digits),
-    else as in the corpus. The nearest one left out on either side tells where there are more.
+    These are the ones next to it in the corpus that are of the same document, by `place_of`,
+    nearest first, until they have `max_bytes` together; the passage itself is always whole. They
+    are ordered by `position` of their metadata if all have one (of at most 18 digits), else as in
+    the corpus.
     """
     if not 0 <= row < len(corpus):
         raise IndexError(row)
@@ -68,7 +68,8 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
     while ends:
         for way, end in list(ends.items()):
             beside = end + way
-            if not _is_of(document, corpus, beside):
+            inside = 0 <= beside < len(corpus)
+            if not inside or place_of(corpus.passage(beside)).document != document:
                 del ends[way]
                 continue
             size = int(corpus.offsets[beside + 1] - corpus.offsets[beside])
@@ -84,10 +85,6 @@ def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDo
     if all(p.isdecimal() and len(p) <= LONGEST_POSITION for p in positions):
         order = [one for _, one in sorted(zip(map(int, positions), order, strict=True))]
     shown = [one for one in order if one not in cut]
-    ordered = tuple(passages[one] for one in shown)
     before = [order.index(one) < order.index(row) for one in cut]
+    ordered = tuple(passages[one] for one in shown)
     return InDocument(document, ordered, shown.index(row), any(before), not all(before))
-
-
-def _is_of(document: str, corpus: Corpus, row: int) -> bool:
-    return 0 <= row < len(corpus) and place_of(corpus.passage(row)).document == document

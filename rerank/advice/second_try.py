@@ -4,8 +4,8 @@ It counts only if it raises the confidence, and is then reported with the first 
 higher one of two is too high. So it can bring better passages, but accepts no answer more; on 2,681
 labelled queries of six sets the first passage was right no more often either.
 
-RM3: Lavrenko & Croft (SIGIR 2001) for the model; Abdul-Jaleel et al. (TREC 2004) for its mixture
-with the query; the filter of frequent words is Anserini's.
+RM3: Lavrenko & Croft (SIGIR 2001), Abdul-Jaleel et al. (TREC 2004) for its mixture with the query;
+the filter of frequent words is Anserini's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
@@ -52,7 +53,7 @@ def with_second_try(model: CalibratedReranker, first: Assessment) -> Assessment:
 def with_confidence(
     model: CalibratedReranker, assessment: Assessment, confidence: float
 ) -> Assessment:
-    """The same ranking at another confidence; the other probabilities follow from the hazards.
+    """The same ranking at another confidence, from which the other probabilities follow.
 
     It is not certified: a certificate holds only for the first try.
     """
@@ -106,8 +107,7 @@ def expansion_words(
     """The likeliest words of the relevance model that the query lacks, best first.
 
     `relevance` (n,) weighs the passages. There are at most `MOST_WORDS`, and no more than the query
-    has words, so that it keeps at least half of the weight. Words in more than a tenth of the
-    passages are left out.
+    has words; words in more than a tenth of the passages are left out.
     """
     asked = words(query, language=lexicon.language)
     weights: Counter[str] = Counter()
@@ -118,7 +118,5 @@ def expansion_words(
         for word, stem in zip(written, stems, strict=True):
             spelled.setdefault(stem, word)
             weights[stem] += relevant / len(stems)
-    for stem in list(weights):
-        if stem in asked or lexicon.idf(stem) < FREQUENT:
-            del weights[stem]
-    return [spelled[stem] for stem, _ in weights.most_common(min(MOST_WORDS, len(asked)))]
+    best = (s for s, _ in weights.most_common() if s not in asked and lexicon.idf(s) >= FREQUENT)
+    return [spelled[stem] for stem in islice(best, min(MOST_WORDS, len(asked)))]

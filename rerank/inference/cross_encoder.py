@@ -20,13 +20,13 @@ from rerank.inference.engine import (
     EXPORT_FORMAT,
     NoExportError,
     check_reads_pairs,
-    open_cross_encoder,
+    open_engine,
     runs_in_library,
     stand_aside,
 )
 from rerank.inference.given import Checked, Given, scores_of
 from rerank.inference.model_files import ModelFiles, check_cross_encoder, interacts_late
-from rerank.inference.score_cache import Score, ScoreCache
+from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
 from rerank.protocols import Request, Scorer, Scores, Traits
@@ -143,12 +143,12 @@ class CrossEncoder:
                     from rerank.inference.varlen import open_unpadded  # and torch
                 engine: Rows = open_unpadded(self.files)
             else:
-                engine = open_cross_encoder(self.files, self.precision)
+                engine = open_engine(self.files, "cross_encoder", self.precision)
         except NoExportError as error:
             with optional():
                 from rerank.inference.library import LateInteraction, LibraryScorer
-            bf16 = self.precision == "bf16"
             stand_aside(self.files, error)
+            bf16 = self.precision == "bf16"
             if interacts_late(self.files):
                 return LateInteraction(self.files, self.max_length, bf16=bf16)
             return LibraryScorer(self.files, self.max_length, self.instruction, bf16=bf16)
@@ -207,11 +207,9 @@ class Reranker:
             new_keys, ends = list(missing), np.cumsum([0, *(len(r.texts) for r in requests)])
 
             def keep(start: int, scored: Sequence[Checked]) -> None:
-                both = [np.concatenate(part).tolist() for part in zip(*scored, strict=True)]
+                logits, cut = (np.concatenate(p).tolist() for p in zip(*scored, strict=True))
                 of_batch = new_keys[ends[start] : ends[start + len(scored)]]
-                fresh: dict[bytes, Score] = dict(
-                    zip(of_batch, zip(*both, strict=True), strict=True)
-                )
+                fresh = dict(zip(of_batch, zip(logits, cut, strict=True), strict=True))
                 if cache:
                     cache.put(fresh)
                 score_of.update(fresh)
@@ -222,19 +220,13 @@ class Reranker:
         return logits, np.array([cut for _, cut in scores], dtype=np.bool_)
 
     def truncates(self, pairs: Sequence[Pair]) -> Bools:
-        """Whether each pair is longer than the model reads, shape (n,), as far as that is known.
-
-        No pair is scored.
-        """
+        """Whether each pair is longer than the model reads, as far as that is known, shape (n,)."""
         if not isinstance(self.scorer, CrossEncoder):
             return np.zeros(len(pairs), dtype=np.bool_)
         return np.array(self.scorer.truncates(pairs), dtype=np.bool_)
 
     def _keys(self, group: Sequence[Pair]) -> list[bytes]:
-        """For each pair of a list 16 bytes, which identify the model and all that it reads for it.
-
-        A listwise scorer reads the whole list, and gives the pair at this place of it a score.
-        """
+        """For each pair of a list 16 bytes, of the model and all that it reads for the score."""
         if self.listwise:
             texts = [group[0][0], *(text for _, text in group)]
             return [self._key([*texts, str(place)]) for place in range(len(group))]
@@ -262,16 +254,12 @@ def open_reranker(
     precision: Precision = "fp32",
     cache: ScoreCache | None = None,
 ) -> Reranker:
-    """The reranker of a model; all but the cache is of a network on this machine."""
+    """The reranker of a model; the options but the cache are of a network on this machine."""
     if isinstance(model, Given):
         assert isinstance(model.model, Scorer)
         return Reranker(model, model.model, cache)
     scorer = CrossEncoder(
-        model,
-        max_length=max_length,
-        precision=precision,
-        windows=windows,
-        instruction=instruction,
+        model, max_length=max_length, precision=precision, windows=windows, instruction=instruction
     )
     return Reranker(model, scorer, cache)
 

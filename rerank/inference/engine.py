@@ -81,27 +81,33 @@ class Engine:
         return np.stack(in_threads(self.run, sequences, self._workers))
 
 
-def open_cross_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
-    """An engine that gives a pair's logits, without any activation.
+def open_engine(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> Engine:
+    """An engine that gives a pair's logits, without any activation, or a text's unit vector.
 
-    int8 logits are close to fp32 logits, but not equal: a calibration is valid for only one of the
-    two.
-
-    Raises:
-        InputError: the model cannot be loaded, or does not export and int8 is requested.
-        NoExportError: it does not export.
-    """
-    return _open(files, "cross_encoder", precision)
-
-
-def open_bi_encoder(files: ModelFiles, precision: Graphs = "fp32") -> Engine:
-    """An engine that gives a text's unit vector.
+    int8 numbers are close to fp32 numbers, but not equal: a calibration is valid for only one of
+    the two.
 
     Raises:
         InputError: the model cannot be loaded, or does not export and int8 is requested.
         NoExportError: it does not export.
     """
-    return _open(files, "bi_encoder", precision)
+    if files.entries is not None:
+        network = exported_network(files, kind, precision)
+        try:
+            return _engine(network, files.entries)
+        except Exception as error:  # of the runtime, which has many
+            raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
+    try:
+        return _kept(files, kind, precision, _engine)
+    except NoExportError as error:
+        if precision != "int8":
+            raise
+        others = "--precision to fp32 or bf16"
+        if kind == "bi_encoder":
+            others = "--encoder-precision to fp32"
+        raise InputError(
+            f"{files.name} does not export, so it has no int8 form; set {others} ({error})"
+        ) from error
 
 
 def exported_network(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> Network:
@@ -139,26 +145,6 @@ def stand_aside(files: ModelFiles, error: NoExportError) -> None:
     logger.warning("%s runs in sentence-transformers: %s", files.name, error)
 
 
-def _open(files: ModelFiles, kind: Kind, precision: Graphs) -> Engine:
-    if files.entries is not None:
-        network = exported_network(files, kind, precision)
-        try:
-            return _engine(network, files.entries)
-        except Exception as error:  # of the runtime, which has many
-            raise InputError(f"{files.folder / GRAPH} does not run here: {error}") from error
-    try:
-        return _kept(files, kind, precision, _engine)
-    except NoExportError as error:
-        if precision == "int8":
-            others = "--precision to fp32 or bf16"
-            if kind == "bi_encoder":
-                others = "--encoder-precision to fp32"
-            raise InputError(
-                f"{files.name} does not export, so it has no int8 form; set {others} ({error})"
-            ) from error
-        raise
-
-
 def _kept(
     files: ModelFiles, kind: Kind, precision: Graphs, use: Callable[[Network, Entries], Result]
 ) -> Result:
@@ -171,9 +157,9 @@ def _kept(
     def opened(folder: Path) -> Result | NoExportError:
         manifest = read_manifest(folder)
         aside = {"made_with": _versions()} if ASIDE in manifest else {}
-        wrong = [key for key, value in {**bound, **aside}.items() if manifest.get(key) != value]
-        if wrong:
-            raise FolderError(f"it was made for another value of {wrong[0]}")
+        for key, value in {**bound, **aside}.items():
+            if manifest.get(key) != value:
+                raise FolderError(f"it was made for another value of {key}")
         if aside:
             return NoExportError(manifest[ASIDE])
         entries = manifest["files"]
@@ -287,8 +273,6 @@ def _quantize(network: Network, folder: Path) -> None:
 def onnx_runtime() -> Any:
     """The module `onnxruntime`, imported so that it sends no telemetry and writes nothing to home.
 
-    A telemetry setting of the user in the environment takes precedence.
-
     Raises:
         InputError: USearch was imported first: importing ONNX Runtime would crash the process.
     """
@@ -308,13 +292,13 @@ def _engine(network: Network, entries: Entries) -> Engine:
 
     Networks are started one after the other.
     """
-    parts = [network[name] for name in (GRAPH, DATA) if name in network]
-    key = "-".join(entries[name]["sha256"] for name in (GRAPH, DATA) if name in network)
+    names = [name for name in (GRAPH, DATA) if name in network]
+    key = "-".join(entries[name]["sha256"] for name in names)
     prompts = json.loads(network[PROMPTS]) if PROMPTS in network else {}
     with _starting:
         run = _running.get(key)
         if run is None:
-            run = _running[key] = _onnx_runner(*parts)
+            run = _running[key] = _onnx_runner(*(network[name] for name in names))
     return Engine(run, prompts=prompts)
 
 
@@ -346,11 +330,10 @@ def _torch_runner(module: Any) -> Run:
     """The network in torch, whose operators use at most `cores` threads."""
     import torch
 
-    most = cores()
+    from rerank.inference.library import few_threads
 
     def run(tokens: Tokens) -> Row:
-        if torch.get_num_threads() > most:  # which holds for the calling thread
-            torch.set_num_threads(most)
+        few_threads()
         with torch.inference_mode():
             row: Row = module(torch.tensor([tokens.ids]), torch.tensor([tokens.types]))[0].numpy()
         return row

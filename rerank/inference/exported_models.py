@@ -1,7 +1,7 @@
 """Models exported to ONNX inside a folder, which then runs without the original weights.
 
-A model is a graph and a tokenizer. This file knows nothing of calibration; the writer of the
-folder hashes the files, and whoever opens it has checked them.
+A model is a graph and a tokenizer; the writer of the folder hashes their files, and whoever opens
+it has checked them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ from typing import Any
 
 from rerank.config import Config, Graphs, Precision
 from rerank.errors import InputError
-from rerank.inference.engine import (
-    DATA,
-    EXPORT_FORMAT,
-    GRAPH,
-    PROMPTS,
-    exported_network,
-)
+from rerank.inference.engine import DATA, EXPORT_FORMAT, GRAPH, PROMPTS, exported_network
 from rerank.inference.int8_weights import TRAINED_ON
 from rerank.inference.model_files import Kind, Model, ModelFiles
 from rerank.inference.tokenizer import TOKENIZER_JSON, tokenizer_json
@@ -63,9 +57,7 @@ def exported_files(files: Model, role: str, config: Config) -> dict[str, bytes]:
 def write_exported(folder: Path, models: Sequence[Model], config: Config) -> dict[str, Any]:
     """Write the networks of an encoder and a reranker into a folder; return its manifest's entry.
 
-    Raises:
-        InputError: the precision is bf16, or a model does not export.
-        MissingExtraError: a model must still be exported, and torch is not installed.
+    Raises as `exported_files`.
     """
     for role, files in zip(ROLES, models, strict=True):
         home = folder / NETWORKS / role
@@ -76,12 +68,7 @@ def write_exported(folder: Path, models: Sequence[Model], config: Config) -> dic
 
 
 def check_exportable(models: Sequence[Model], config: Config) -> None:
-    """Refuse an encoder and a reranker that `write_exported` could not export.
-
-    Raises:
-        InputError: the precision is bf16, or a model does not export.
-        MissingExtraError: a model must still be exported, and torch is not installed.
-    """
+    """Refuse an encoder and a reranker that `write_exported` could not export, as it does."""
     for role, files in zip(ROLES, models, strict=True):
         exported_files(files, role, config)
 
@@ -111,8 +98,7 @@ def open_exported(
             for path, entry in manifest["files"].items()
             if path.startswith(start)
         }
-        missing = {GRAPH, TOKENIZER_JSON} - set(entries)
-        if missing:
+        if missing := {GRAPH, TOKENIZER_JSON} - set(entries):
             raise InputError(f"{folder}: {start}{min(missing)} is missing; export the model again")
         weights, tokenizer = (str(fingerprints.get(key)) for key in (role, f"{role}_tokenizer"))
         models.append(ModelFiles(name, folder / start, weights, tokenizer, entries))

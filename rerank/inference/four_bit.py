@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rerank.errors import optional
 
@@ -147,7 +146,13 @@ def _tensors(content: bytes, at: int, width: int, inner: int) -> Iterator[tuple[
         name = content[at + 2 : at + 2 + length].decode()
         packed, size, place = struct.unpack_from("<BIQ", content, at + 2 + length)
         at += 2 + length + 21
-        values = _four_bit(content, size, place) if packed else _vector(content, size, place)
+        if packed:
+            blocks = np.frombuffer(content, BLOCK, size // 32, place)
+            halves = np.concatenate([blocks["halves"] & 15, blocks["halves"] >> 4], axis=1)
+            scale = blocks["scale"].astype(np.float32)[:, None]
+            values = np.asarray((halves.astype(np.float32) - 8) * scale).reshape(-1)
+        else:
+            values = np.frombuffer(content, "<f4", size, place).copy()
         matrix = packed or name in ("emb.pos", "emb.type")
         columns = inner if name.endswith(".fo.w") else width
         yield _name(name), values.reshape(-1, columns) if matrix else values
@@ -162,14 +167,3 @@ def _name(name: str) -> str:
         return f"{PARTS[part]}.{ENDS[end]}"
     layer, part, end = name.split(".")
     return f"encoder.layer.{layer[1:]}.{PARTS[part]}.{ENDS[end]}"
-
-
-def _vector(content: bytes, size: int, place: int) -> NDArray[np.float32]:
-    return np.frombuffer(content, "<f4", size, place).copy()
-
-
-def _four_bit(content: bytes, size: int, place: int) -> NDArray[np.float32]:
-    blocks = np.frombuffer(content, BLOCK, size // 32, place)
-    halves = np.concatenate([blocks["halves"] & 15, blocks["halves"] >> 4], axis=1)
-    scale = blocks["scale"].astype(np.float32)[:, None]
-    return np.asarray((halves.astype(np.float32) - 8) * scale).reshape(-1)

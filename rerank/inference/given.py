@@ -1,8 +1,7 @@
 """Models that are given as objects or functions: checked, and recognised by what they answer.
 
 No folder can hold such a model. A model folder notes its name, its identity, and its numbers for a
-few fixed texts, the probe; whoever loads the folder passes the model again, and it must give the
-same numbers.
+few fixed texts, the probe; whoever loads the folder passes the same model again.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ def scores_of(
 
     The scorer gets about `batch` texts at once, in as many threads as it allows. `keep` is called
     with the first request of each batch, counted from 0, and the scores of the batch, as soon as
-    they are there: so what was computed is kept where a later batch fails.
+    they are there, so that they are kept where a later batch fails.
 
     Raises:
         InputError: something else than one finite number for each text.
@@ -161,21 +160,19 @@ def scores_of(
     def score(part: slice) -> list[Checked]:
         group = requests[part]
         answers = _as_many(scorer.score(group), len(group), f"{name}: lists of scores")
-        checked = [_checked(name, *both) for both in zip(group, answers, strict=True)]
+        checked: list[Checked] = []
+        for request, answer in zip(group, answers, strict=True):
+            count = len(request.texts)
+            values, cut = answer if isinstance(answer, Scores) else (answer, [False] * count)
+            numbers = _numbers(values, (count,), f"{name} should give one number for each text")
+            flags = _as_many(cut, count, f"{name}: `truncated`")
+            checked.append((numbers, np.array(flags, dtype=np.bool_)))
         keep(part.start, checked)
         return checked
 
     parts = [slice(*ends) for ends in pairwise([*starts, len(requests)])]
     made = in_threads(score, parts, scorer.traits.threads)
     return [one for of_part in made for one in of_part]
-
-
-def _checked(name: str, request: Request, answer: Any) -> Checked:
-    """The scores of one request, and whether each text was truncated."""
-    count = len(request.texts)
-    values, cut = answer if isinstance(answer, Scores) else (answer, [False] * count)
-    numbers = _numbers(values, (count,), f"{name} should give one number for each text")
-    return numbers, np.array(_as_many(cut, count, f"{name}: `truncated`"), dtype=np.bool_)
 
 
 def vectors_of(embedder: Embedder, texts: Sequence[str], role: Role) -> NDArray[np.float32]:

@@ -1,9 +1,8 @@
 """Weights small enough to commit: int8 rows of what fine-tuning changed, the rest from the base.
 
-A packed cross-encoder or bi-encoder stores each matrix as int8 with one scale per row (symmetric,
-round to nearest) and vectors in fp32. It takes the word embeddings, which fine-tuning leaves
-frozen, from its base model; so does a bi-encoder its pooling. Unpacking gives an ordinary fp32
-model folder; those fp32 values are the model.
+A packed model stores each matrix as int8 with one scale per row (symmetric, round to nearest) and
+vectors in fp32. It takes the word embeddings, which fine-tuning leaves frozen, from its base model;
+so does a bi-encoder its pooling. Unpacking gives an ordinary fp32 model folder.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,7 @@ def unpack(
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
     home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
-    def fill(new: Path) -> None:
-        _unpack(packed, manifest, base, new)
-
-    return unpacked_once(home, fill, sha256)
+    return unpacked_once(home, partial(_unpack, packed, manifest, base), sha256)
 
 
 def unpacked_once(

@@ -1,7 +1,7 @@
 """Models as sentence-transformers runs them: any architecture, prompt, template and pooling.
 
-It is the general path: `engine` and `varlen` are faster, are compared with it, and stand aside
-where they give other numbers. Importing this file imports torch.
+`engine` and `varlen` are faster, are compared with it, and stand aside where they give other
+numbers. Importing this file imports torch.
 """
 
 from __future__ import annotations
@@ -62,11 +62,8 @@ def prompts_of(model: Any) -> dict[str, str]:
 
     `encode_document` overlooks a prompt that was saved as "passage", as those of E5 are.
     """
-    saved = {
-        role: next((prompt for name in names if (prompt := model.prompts.get(name))), "")
-        for role, names in PROMPTS.items()
-    }
-    return {role: prompt for role, prompt in saved.items() if prompt}
+    saved = ((role, map(model.prompts.get, names)) for role, names in PROMPTS.items())
+    return {role: prompt for role, found in saved if (prompt := next(filter(None, found), ""))}
 
 
 class LibraryScorer:
@@ -114,10 +111,8 @@ class LateInteraction:
             few_threads()
             self._model.max_seq_length = self._max_length
             options = {"batch_size": _batch(self._model), **SILENT}
-            asked = dict.fromkeys(queries)
-            of_query = dict(
-                zip(asked, self._model.encode_query(list(asked), **options), strict=True)
-            )
+            asked = list(dict.fromkeys(queries))
+            of_query = dict(zip(asked, self._model.encode_query(asked, **options), strict=True))
             of_texts = self._model.encode_document(texts, **options)
             both = zip(queries, of_texts, strict=True)
             scores = [float(self._model.similarity([of_query[q]], [d])[0, 0]) for q, d in both]
@@ -187,10 +182,8 @@ def largest_gap(
     if kind == "cross_encoder":
         return float(np.abs(rows(tokenizer(pairs)) - logits(model, pairs)).max())
     prompts = prompts_of(model)
-    both: list[tuple[Role, list[str]]] = [
-        ("query", [query for query, _ in pairs]),
-        ("passage", [text for _, text in pairs]),
-    ]
+    roles: tuple[Role, Role] = ("query", "passage")
+    both = zip(roles, zip(*pairs, strict=True), strict=True)
     gaps = [
         rows(tokenizer([prompts.get(role, "") + t for t in texts])) - vectors(model, texts, role)
         for role, texts in both

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rerank.errors import FolderError, InputError
-from rerank.storage.files import clear_away
+from rerank.storage.files import PACKAGE, clear_away
 from rerank.storage.folder import write_folder
 
 logger = logging.getLogger(__name__)
@@ -40,12 +40,10 @@ def cache_folder() -> Path:
     """
     base = os.environ.get("XDG_CACHE_HOME")
     try:
-        base_folder = os.environ.get("RERANK_CACHE") or (
-            Path(base or Path.home() / ".cache") / "calibrated-rerank"
-        )
+        own = os.environ.get("RERANK_CACHE") or Path(base or Path.home() / ".cache", PACKAGE)
     except RuntimeError:
         raise InputError(f"this user has no home folder to keep models in; {OTHER_CACHE}") from None
-    folder = Path(base_folder) / "models"
+    folder = Path(own, "models")
     try:
         if folder.is_symlink() and not folder.exists():
             logger.warning("%s is made again: it is a link to nothing", folder)

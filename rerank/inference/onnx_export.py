@@ -57,10 +57,9 @@ class FirstToken(torch.nn.Module):
         for layer in layers:
             hidden = layer(hidden)
         first = last.feed_forward_chunk(_attend(last.attention, hidden))
-        if body.pooler is None:  # RoBERTa's head takes the first token itself
-            logits: torch.Tensor = self.model.classifier(first)
-        else:
-            logits = self.model.classifier(body.pooler(first))
+        if body.pooler is not None:  # RoBERTa's head takes the first token itself
+            first = body.pooler(first)
+        logits: torch.Tensor = self.model.classifier(first)
         return logits
 
 
@@ -71,11 +70,7 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
     def heads(x: torch.Tensor) -> torch.Tensor:
         return x.view(1, -1, layer.num_attention_heads, layer.attention_head_size).transpose(1, 2)
 
-    query, key, value = (
-        heads(layer.query(first)),
-        heads(layer.key(hidden)),
-        heads(layer.value(hidden)),
-    )
+    query, key, value = map(heads, (layer.query(first), layer.key(hidden), layer.value(hidden)))
     weights = torch.softmax(query @ key.transpose(2, 3) * layer.attention_head_size**-0.5, dim=-1)
     mixed = (weights @ value).transpose(1, 2).reshape(1, 1, -1)
     out: torch.Tensor = attention.output(mixed, first)
@@ -120,10 +115,7 @@ def to_onnx(module: torch.nn.Module, ids: Sequence[int], types: Sequence[int], p
 
 
 def gather(path: Path, data: str, largest: int) -> None:
-    """Put the numbers of a graph that is too large for one file into one other file beside it.
-
-    The exporter wrote them into many.
-    """
+    """Put the numbers of a graph that is too large for one file into one other file, not many."""
     if sum(file.stat().st_size for file in path.parent.iterdir()) <= largest:
         return
     graph = onnx.load(str(path))

@@ -34,6 +34,7 @@ CREATE TABLE scores (
     digest BLOB NOT NULL
 )
 """
+INSERT = "INSERT OR REPLACE INTO scores(pair, logit, cut, digest) VALUES (?, ?, ?, ?)"
 DIGEST = 8  # bytes
 MADE = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_stat%'"
 PARTS = ("", "-journal", "-wal", "-shm")  # endings of the files of one database
@@ -52,12 +53,11 @@ class OtherTablesError(Exception):
 class ScoreCache:
     """Scores by key, in the file `path`; one is dropped after `limit` newer ones (of 90 bytes).
 
-    Logits must be finite. A score that was changed on the disk counts as missing, so it is computed
-    and stored again. Safe to share between processes and threads. All contents can be recomputed,
-    so a problem with the file never ends a run. A broken file, or one that is not a cache, is set
-    aside and a new one started. A file that is not this user's own regular file, cannot be opened
-    or set aside, or stays locked is left alone, and nothing is cached from then on. The log says
-    which.
+    Logits must be finite. Safe to share between processes and threads. All contents can be
+    recomputed, so a problem with the file never ends a run; the log says which. A score changed on
+    the disk counts as missing. A file that is broken, or not a cache, is set aside and a new one
+    started; one that is not this user's own regular file, cannot be opened or set aside, or stays
+    locked is left alone, and nothing is cached from then on.
     """
 
     def __init__(self, path: Path, limit: int = 20_000_000) -> None:
@@ -101,10 +101,7 @@ class ScoreCache:
         ]
 
         def insert(db: sqlite3.Connection) -> None:
-            statement = (
-                "INSERT OR REPLACE INTO scores(pair, logit, cut, digest) VALUES (?, ?, ?, ?)"
-            )
-            db.executemany(statement, rows)
+            db.executemany(INSERT, rows)
             oldest = "DELETE FROM scores WHERE age <= (SELECT max(age) FROM scores) - ?"
             db.execute(oldest, (self.limit,))
 

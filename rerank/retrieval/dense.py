@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rerank.config import Config, Graphs
 from rerank.cores import cores, in_threads
 from rerank.errors import optional
-from rerank.inference.engine import NoExportError, open_bi_encoder, stand_aside
+from rerank.inference.engine import NoExportError, open_engine, stand_aside
 from rerank.inference.given import Given, vectors_of
 from rerank.inference.model_files import Model, check_bi_encoder
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
@@ -139,7 +139,7 @@ class Encoder:
             assert isinstance(self.model.model, Embedder)
             return partial(vectors_of, self.model.model)
         try:
-            engine = open_bi_encoder(self.model, self.precision)
+            engine = open_engine(self.model, "bi_encoder", self.precision)
         except NoExportError as error:
             with optional():
                 from rerank.inference.library import LibraryEncoder

@@ -33,7 +33,7 @@ from transformers import AutoConfig
 from rerank.config import Config, Graphs
 from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.engine import Engine, _torch_runner, open_cross_encoder
+from rerank.inference.engine import Engine, _torch_runner, open_engine
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.onnx_export import load
 from rerank.inference.tokenizer import Tokenizer, Tokens
@@ -74,7 +74,9 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
         "`predict`, batches of 8": predict(8),
         "our engine, torch fallback": ours(fallback, threads=workers),
         **{
-            f"our engine, {p}": ours(Engine(open_cross_encoder(files, p).run, workers=workers))
+            f"our engine, {p}": ours(
+                Engine(open_engine(files, "cross_encoder", p).run, workers=workers)
+            )
             for p in GRAPHS
         },
         f"our engine, bf16 on {unpadded.device}": ours(unpadded),

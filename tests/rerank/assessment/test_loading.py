@@ -24,7 +24,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.errors import InputError, MissingExtraError
 from rerank.inference import cross_encoder
-from rerank.inference.engine import Engine
+from rerank.inference.engine import Engine, open_engine
 from rerank.inference.model_files import resolve
 from rerank.retrieval import dense
 from rerank.storage.files import sha256_file
@@ -402,14 +402,14 @@ def test_many_threads_get_what_one_gets(
     queries = run.plan.report.items[:4]
     expected = [model.search(q.text) for q in queries]
     opened: list[str] = []
-    for module, name in ((cross_encoder, "open_cross_encoder"), (dense, "open_bi_encoder")):
-        real = getattr(module, name)
+    real = open_engine
 
-        def counted(*given: Any, real: Any = real, name: str = name) -> Engine:
-            opened.append(name)
-            return real(*given)
+    def counted(files: Any, kind: str, precision: Any) -> Engine:
+        opened.append(kind)
+        return real(files, kind, precision)
 
-        monkeypatch.setattr(module, name, counted)
+    for module in (cross_encoder, dense):
+        monkeypatch.setattr(module, "open_engine", counted)
     fresh = CalibratedReranker.load(run.folder)
     together = threading.Barrier(8)
 
@@ -430,7 +430,7 @@ def test_many_threads_get_what_one_gets(
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
-    assert sorted(opened) == ["open_bi_encoder", "open_cross_encoder"]
+    assert sorted(opened) == ["bi_encoder", "cross_encoder"]
 
 
 @pytest.mark.parametrize("workers", [1, 5])

@@ -26,8 +26,7 @@ from rerank.inference import engine, onnx_export
 from rerank.inference.cross_encoder import Reranker, open_reranker
 from rerank.inference.engine import (
     Engine,
-    open_bi_encoder,
-    open_cross_encoder,
+    open_engine,
 )
 from rerank.inference.model_cache import cache_folder
 from rerank.inference.model_files import Kind, ModelFiles, resolve
@@ -117,7 +116,7 @@ def test_a_logit_is_the_same_in_any_batch_order_and_number_of_threads(
     """However the pairs are cut into calls, and whatever runs them, each has its own logit."""
     expected = reranker.score(pairs[:6])[0]
     tokenizer = Tokenizer(resolve("minilm-reranker").folder, max_length=LENGTH)
-    engine = Engine(open_cross_encoder(resolve("minilm-reranker")).run, workers=workers)
+    engine = Engine(open_engine(resolve("minilm-reranker"), "cross_encoder").run, workers=workers)
     found = np.empty(6)
     for start in range(0, 6, size):
         part = order[start : start + size]
@@ -144,7 +143,7 @@ def test_a_logit_is_the_same_in_another_process(
 def test_the_number_of_workers_changes_nothing() -> None:
     """One thread or five: the same rows in the same order."""
     tokens = [Tokens((101, 2000 + k, 102), (0, 0, 0), cut=False) for k in range(12)]
-    one_run = open_bi_encoder(resolve("minilm")).run
+    one_run = open_engine(resolve("minilm"), "bi_encoder").run
     one, five = (Engine(one_run, workers=n)(tokens) for n in (1, 5))
     assert np.array_equal(one, five)
     assert len({row.tobytes() for row in one}) == len(tokens)
@@ -201,9 +200,9 @@ def test_models_with_the_same_weights_share_one_network(
 ) -> None:
     """A network is in memory once, and no longer than a model that reads with it."""
     files = resolve(str(other_reranker()))
-    first, second = (open_cross_encoder(files) for _ in range(2))
+    first, second = (open_engine(files, "cross_encoder") for _ in range(2))
     assert first.run is second.run
-    assert first.run is not open_cross_encoder(files, "int8").run
+    assert first.run is not open_engine(files, "cross_encoder", "int8").run
     held = weakref.ref(first.run)
     del first
     assert held() is not None
@@ -416,13 +415,13 @@ def test_an_export_that_is_changed_is_made_again(
     monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
     files = resolve(str(tiny))
     tokens = Tokenizer(files.folder, max_length=16)([("one text", "another")])
-    expected = engine.open_cross_encoder(files)(tokens)
+    expected = engine.open_engine(files, "cross_encoder")(tokens)
     (home,) = (tmp_path / "models").iterdir()
     change(home)
-    np.testing.assert_array_equal(engine.open_cross_encoder(files)(tokens), expected)
+    np.testing.assert_array_equal(engine.open_engine(files, "cross_encoder")(tokens), expected)
     assert f"{home} is made again" in caplog.text
     caplog.clear()
-    np.testing.assert_array_equal(engine.open_cross_encoder(files)(tokens), expected)
+    np.testing.assert_array_equal(engine.open_engine(files, "cross_encoder")(tokens), expected)
     assert not caplog.text
 
 
@@ -440,12 +439,12 @@ def test_an_export_that_another_process_makes_meanwhile_is_kept(
 
     def slowly(files: ModelFiles, kind: Kind) -> Any:
         monkeypatch.setattr(onnx_export, "load", load)
-        engine.open_cross_encoder(files)  # as the other process does
+        engine.open_engine(files, "cross_encoder")  # as the other process does
         written.append(time_of_writing())
         return load(files, kind)
 
     monkeypatch.setattr(onnx_export, "load", slowly)
-    engine.open_cross_encoder(files)
+    engine.open_engine(files, "cross_encoder")
     assert written == [time_of_writing()]
 
 
@@ -461,7 +460,9 @@ def test_a_full_cache_is_told_in_a_sentence(
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         with pytest.raises(OSError, match=rf"{tmp_path}/models: no .* there: .*File too large"):
-            open_cross_encoder(files) if where == "exported" else resolve("minilm-reranker")
+            open_engine(files, "cross_encoder") if where == "exported" else resolve(
+                "minilm-reranker"
+            )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
