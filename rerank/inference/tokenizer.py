@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,17 @@ class Tokenizer:
         except Exception as error:  # the libraries raise bare exceptions
             raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
         self.max_length = max_length
-        self._fast.normalizer = _normalizer(self._fast.normalizer)
+        from tokenizers import Regex, normalizers
+
+        # after `normal_form`, so that nothing changes for a text that is in it already; spans
+        # still count the given characters
+        steps = [
+            normalizers.Replace(Regex(IGNORED), ""),
+            normalizers.Replace(Regex(APART), "^"),
+            normalizers.NFKC(),
+        ]
+        own = self._fast.normalizer
+        self._fast.normalizer = normalizers.Sequence(steps if own is None else [*steps, own])
         self._fast.no_padding()
         self._fast.no_truncation()
         self._frames = [_frame(self._fast.encode(*sides)) for sides in (("a",), ("a", "a"))]
@@ -65,7 +75,7 @@ class Tokenizer:
         """
         given = [(text,) if isinstance(text, str) else text for text in texts]
         different = list(dict.fromkeys(side for sides in given for side in sides))
-        found = self._beginnings(different, self.max_length, lambda e: e.ids)
+        found = self._beginnings(different, self.max_length)
         ids = dict(zip(different, found, strict=True))
         return [self._tokens(sides, [ids[side] for side in sides]) for sides in given]
 
@@ -75,11 +85,12 @@ class Tokenizer:
         They are those of the first `most` tokens, and of one more if there are more; special tokens
         are left out.
         """
-        return self._beginnings(texts, most, _spans)
+        found = self._beginnings(texts, most, "offsets")
+        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
 
     def room(self, *text: str) -> int:
         """How many more tokens than those of a text, or of a pair, can be read; at least 0."""
-        tokens = self._tokens(text, self._beginnings(text, self.max_length, lambda e: e.ids))
+        tokens = self._tokens(text, self._beginnings(text, self.max_length))
         return self.max_length - len(tokens.ids)
 
     def parts(
@@ -100,15 +111,15 @@ class Tokenizer:
         return found
 
     def _beginnings(
-        self, texts: Sequence[str], most: int, part: Callable[[Any], Any], *, first: int = FIRST
+        self, texts: Sequence[str], most: int, part: str = "ids", *, first: int = FIRST
     ) -> list[Any]:
         """A `part` of the encoding of each text: that of its first `most` tokens, and one more.
 
         A beginning has the tokens of the text but for the `LAST` ones, which may belong to a word
         that goes on: a tokenizer of words makes at most a hundred tokens of one, and others look no
         farther, but where a word of thousands of equal letters has many equally good splits.
-        Beginnings grow from `first` characters a token until they have enough tokens, as some
-        characters give none; at most to `READ` characters.
+        Beginnings grow from `first` characters a token, at most to `READ`, as some characters give
+        no tokens.
         """
         found: dict[str, Any] = {}
         left, size = list(dict.fromkeys(texts)), first * most
@@ -120,7 +131,7 @@ class Tokenizer:
                 encoded = self._encoded([b for _, b in group])
                 for (text, beginning), e in zip(group, encoded, strict=True):
                     if beginning == text or len(e) > most + LAST or size == longest:
-                        found[text] = part(e)[: most + 1]
+                        found[text] = getattr(e, part)[: most + 1]
                     else:
                         longer.append(text)
             left, size = longer, min(4 * size, longest)
@@ -135,8 +146,7 @@ class Tokenizer:
     def _tokens(self, sides: Sequence[str], ids: Sequence[list[int]]) -> Tokens:
         """The tokens of a text, or of a pair, of whose sides `ids` are the first ones.
 
-        If both sides of a pair are too long, each gets half; of an odd number, the longer one gets
-        the larger half.
+        If both sides of a pair are too long, each gets half; the longer one the larger half.
         """
         special, types = self._frames[len(sides) - 1]
         room = self.max_length - sum(map(len, special))
@@ -160,8 +170,7 @@ class Tokenizer:
         most = self.max_length
         while True:
             most *= 4
-            found = self._beginnings((first, second), most, lambda e: e.ids, first=1)
-            lengths = [len(ids) for ids in found]
+            lengths = list(map(len, self._beginnings((first, second), most, first=1)))
             if lengths[0] != lengths[1] or lengths[0] <= most:
                 return lengths[0] > lengths[1]
 
@@ -184,25 +193,6 @@ def _frame(encoding: Any) -> Frame:
             types.append(kind)
             special.append([])
     return special, types
-
-
-def _spans(encoding: Any) -> NDArray[np.int64]:
-    return np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
-
-
-def _normalizer(own: Any) -> Any:
-    """The normalizer of a tokenizer, after `normal_form`: spans still count the given characters.
-
-    Nothing changes for a text that is in the normal form already.
-    """
-    from tokenizers import Regex, normalizers
-
-    steps = [
-        normalizers.Replace(Regex(IGNORED), ""),
-        normalizers.Replace(Regex(APART), "^"),
-        normalizers.NFKC(),
-    ]
-    return normalizers.Sequence(steps if own is None else [*steps, own])
 
 
 def windows_of(

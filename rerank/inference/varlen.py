@@ -1,10 +1,9 @@
 """A cross-encoder in bf16 on concatenated sequences: for a GPU, or a CPU with bf16 instructions.
 
-A batch holds as many sequences as fit into its budget of tokens, concatenated without padding.
-Attention stays within a sequence: on a GPU by Flash Attention's kernel for variable-length
-sequences (Dao 2023), on a CPU one sequence after the other. The last layer is computed only for the
-first tokens. Importing this file imports torch, and opening a model on the CPU sets the process's
-torch to one thread per operator.
+A batch holds as many sequences as fit into its budget of tokens. Attention stays within a sequence:
+on a GPU by Flash Attention's kernel for variable-length sequences (Dao 2023), on a CPU one sequence
+after the other. The last layer is computed only for the first tokens. Importing this file imports
+torch, and opening a model on the CPU sets the process's torch to one thread per operator.
 """
 
 from __future__ import annotations
@@ -134,11 +133,7 @@ def _attend(
     def heads(x: torch.Tensor) -> torch.Tensor:
         return x.view(-1, layer.num_attention_heads, layer.attention_head_size)
 
-    query, key, value = (
-        heads(layer.query(asking)),
-        heads(layer.key(hidden)),
-        heads(layer.value(hidden)),
-    )
+    query, key, value = map(heads, (layer.query(asking), layer.key(hidden), layer.value(hidden)))
     mix = mix_by_kernel if hidden.is_cuda else mix_in_turn
     mixed = mix(query, key, value, asking_spans, spans).reshape(len(asking), -1)
     out: torch.Tensor = attention.output(mixed, asking)

@@ -9,6 +9,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -179,11 +180,9 @@ class Client:
     def _refused(self, status: int, said: str) -> RefusedError:
         """The error of an answer that says that the request is wrong."""
         said = " ".join(said.split())
-        if self._key:
-            said = said.replace(self._key, "***")
-        advice = ""
-        if status in NO_KEY:
-            advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
+        said = said.replace(self._key, "***") if self._key else said
+        advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
+        advice = advice if status in NO_KEY else ""
         return RefusedError(f"{self.address.name} answers {status}: {said[:200]!a}{advice}", status)
 
     @cached_property
@@ -197,14 +196,11 @@ class Client:
 
 def seconds_of(retry_after: str | None) -> float | None:
     """The seconds of a Retry-After header, or until its date; None without one that can be read."""
-    try:
+    with suppress(ValueError):
         return max(0.0, float(retry_after or ""))
-    except ValueError:
-        pass
-    try:
+    with suppress(TypeError, ValueError):
         return max(0.0, parsedate_to_datetime(retry_after or "").timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
+    return None
 
 
 class RemoteScorer:

@@ -1,8 +1,8 @@
 """What a model behind an address is recognised by: its numbers for a few fixed texts, the probe.
 
 Nobody sees its weights, and it may change without a word. A model folder keeps its numbers of the
-day of the fit, and how far two runs differed; later ones that are further away are of another
-model. The last text is long, so that a model that begins to read less of a text is found out too.
+fit, and how far two runs differed. The last text is long, so that a model that begins to read less
+of a text is found out too.
 """
 
 from __future__ import annotations
@@ -64,23 +64,18 @@ class Shift:
     @property
     def sentence(self) -> str:
         """What was found, in words."""
+        allowed = f"allowed are {self.tolerance:.2g}"
         if not self.shifted:
-            return f"{self.name}: as at the fit (differs by {self.gap:.2g}, {self._allowed})"
+            return f"{self.name}: as at the fit (differs by {self.gap:.2g}, {allowed})"
         called = ""
         if self.served[0] != self.served[1]:
             called = f"is called {self.served[1]!r:.80} and was {self.served[0]!r:.80}; "
         if self.gap <= self.tolerance:
             return f"{self.name}: {called}its numbers are the same"
-        mend = (
-            f"a scale of {self.scale:.3g} and an offset of {self.offset:+.3g} explain it"
-            if self.affine
-            else f"no scale and offset explain it ({self.rest:.2g} remain)"
-        )
-        return f"{self.name}: {called}its numbers differ by {self.gap:.2g}, {self._allowed}; {mend}"
-
-    @property
-    def _allowed(self) -> str:
-        return f"allowed are {self.tolerance:.2g}"
+        mend = f"no scale and offset explain it ({self.rest:.2g} remain)"
+        if self.affine:
+            mend = f"a scale of {self.scale:.3g} and an offset of {self.offset:+.3g} explain it"
+        return f"{self.name}: {called}its numbers differ by {self.gap:.2g}, {allowed}; {mend}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +111,8 @@ class RemoteModel(Given):
 def open_remote(name: str, role: str) -> RemoteModel:
     """The model of an address, probed now.
 
-    The first probe of an address is kept in the user's cache. As long as the model is the same, its
-    fingerprint is too, and so a run that was interrupted finds the scores that it has paid for.
+    The first probe is kept in the user's cache: as long as the model is the same, its fingerprint
+    is too, so a run that was interrupted finds the scores that it has paid for.
 
     Raises:
         InputError: the address cannot be used.

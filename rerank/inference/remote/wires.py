@@ -27,7 +27,7 @@ NOT_RELEVANT = "The passage does not answer the query, or only mentions its subj
 
 
 class BadAnswerError(ValueError):
-    """An answer that is not what was asked for; the message says how."""
+    """An answer that is not what was asked for, of each function that reads one; the message says how."""
 
 
 Body = Callable[[str, str, Sequence[str]], dict[str, Any]]  # of a model, a query or role, and texts
@@ -119,31 +119,19 @@ def of_inputs(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def read_ranks(answer: Any, count: int) -> list[float]:
-    """The scores by `index`, from a list of results in any order.
-
-    Raises:
-        BadAnswerError: an index is missing, repeated or out of range, or a score is no number.
-    """
+    """The scores by `index`, from a list of results in any order."""
     rows = _rows(answer, "results", "data")
     name = next((n for n in ("relevance_score", "score") if rows and n in rows[0]), "score")
     return list(map(number, _by_index(rows, count, name)))
 
 
 def read_questions(answer: Any, count: int) -> list[float]:
-    """The probabilities of System One's answers, by the ids of the questions.
-
-    Raises:
-        BadAnswerError: an answer is missing, or is no probability.
-    """
+    """The probabilities of System One's answers, by the ids of the questions."""
     return _probabilities(_answers(answer), count, "noul")
 
 
 def read_choice(answer: Any, count: int) -> list[float]:
-    """The probabilities of the passages in System One's answer to one choice.
-
-    Raises:
-        BadAnswerError: one is missing, or is no probability.
-    """
+    """The probabilities of the passages in System One's answer to one choice."""
     best = _answers(answer).get("best")
     given = best.get("probabilities") if isinstance(best, dict) else None
     of_passages = {i: {"": p} for i, p in given.items() if i != NONE} if given else None
@@ -151,11 +139,7 @@ def read_choice(answer: Any, count: int) -> list[float]:
 
 
 def read_predicates(answer: Any, count: int) -> list[float]:
-    """The probabilities of OpenAI's answers, by the names of the questions.
-
-    Raises:
-        BadAnswerError: an answer is missing, refused, or no probability.
-    """
+    """The probabilities of OpenAI's answers, by the names of the questions."""
     rows = {row.get("name"): row for row in _rows(answer, "answers")}
     return _probabilities(rows, count, "probability")
 
@@ -179,11 +163,7 @@ def _probabilities(answers: Any, count: int, name: str) -> list[float]:
 
 
 def read_vectors(answer: Any, count: int) -> list[list[float]]:
-    """The vectors by `index`, or in their order from a bare list; all of one width.
-
-    Raises:
-        BadAnswerError: a vector is missing, repeated, empty, or of another width or kind.
-    """
+    """The vectors by `index`, or in their order from a bare list; all of one width."""
     bare = isinstance(answer, list)
     rows = _by_index(_rows(answer, "data"), count, "embedding") if not bare else answer
     if len(rows) != count:
@@ -200,36 +180,24 @@ def number(value: object) -> float:
     return float(value)
 
 
+COHERE = ("https://api.cohere.com", "COHERE_API_KEY")
+JINA = ("https://api.jina.ai", "JINA_API_KEY")
+OPENAI = ("https://api.openai.com", "OPENAI_API_KEY")
+TYPESAFE = ("https://api.typesafe.ai", "TYPESAFE_API_KEY")
+VOYAGE = ("https://api.voyageai.com", "VOYAGE_API_KEY")
 RERANKERS: Mapping[str, Wire] = {  # by the name of the form
-    "cohere": Wire(
-        of_documents, read_ranks, "/v2/rerank", 500, "https://api.cohere.com", "COHERE_API_KEY"
-    ),
-    "jina": Wire(
-        of_documents, read_ranks, "/v1/rerank", 500, "https://api.jina.ai", "JINA_API_KEY"
-    ),
-    "voyage": Wire(
-        of_documents, read_ranks, "/v1/rerank", 500, "https://api.voyageai.com", "VOYAGE_API_KEY"
-    ),
+    "cohere": Wire(of_documents, read_ranks, "/v2/rerank", 500, *COHERE),
+    "jina": Wire(of_documents, read_ranks, "/v1/rerank", 500, *JINA),
+    "voyage": Wire(of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE),
     "tei": Wire(of_texts, read_ranks, "/rerank"),
     "systemone": Wire(of_questions, read_questions, "/v1/systemone"),
     "systemone-choice": Wire(of_choice, read_choice, "/v1/systemone", listwise=True),
-    "typesafe": Wire(
-        *(of_questions, read_questions, "/v1/systemone", 32),
-        *("https://api.typesafe.ai", "TYPESAFE_API_KEY"),
-    ),
-    "openai-decisions": Wire(
-        *(of_predicates, read_predicates, "/v1/decisions", 32),
-        *("https://api.openai.com", "OPENAI_API_KEY"),
-    ),
+    "typesafe": Wire(of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE),
+    "openai-decisions": Wire(of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI),
 }
 ENCODERS: Mapping[str, Wire] = {
-    "openai": Wire(
-        of_input, read_vectors, "/v1/embeddings", 128, "https://api.openai.com", "OPENAI_API_KEY"
-    ),
-    "voyage": Wire(
-        *(of_typed_input, read_vectors, "/v1/embeddings", 128),
-        *("https://api.voyageai.com", "VOYAGE_API_KEY"),
-    ),
+    "openai": Wire(of_input, read_vectors, "/v1/embeddings", 128, *OPENAI),
+    "voyage": Wire(of_typed_input, read_vectors, "/v1/embeddings", 128, *VOYAGE),
     "tei": Wire(of_inputs, read_vectors, "/embed"),
 }
 ROLES = {"reranker": RERANKERS, "encoder": ENCODERS}
