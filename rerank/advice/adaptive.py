@@ -88,9 +88,6 @@ def guaranteed(maps: FittedMaps) -> Strategy:
 
     It takes as few of ten passages as the labels allow, whatever their similarity. `maps` are those
     of the query's mode: `model.maps[model.mode_of(query)]`.
-
-    Raises:
-        InputError: the model has no such guarantee.
     """
     if maps.stopping_threshold is None:
         raise InputError(

@@ -49,11 +49,7 @@ class LanguageModelConfig:
 
     @property
     def prompt(self) -> str:
-        """The text of `llm_prompt`; "" without one.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """The text of `llm_prompt`; "" without one."""
         try:
             return Path(self.llm_prompt).read_text(encoding="utf-8") if self.llm_prompt else ""
         except (OSError, ValueError) as error:

@@ -44,11 +44,7 @@ class Strategy:
 
 
 def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
-    """The strategies of a TOML file, by table name; what a table leaves out has its default.
-
-    Raises:
-        InputError: the file cannot be read, or a table is not a strategy.
-    """
+    """The strategies of a TOML file, by table name; what a table leaves out has its default."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -73,11 +69,7 @@ def read_strategies(path: Path = BUNDLED) -> dict[str, Strategy]:
 
 
 def strategy(name: str, path: Path = BUNDLED) -> Strategy:
-    """The strategy of that name.
-
-    Raises:
-        InputError: the file has none of that name, or cannot be used.
-    """
+    """The strategy of that name."""
     known = read_strategies(path)
     if name not in known:
         names = ", ".join(known) or "none"

@@ -125,11 +125,7 @@ class FittedMaps:
 
     @classmethod
     def from_dict(cls, values: Any) -> FittedMaps:
-        """Read `to_dict`'s value.
-
-        Raises:
-            InputError: it cannot be read, or the features are not those of this version.
-        """
+        """Read `to_dict`'s value."""
         if not isinstance(values, dict):
             raise InputError(
                 f"calibrators.json should hold maps for each of {MODES}; calibrate again"
@@ -236,20 +232,12 @@ def _source(modes: Container[str], *, of_lists: bool) -> OpenSource:
 
 
 def read_maps(folder: ModelFolder) -> MapsByMode:
-    """The maps of a model folder.
-
-    Raises:
-        InputError: they cannot be read, or are not maps that this version can use.
-    """
+    """The maps of a model folder."""
     return maps_from_dict(folder.json(CALIBRATORS))
 
 
 def maps_from_dict(values: Mapping[str, Any]) -> MapsByMode:
-    """The maps of each mode, as `calibrators.json` holds them.
-
-    Raises:
-        InputError: they are not maps that this version can use.
-    """
+    """The maps of each mode, as `calibrators.json` holds them."""
     search = values.get("search")
     of_lists = isinstance(search, Mapping) and bool(search.get("lists"))
     source = _source(values, of_lists=of_lists)
@@ -330,11 +318,7 @@ class PooledMaps:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PooledMaps:
-        """Read `to_dict`'s value.
-
-        Raises:
-            InputError: it lacks a part, or its maps are of other features than this version's.
-        """
+        """Read `to_dict`'s value."""
         try:
             parts = (values["fingerprints"], values["sets"], values["measured"])
         except (KeyError, TypeError) as error:

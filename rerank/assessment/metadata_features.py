@@ -53,11 +53,7 @@ def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[P
 
 
 def choose_metadata_features(keys: Sequence[str], passages: Collection[Passage]) -> Metadata:
-    """The features under these keys: one for a key with numbers, else one for each of its words.
-
-    Raises:
-        InputError: a key has no values, one alone, or too many words.
-    """
+    """The features under these keys: one for a key with numbers, else one for each of its words."""
     return tuple(feature for key in keys for feature in _features_of_key(key, passages))
 
 

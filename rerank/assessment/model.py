@@ -225,11 +225,7 @@ class CalibratedReranker:
         return frozenset(name for maps in self.maps.values() for name in maps.segments.updates)
 
     def of_segment(self, segment: str) -> dict[str, str]:
-        """The metadata of a query of this segment; {} for none.
-
-        Raises:
-            InputError: the model has no segments.
-        """
+        """The metadata of a query of this segment; {} for none."""
         if segment and not self.segment_by:
             raise InputError(
                 f"the model has no segments, so none is called {segment!r:.80}; calibrate it with "
@@ -267,9 +263,6 @@ class CalibratedReranker:
 
         Until a later probe finds them as at the fit, no answer is calibrated, and scores are not
         kept in the cache.
-
-        Raises:
-            RetrieverError: one does not answer, or refuses.
         """
         if self.pipeline.models is not None:
             roles = zip(ROLES, self.pipeline.model_files, strict=True)

@@ -105,11 +105,7 @@ class ModelFolder:
     manifest: dict[str, Any]
 
     def sha256(self) -> str:
-        """The hash of its manifest, which has the hash of every other file.
-
-        Raises:
-            InputError: there is no manifest, as the bundled `default` has none.
-        """
+        """The hash of its manifest, which has the hash of every other file."""
         try:
             return sha256_file(self.path / MANIFEST)
         except FileNotFoundError:
@@ -119,11 +115,7 @@ class ModelFolder:
             ) from None
 
     def text(self, name: str) -> str:
-        """The text of one of its files, checked against its hash.
-
-        Raises:
-            InputError: the folder has no such file, or the file differs from the manifest.
-        """
+        """The text of one of its files, checked against its hash."""
         if name not in self.manifest["files"]:
             raise InputError(
                 f"{self.path} has no {name}: it is not calibrated, or an earlier version of this "
@@ -221,11 +213,7 @@ def fingerprints(encoder: Model, reranker: Model, config: Config) -> dict[str, A
 
 
 def given_models(models: ModelPair) -> dict[str, Any]:
-    """The manifest's entry for those of the encoder and the reranker that are objects, if any.
-
-    Raises:
-        InputError: one gives something else than numbers.
-    """
+    """The manifest's entry for those of the encoder and the reranker that are objects, if any."""
     roles = zip(ROLES, models, strict=True)
     found = {role: model.described() for role, model in roles if isinstance(model, Given)}
     return {GIVEN: found} if found else {}
@@ -247,9 +235,6 @@ def models_of(
     """The encoder and the reranker that a folder was calibrated with.
 
     They are taken from the folder if it includes them, from this machine, or are `given`, by role.
-
-    Raises:
-        InputError: one is not here or not given, or differs in a part, which the message names.
     """
     recorded = folder.manifest["fingerprints"]
     names = [str(getattr(config, role)) for role in ROLES]

@@ -52,11 +52,7 @@ class Models:
     def open(
         cls, config: Config, files: ModelPair | None = None, cache: ScoreCache | None = None
     ) -> Models:
-        """The models that `config` names; `files` are theirs, if already looked up.
-
-        Raises:
-            InputError: there is no such model, or an option has no effect on a given object.
-        """
+        """The models that `config` names; `files` are theirs, if already looked up."""
         encoder, reranker = files or (
             find_model(config.encoder, "encoder"),
             find_model(config.reranker, "reranker"),
@@ -98,9 +94,6 @@ class Pipeline:
 
     `models` is None if scores come with the queries. `observe`, if set, is called with the seconds
     of each call of a model: `encode`, `score`.
-
-    Raises:
-        InputError: the source was made for another encoder or configuration.
     """
 
     def __init__(self, source: Source, models: Models | None) -> None:

@@ -71,9 +71,6 @@ def steps(
 
     Send back at least what `run_piece` gives for the items of each piece. `scoring_seconds` is the
     expected time to score, used until the candidates are known.
-
-    Raises:
-        InputError: as `CalibratedReranker.check`.
     """
     pipeline, policy = model.pipeline, model.maps[model.check(query)].policy
     split = partial(_split_by_seconds, max_seconds=max_seconds)

@@ -70,11 +70,7 @@ class CrossEncoder:
         self._loading = Lock()
 
     def score(self, requests: Sequence[Request]) -> list[Scores]:
-        """Logits, and whether each pair was truncated to `max_length` tokens.
-
-        Raises:
-            InputError: the model cannot be loaded, or has more than one output.
-        """
+        """Logits, and whether each pair was truncated to `max_length` tokens."""
         pairs = [(query, text) for query, texts in requests for text in texts]
         parts = self._parts(pairs)
         read = [
@@ -185,9 +181,6 @@ class Reranker:
 
         `lists` are the numbers of neighbouring pairs that are one list each, for a listwise scorer;
         by default the neighbours of one query are. What is in the cache is not scored again.
-
-        Raises:
-            InputError: the model cannot be loaded, or gives something else than finite numbers.
         """
         groups = [(self._keys(group), group) for group in _groups(pairs, lists)]
         keys = [key for of_group, _ in groups for key in of_group]

@@ -111,11 +111,7 @@ def open_engine(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> En
 
 
 def exported_network(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> Network:
-    """The files of a model's graph: plain operators, and no data but in these files.
-
-    Raises:
-        InputError: the model does not export, or its graph is not of this kind.
-    """
+    """The files of a model's graph: plain operators, and no data but in these files."""
     network: Network
     if files.entries is not None:
         network = {n: files.read(n) for n in (GRAPH, DATA, PROMPTS) if n in files.entries}

@@ -85,9 +85,6 @@ def open_exported(
     """The encoder and the reranker whose networks are in a folder, under the `names` given.
 
     They are read from their fixed place in it, whatever else its manifest says.
-
-    Raises:
-        InputError: one of their files is missing.
     """
     fingerprints = manifest["fingerprints"]
     models = []

@@ -87,11 +87,7 @@ class Given:
         return self.model.traits.name
 
     def described(self) -> dict[str, Any]:
-        """The entry of a manifest: what has to be passed to load the folder, and its probe.
-
-        Raises:
-            InputError: the model gives something else than numbers.
-        """
+        """The entry of a manifest: what has to be passed to load the folder, and its probe."""
         traits = self.model.traits
         first, again = self.probe(), self.probe()
         tolerance = DIGITS * max(float(np.ptp(first)), 1e-6)
@@ -105,11 +101,7 @@ class Given:
         }
 
     def bound_to(self, recorded: Mapping[str, Any], fingerprint: str, role: str) -> Given:
-        """The model as that of a folder with this entry of its manifest, and this fingerprint.
-
-        Raises:
-            InputError: it is another one; the message says which part differs.
-        """
+        """The model as that of a folder with this entry of its manifest, and this fingerprint."""
         traits = self.model.traits
         for part, here in (("name", traits.name), ("identity", traits.identity)):
             if recorded.get(part) != here:

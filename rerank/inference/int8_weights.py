@@ -40,10 +40,6 @@ def unpack(
     """The folder under `cache` with the ordinary fp32 model; made once, and again if it changed.
 
     `sha256` hashes its files; the caller's may cache hashes.
-
-    Raises:
-        InputError: the packed weights are not those of the manifest.
-        OSError: `cache` cannot be written, or what is there cannot be removed.
     """
     manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
     content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))

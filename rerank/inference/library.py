@@ -31,11 +31,7 @@ Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]
 def open_model(
     files: ModelFiles, kind: Kind, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> Any:
-    """The model of a folder as its class in sentence-transformers; its own code is never run.
-
-    Raises:
-        InputError: it cannot be loaded as this kind.
-    """
+    """The model of a folder as its class in sentence-transformers; its own code is never run."""
     try:
         with optional():
             import sentence_transformers

@@ -76,9 +76,6 @@ def made_once(
     """What `opened` gives of the folder `home`; made by `fill` where that raises an error.
 
     A usable folder is not replaced: another process may have made it meanwhile, and be reading it.
-
-    Raises:
-        OSError: the folder cannot be written, or what is there cannot be removed or opened.
     """
     if os.path.lexists(home):
         try:

@@ -69,11 +69,7 @@ class ModelFiles:
     entries: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def read(self, name: str) -> bytes:
-        """A file of an exported network, checked against `entries`.
-
-        Raises:
-            InputError: it is changed, missing, or cannot be read.
-        """
+        """A file of an exported network, checked against `entries`."""
         assert self.entries is not None
         try:
             max_bytes = self.entries[name]["size"]
@@ -155,12 +151,7 @@ ModelPair = tuple[Model, Model]  # the encoder and the reranker
 
 
 def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
-    """The model of a configuration's `encoder` or `reranker`: a name, an object, or a function.
-
-    Raises:
-        InputError: there is no such model, or the object is none.
-        RetrieverError: the name is an address, and no model answers there.
-    """
+    """The model of a configuration's `encoder` or `reranker`: a name, an object, or a function."""
     if isinstance(choice, str) and is_remote(choice):
         return open_remote(choice, role)
     return resolve(choice) if isinstance(choice, str) else Given.of(choice, role)

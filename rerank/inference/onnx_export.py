@@ -78,11 +78,7 @@ def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
 
 
 def load(files: ModelFiles, kind: Kind) -> Rows:
-    """The module that gives rows of shape (1, width): a pair's logits, or a text's unit vector.
-
-    Raises:
-        InputError: the model cannot be loaded as this kind.
-    """
+    """The module that gives rows of shape (1, width): a pair's logits, or a text's unit vector."""
     model = open_model(files, kind)
     if kind == "cross_encoder":
         return Rows(model, "scores").eval()

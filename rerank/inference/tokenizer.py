@@ -215,11 +215,7 @@ def windows_of(
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
-    """The tokenizer of a model, checked against its hash.
-
-    Raises:
-        InputError: it cannot be loaded, or the model reads fewer tokens.
-    """
+    """The tokenizer of a model, checked against its hash."""
     content = None if files.entries is None else files.read(TOKENIZER_JSON)
     return Tokenizer(files.folder, max_length=max_length, content=content)
 

@@ -51,12 +51,7 @@ class OtherSystem(Source):
     def open(
         cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
     ) -> OtherSystem:
-        """The search system that a model folder names; its stages must match the maps.
-
-        Raises:
-            InputError: its settings cannot be used, or are of other stages.
-            MissingExtraError: its client is not installed.
-        """
+        """The search system that a model folder names; its stages must match the maps."""
         try:
             system = offered("the search system of a model")(files.manifest.get(RETRIEVER))
             source = cls(system, config, metadata)

@@ -42,12 +42,7 @@ class OwnIndex(Source):
     def open(
         cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
     ) -> OwnIndex:
-        """The index of a model folder, checked.
-
-        Raises:
-            InputError: it cannot be used.
-            MissingExtraError: its dense search is approximate, and USearch is not installed.
-        """
+        """The index of a model folder, checked."""
         try:
             index = Index(files.path / INDEX)
             index.check()

@@ -51,11 +51,7 @@ class Meter:
             self.sent, self.most = Counter[str](), most
 
     def count(self, name: str) -> None:
-        """Count a request that is about to be sent.
-
-        Raises:
-            RetrieverError: it is one too many.
-        """
+        """Count a request that is about to be sent."""
         with self._lock:
             if self.most is not None and self.sent.total() >= self.most:
                 raise RetrieverError(
@@ -107,11 +103,7 @@ class Client:
             )
 
     def ask(self, asked: str, texts: Sequence[str]) -> list[Any]:
-        """What the model gives for texts, one value each, in their order.
-
-        Raises:
-            RetrieverError: it does not answer, or refuses, or gives something else.
-        """
+        """What the model gives for texts, one value each, in their order."""
         if self.wire is None:
             with self._finding:
                 if self.wire is None:

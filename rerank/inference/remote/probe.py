@@ -113,10 +113,6 @@ def open_remote(name: str, role: str) -> RemoteModel:
 
     The first probe is kept in the user's cache: as long as the model is the same, its fingerprint
     is too, so a run that was interrupted finds the scores that it has paid for.
-
-    Raises:
-        InputError: the address cannot be used.
-        RetrieverError: the model does not answer, or refuses.
     """
     model = _model(name, role, of_folder=False)
     first = model.probe(TEXTS)

@@ -27,7 +27,7 @@ NOT_RELEVANT = "The passage does not answer the query, or only mentions its subj
 
 
 class BadAnswerError(ValueError):
-    """An answer that is not what was asked for, of each function that reads one; the message says how."""
+    """An answer that is not what was asked for; each function that reads one raises it."""
 
 
 Body = Callable[[str, str, Sequence[str]], dict[str, Any]]  # of a model, a query or role, and texts
@@ -214,11 +214,7 @@ def is_remote(name: str) -> bool:
 
 
 def address_of(name: str, role: str) -> Address:
-    """The address of `cohere:MODEL`, `https://HOST/ROUTE#MODEL` or `tei+http://HOST`.
-
-    Raises:
-        InputError: the form is not known, the URL cannot be used, or it holds a key.
-    """
+    """The address of `cohere:MODEL`, `https://HOST/ROUTE#MODEL` or `tei+http://HOST`."""
     known, found = ROLES[role], FORM.fullmatch(name)
     if found is None:
         raise InputError(f"the {role} {name!r:.200} is no address, such as http://HOST:PORT/rerank")
