@@ -20,10 +20,8 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
 
     `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
     0.0 keeps all, up to `top_n`. Documents without a text are left out. `segment` is that of all
-    queries, if the model has segments.
-
-    The model reads a title before the text, if the metadata has one under `title` or
-    `document_title`.
+    queries, if the model has segments. The model reads a title before the text, if the metadata has
+    one under `title` or `document_title`.
     """
 
     model_config: ClassVar[Any] = {"extra": "forbid"}

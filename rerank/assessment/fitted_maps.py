@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import operator
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -189,8 +190,7 @@ def _check_types(fitted: FittedMaps) -> None:
     for values in fitted.feature_range or ():
         if len(values) != len(fitted.features.ranking) or not np.isfinite(values).all():
             raise InputError("the feature range should have two finite numbers for each feature")
-    low, high = fitted.feature_range or ((), ())
-    if any(a > b for a, b in zip(low, high, strict=True)):
+    if any(map(operator.gt, *(fitted.feature_range or ((), ())))):
         raise InputError("the feature range should begin below its end for each feature")
     stop = fitted.stopping_threshold or 0.0
     for name, share in (("cutoff", fitted.policy.cutoff), ("stopping threshold", stop)):
@@ -263,13 +263,10 @@ def check_certificates(fitted: FittedMaps, thresholds: Thresholds, path: Path) -
 
 def check_no_overflow(fitted: FittedMaps, path: Path) -> None:
     """Refuse maps of numbers so large that a probability would not be finite."""
+    updates = {f"update of {name!r}": update for name, update in fitted.segments.updates.items()}
     maps: dict[str, LogisticMap | TwoStageMap] = {
-        "prior": fitted.policy.prior,
-        "score": fitted.score,
-        "confidence": fitted.confidence,
-        "hazard": fitted.hazard,
-        "hazard after a hit": fitted.hazard_after_hit,
-        **{f"update of {name!r}": update for name, update in fitted.segments.updates.items()},
+        **{name: one_map for name, _, one_map in fitted.logistic_maps()},
+        **{"confidence": fitted.confidence, **updates},
     }
     for name, one_map in maps.items():
         first = one_map.first if isinstance(one_map, TwoStageMap) else one_map

@@ -148,7 +148,7 @@ def _kept(
     check_reads_pairs(files)
     home = _home(files, kind, precision)
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
-    bound |= {"precision": precision}
+    bound["precision"] = precision
 
     def opened(folder: Path) -> Result | NoExportError:
         manifest = read_manifest(folder)

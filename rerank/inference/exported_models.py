@@ -86,17 +86,13 @@ def open_exported(
 
     They are read from their fixed place in it, whatever else its manifest says.
     """
-    fingerprints = manifest["fingerprints"]
+    prints, files = manifest["fingerprints"], manifest["files"]
     models = []
     for role, name in zip(ROLES, names, strict=True):
         start = f"{NETWORKS}/{role}/"
-        entries = {
-            path.removeprefix(start): entry
-            for path, entry in manifest["files"].items()
-            if path.startswith(start)
-        }
+        entries = {p.removeprefix(start): files[p] for p in files if p.startswith(start)}
         if missing := {GRAPH, TOKENIZER_JSON} - set(entries):
             raise InputError(f"{folder}: {start}{min(missing)} is missing; export the model again")
-        weights, tokenizer = (str(fingerprints.get(key)) for key in (role, f"{role}_tokenizer"))
+        weights, tokenizer = (str(prints.get(key)) for key in (role, f"{role}_tokenizer"))
         models.append(ModelFiles(name, folder / start, weights, tokenizer, entries))
     return models
