@@ -47,13 +47,8 @@ class CalibratedRanker:
     def to_dict(self) -> dict[str, Any]:
         """The settings and where the model is, for a saved pipeline."""
         place = self.model if isinstance(self.model, (str, Path)) else self.model.folder
-        data: dict[str, Any] = default_to_dict(
-            self,
-            model=str(place),
-            top_k=self.top_k,
-            min_relevance=self.min_relevance,
-            segment=self.segment,
-        )
+        how = {"top_k": self.top_k, "min_relevance": self.min_relevance, "segment": self.segment}
+        data: dict[str, Any] = default_to_dict(self, model=str(place), **how)
         return data
 
     @classmethod
@@ -62,27 +57,21 @@ class CalibratedRanker:
         ranker: CalibratedRanker = default_from_dict(cls, data)
         return ranker
 
+    def _how(self, top_k: int | None) -> dict[str, Any]:
+        count = self.top_k if top_k is None else top_k
+        return {"count": count, "min_relevance": self.min_relevance, "segment": self.segment}
+
     @component.output_types(documents=list[Document])  # type: ignore[misc, untyped-decorator]
     def run(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
         """The best documents, best first; the input documents are not changed."""
         self.warm_up()
-        ranked = rank_documents(
-            self._loaded,
-            query,
-            [(d.content or "", d.meta) for d in documents],
-            count=self.top_k if top_k is None else top_k,
-            min_relevance=self.min_relevance,
-            segment=self.segment,
-        )
+        given = [(d.content or "", d.meta) for d in documents]
+        ranked = rank_documents(self._loaded, query, given, **self._how(top_k))
         best = [
-            replace(
-                documents[place],
-                score=added["relevance_score"],
-                meta={**documents[place].meta, **added},
-            )
-            for place, added in ranked
+            replace(documents[i], score=added["relevance_score"], meta=documents[i].meta | added)
+            for i, added in ranked
         ]
         return {"documents": best}
 
@@ -101,17 +90,6 @@ class CalibratedRetriever(CalibratedRanker):
     ) -> dict[str, list[Document]]:
         """The best documents, best first."""
         self.warm_up()
-        found = search_documents(
-            self._loaded,
-            query,
-            count=self.top_k if top_k is None else top_k,
-            min_relevance=self.min_relevance,
-            segment=self.segment,
-            where=filters,
-        )
-        return {
-            "documents": [
-                Document(id=p.doc_id, content=p.text, meta=added, score=p.relevance)
-                for p, added in found
-            ]
-        }
+        found = search_documents(self._loaded, query, where=filters, **self._how(top_k))
+        best = [Document(id=p.doc_id, content=p.text, meta=d, score=p.relevance) for p, d in found]
+        return {"documents": best}
