@@ -95,7 +95,7 @@ def test_the_judge_is_asked_where_words_cannot_decide(
 
     written = SimpleNamespace(generate=lambda *_, **__: Generated("Median [S1].", 0))
     monkeypatch.setattr(model_answers, "cross_encoder_judge", lambda _: judge)
-    monkeypatch.setattr(rag_routes, "extractive", lambda _: written)
+    monkeypatch.setattr(model_answers, "ExtractiveAnswerer", lambda _: written)
     app = FastAPI()
     app.include_router(rag_routes.rag_routes(assessed, rag_routes.Writer(AnswerConfig(), 60)))
     told = TestClient(app).post("/v1/answer", json={"query": "median"}).json()
@@ -169,7 +169,6 @@ def test_nobody_waits_for_an_answer_for_ever(
     """It ends at the time limit of the whole request, and where the client leaves."""
     over = threading.Event()
     monkeypatch.setattr(rag_routes, "answer_assessed", lambda *_: over.wait(600))
-    monkeypatch.setattr(rag_routes, "extractive", lambda _: None)
 
     async def receive() -> dict[str, str]:
         if not gone:
