@@ -107,12 +107,12 @@ bench: .venv/installed ## speed beside other libraries, to docs/performance.md (
 	$(BIN)/python tests/bench/performance.py --set $(DATA) --model $(MODEL) --peers work/peers \
 	  --out docs/performance.md
 
-BENCHMARKED := covid_qa cranfield hint3 selqa squad2 squadshifts_newwiki squadshifts_reddit stackfaq \
-  wikiqa_passages
-benchmark: .venv/installed ## who knows when it is right, to docs/benchmark.md: make benchmark SETS=folder
+benchmark: .venv/installed ## who knows when it is right, to docs/benchmark.md: make benchmark SETS=folder [ONLY="set ..."]
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make benchmark SETS=folder"; exit 2; }
-	$(BIN)/python tests/bench/few_labels.py score $(addprefix $(SETS)/,$(BENCHMARKED)) --out work/few
-	$(BIN)/python tests/bench/benchmark.py --out work/few --page docs/benchmark.md
+	$(BIN)/python tests/bench/few_labels.py score \
+	  $(or $(addprefix $(SETS)/,$(ONLY)),$(wildcard $(SETS)/*/)) --out work/few
+	$(BIN)/python tests/bench/benchmark.py --out work/few --page docs/benchmark.md \
+	  $(if $(ONLY),--only $(ONLY))
 
 include models/recipes.mk  # weights, small, pooled
 
