@@ -385,11 +385,6 @@ def write_labels(labelled: LabelledFiles, folder: Path) -> None:
                 path.unlink()
 
 
-def corpus_file(path: Path) -> Path:
-    """The file of a corpus: the path, or the (first) one in it if it is a folder."""
-    return tables(path, "corpus")[0] if path.is_dir() else path
-
-
 def write_corpus(passages: Iterable[Passage], folder: Path) -> None:
     """Write only `corpus.jsonl` into `folder`."""
     _write_lines(folder / CORPUS, (to_json(passage_row(p)) for p in passages))

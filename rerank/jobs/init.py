@@ -13,7 +13,7 @@ from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import maps_to_dict, pooled_for
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, fingerprints, write_model
 from rerank.config import Config
-from rerank.data.beir import CORPUS, corpus_file, read_corpus
+from rerank.data.beir import CORPUS, read_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.jobs.languages import with_language
@@ -54,9 +54,10 @@ def init(
         InputError: bad passages, a model that does not exist, or no pooled maps at all.
         FolderError: `out` exists and `overwrite` is False, is no model folder, or is being written.
     """
-    out, file, config = Path(out), corpus_file(Path(corpus)), config or Config()
-    name = file.resolve().parent.name if file.name == CORPUS else file.stem
-    unlabelled = LabelledSet.of_corpus(read_corpus(file, on_bad_lines), name)
+    out, corpus, config = Path(out), Path(corpus).resolve(), config or Config()
+    folder = corpus if corpus.is_dir() else corpus.parent
+    name = folder.name if corpus.is_dir() or corpus.name == CORPUS else corpus.stem
+    unlabelled = LabelledSet.of_corpus(read_corpus(corpus, on_bad_lines), name)
     config = with_language(config, unlabelled.corpus.values())
     models, config = find_models(config)
     pooled, said = pooled_for(*models, config), NOT_CALIBRATED

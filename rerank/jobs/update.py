@@ -24,7 +24,7 @@ from rerank.assessment.model_folder import (
     write_changed,
 )
 from rerank.config import Config
-from rerank.data.beir import corpus_file, read_corpus
+from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
 from rerank.fitting.certificates import refuse_certificates
@@ -70,7 +70,7 @@ def update(target: str | Path, corpus: str | Path, *, on_bad_lines: str = "") ->
         FolderError: another job uses `target`.
     """
     target = Path(target)
-    passages = read_corpus(corpus_file(Path(corpus)), on_bad_lines)
+    passages = read_corpus(Path(corpus), on_bad_lines)
     check_corpus(LabelledSet.of_corpus(passages, str(corpus)))
     read_manifest(target)  # there is something to reserve
     with reserved(target):

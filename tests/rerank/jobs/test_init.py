@@ -20,6 +20,7 @@ from rerank.errors import FolderError, InputError
 from rerank.fitting.fit import Fitted
 from rerank.inference.model_files import BUNDLED, resolve
 from rerank.jobs.init import init
+from rerank.jobs.update import update
 
 NEEDS_MAPS = pytest.mark.skipif(
     not list((BUNDLED / Config().reranker).glob(FILES)), reason="`make pooled` has not been run"
@@ -78,6 +79,18 @@ def test_a_corpus_of_one_passage_is_searched(
     answer = model.search("how many messages does a queue hold")
     assert [passage.doc_id for passage in answer.passages] == ["1"]
     assert not answer.accepted
+
+
+def test_every_part_of_a_corpus_is_read(
+    known: PooledMaps, config: Config, work: Path, tmp_path: Path
+) -> None:
+    """By `init`, and by an update of what it made."""
+    for part in range(3):
+        line = f'{{"_id": "{part}", "text": "Queue number {part} holds 10 messages."}}\n'
+        (tmp_path / f"corpus-0000{part}-of-00003.jsonl").write_text(line)
+    folder = init(tmp_path, tmp_path / "model", config, work=work)
+    assert rerank.load(folder).manifest["dataset"]["passages"] == 3
+    assert update(folder, tmp_path).passages == 3
 
 
 def test_without_pooled_maps_it_says_what_to_do(
