@@ -1,4 +1,4 @@
-"""Every command, in the order of `rerank --help`, and the names that older ones had.
+"""Every command, in the order of `rerank --help`.
 
 `data index` is `index` in `data.py` here, and `search`, of the group `use`, is `search` in
 `use.py`. Those of a room are where `rerank.rooms` says, and left out where it is not there.
@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 
 from rerank.commands.command import Command
-from rerank.commands.printing import note
 from rerank.errors import nearest
 from rerank.rooms import ROOMS, load, rooms
 from rerank.storage.files import package_version
@@ -58,20 +57,6 @@ COMMANDS = tuple(
     for first in names
     for second in FAMILIES.get(first, (("",), ""))[0]
 )
-OLD = {  # names of 0.1, which run until 0.3
-    **{f"dataset {word}": f"data {word}" for word in ("build", "check", "import-trec")},
-    **{word: f"data {word}" for word in ("ingest", "index")},
-    **{word: f"model {word}" for word in ("init", "update", "export", "track", "promote")},
-    **{word: f"watch {word}" for word in ("drift", "journal", "feedback")},
-    "finetune": "train cross-encoder",
-    "finetune-encoder": "train bi-encoder",
-    "pool": "train prior",
-    "label-next": "label --next",
-    "assess": "search --explain",
-    "retrieve": "search --passages",
-    "mcp": "serve --mcp",
-}
-OLD_FLAGS = {"--quantity": "--draw", "--full": "--explain"}  # of the old commands
 
 
 def find(name: str) -> Command:
@@ -89,27 +74,14 @@ HELP = ("-h", "--help")
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[Command, argparse.Namespace]:
-    """The command, and its options; `--help`, `--version` and wrong words end the process.
-
-    An old name of a command runs the present one, and a note says so.
-    """
-    words = _renamed(list(sys.argv[1:] if arguments is None else arguments))
+    """The command, and its options; `--help`, `--version` and wrong words end the process."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     for count in (2, 1):
         name = " ".join(words[:count])
         if name in COMMANDS:
             command = find(name)
             return command, command.parser(name).parse_args(words[count:])
     raise SystemExit(_answer(words))
-
-
-def _renamed(words: list[str]) -> list[str]:
-    for count in (2, 1):
-        old = " ".join(words[:count])
-        if old in OLD:
-            note(f"`rerank {old}` is `rerank {OLD[old]}` now; the old name goes with 0.3")
-            rest = [word.partition("=") for word in words[count:]]
-            return [*OLD[old].split(), *(OLD_FLAGS.get(f, f) + is_ + v for f, is_, v in rest)]
-    return words
 
 
 def _answer(words: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from command_line import call
 from processes import run_python
 
 from rerank.commands.command import parameters
-from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, OLD, find, parse
+from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, find, parse
 
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}
 HEAVY |= {"sentence_transformers", "scipy", "rank_bm25"}
@@ -61,26 +61,6 @@ def test_every_command_has_help_with_an_example(
         if not x.positional:
             assert f"--{x.name.replace('_', '-')}" in out
     assert parse([*name.split(), *shlex.split(command.example)])[0] == command
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_an_old_name_runs_the_new_command(old: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A note on stderr names the new one; its help is that of the new one."""
-    assert call(*old.split(), "--help") == 0
-    printed = capsys.readouterr()
-    assert f"`rerank {OLD[old]}`" in printed.err
-    new = OLD[old].partition(" --")[0]
-    assert printed.out.startswith(f"usage: rerank {new} ")
-
-
-def test_old_flags_are_the_new_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    """`label-next --quantity` is `label --next --draw`."""
-    words = ["label-next", "model", "q.jsonl", "--out", "x", "--quantity"]
-    for arguments in ([*words, "map"], [*words[:-1], "--quantity=map"]):
-        options = parse(arguments)[1]
-        assert (options.next, options.draw, str(options.queries)) == (True, "map", "q.jsonl")
-    assert parse(["assess", "model", "query", "--full"])[1].explain
-    assert "old name" in capsys.readouterr().err
 
 
 def test_help_is_light() -> None:
