@@ -103,11 +103,7 @@ def rooms() -> dict[str, Room]:
 
 
 def offered(what: str) -> Any:
-    """What a room offers under this name.
-
-    Raises:
-        InputError: no room that is there offers it.
-    """
+    """What a room offers under this name."""
     for room in rooms().values():
         if what in room.offers:
             return load(room.offers[what])

@@ -49,11 +49,7 @@ class Workspace:
         return run if isinstance(run, dict) else None
 
     def note_tracked(self, key: str, run: Mapping[str, Any]) -> None:
-        """Store the MLflow run that has the folder whose manifest has the sha256 `key`.
-
-        Raises:
-            OSError: the note cannot be written.
-        """
+        """Store the MLflow run that has the folder whose manifest has the sha256 `key`."""
         note = self._note(key)
         note.parent.mkdir(parents=True, exist_ok=True)
         write_file(note, json.dumps(dict(run)))

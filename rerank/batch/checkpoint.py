@@ -187,11 +187,6 @@ def open_checkpoint(
 
     `rejected_file` gets the rejected rows; None: no row is ever rejected. `kind` is the command
     that writes `out`; the checkpoint is the folder `.OUT.kind` beside it.
-
-    Raises:
-        InputError: another run works on `out`; or the interrupted one had another header, and
-            `restart`, which discards its work, is False.
-        OSError: the folder of `out` cannot be written.
     """
     folder = out.with_name(f".{out.name}.{kind}")
     handle = _lock(folder, out)

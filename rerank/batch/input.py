@@ -43,11 +43,6 @@ def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = N
     """Open an input; it is read to identify it, unless it is `identified`.
 
     It is any file of `rerank.data.lines`, or a folder of part files of one kind.
-
-    Raises:
-        InputError: not a regular file, of another kind than its name says, not readable as Parquet,
-            or Parquet without `_id` and `query` (or `text`); it has no row; or it was changed since
-            it was identified.
     """
     paths = parts_of(path)
     if ending(paths[0]) not in (*RECORDS, "") and paths == [path]:

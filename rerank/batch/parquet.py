@@ -60,10 +60,6 @@ class ParquetRows(NumberedRows):
 
     Memory: one row, and a page and the dictionary of each column, whatever the size of the row
     groups. Texts stay dictionary indices until the length of a row is known.
-
-    Raises:
-        InputError: not Parquet, or `_id` or `query` is missing or there twice; a row group unpacks
-            to many times the file's size.
     """
 
     def __init__(self, path: Path, parse: RowParser, before: int, name: str) -> None:
@@ -89,11 +85,7 @@ class ParquetRows(NumberedRows):
         return self._ends[bisect_right(self._ends, start.line) - 1]
 
     def read(self, begin: int) -> Iterator[pa.RecordBatch]:
-        """The rows, each as a batch.
-
-        Raises:
-            InputError: the file is damaged from some row on.
-        """
+        """The rows, each as a batch."""
         with opened(self.path) as raw:
             file = pq.ParquetFile(
                 raw,

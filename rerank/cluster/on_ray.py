@@ -47,11 +47,6 @@ def on_ray(
     """The end and the result of each chunk from `start` on, in order.
 
     Memory: one chunk, and 24 bytes per chunk of the input.
-
-    Raises:
-        InputError: Ray is not installed, or has no room for so many actors.
-        OSError: Ray fails.
-        RetrieverError: a search system fails.
     """
     flat = chain.from_iterable(queries_in.starts(start))
     places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)

@@ -191,11 +191,7 @@ def limit_requests(most: int | None) -> None:
 def typed_queries(
     model: CalibratedReranker, texts: Sequence[str], segment: str, where: str = ""
 ) -> list[Query]:
-    """The queries, with ids from 1 up; a note says if no segment was given or fitted.
-
-    Raises:
-        InputError: the model has no segments, or the filter is none.
-    """
+    """The queries, with ids from 1 up; a note says if no segment was given or fitted."""
     from rerank.filters import Where
     from rerank.types import Query
 
@@ -217,10 +213,6 @@ def journal_kept(settings: Settings) -> Iterator[Record]:
 
     A failing journal gives one warning on stderr, and never a failed answer. No entry is removed:
     only the server enforces retention.
-
-    Raises:
-        InputError: the URL is not that of a journal, or its schema is of a newer version.
-        MissingExtraError: the extra is not installed.
     """
     if not settings.journal:
         yield unrecorded

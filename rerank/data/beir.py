@@ -62,9 +62,6 @@ def tables(folder: Path, name: str) -> list[Path]:
     """The files of `corpus` or `queries`: one, a folder of part files, or part files in `data`.
 
     `NAME.jsonl` if there is none.
-
-    Raises:
-        InputError: there are several that could be meant.
     """
     plain = folder / f"{name}.jsonl"
     for place in () if plain.exists() else (folder, folder / "data"):
@@ -263,12 +260,6 @@ def read_files(
     `problems` says whether bad lines are left out, and counts these. A query of which a judgement
     is left out, and for which no other passage is right, is then left out too: it is neither
     answered nor unanswerable.
-
-    Raises:
-        InputError: queries without a label that `unjudged` refuses, or for which there are several
-            splits; a missing file, broken JSON, an id that exists nowhere, duplicate ids, empty
-            text, a grade that is not a number, a query in two splits: all bad lines in one error,
-            with file and line number.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")

@@ -19,12 +19,7 @@ VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}]")
 
 
 def as_text(name: str, value: object, *, max_length: int | None = None, empty: bool = False) -> str:
-    """The value of a field, if it is text that can be stored; it must have words unless `empty`.
-
-    Raises:
-        InputError: not text, text without words, with a lone surrogate, or of more characters than
-            `max_length`. The message names the field.
-    """
+    """The value of a field, if it is text that can be stored; it must have words unless `empty`."""
     if isinstance(value, float) and isnan(value):
         raise InputError(f"{name} is {OF_PANDAS}; expected text or null")
     if not isinstance(value, str):

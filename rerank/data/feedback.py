@@ -82,9 +82,6 @@ def without_moved(
 
     If a label of a random sample is dropped, the rest is no random sample: the others are marked
     `chosen`.
-
-    Raises:
-        InputError: none applies.
     """
     rows = list(zip(feedback, still_first(feedback, assess), strict=True))
     kept, moved = [f for f, yes in rows if yes], [f for f, yes in rows if not yes]

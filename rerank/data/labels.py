@@ -84,11 +84,7 @@ def drawn_by(queries: Iterable[Query], version: str) -> bool:
 
 
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
-    """The weights of queries by id, if they have any.
-
-    Raises:
-        InputError: some have none, or one is not a number in (0, `LARGEST`].
-    """
+    """The weights of queries by id, if they have any."""
     if all(query.metadata.get(WEIGHT) is None for query in queries):
         return {}
     for query in queries:

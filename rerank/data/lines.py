@@ -74,11 +74,7 @@ def stem(path: Path) -> str:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The file, or the part files of a folder, but for names that begin with "." or "_".
-
-    Raises:
-        InputError: a folder without part files, with several kinds of them, or a labelled set.
-    """
+    """The file, or the part files of a folder, but for names that begin with "." or "_"."""
     if not path.is_dir():
         return [path]
     named = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())

@@ -47,10 +47,6 @@ def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFi
     Its corpus holds the passages of all lists, by which queries are grouped; a passage in several
     lists is taken from the first of them. The stages are in the order of the first list. A list
     without passages fits any stages.
-
-    Raises:
-        InputError: no line, or bad lines, which are listed: with an id or a passage twice, without
-            labels, with other stages than the first list, ...
     """
     problems = problems or Problems()
     corpus: dict[str, Passage] = {}
@@ -189,10 +185,6 @@ def import_trec(
     or counted as unanswerable, as `unjudged` says. `queries` and `corpus` provide the texts: JSONL
     files as in BEIR or, for queries, lines of id, tab and text. Without `queries` the id is used as
     the text.
-
-    Raises:
-        InputError: bad lines, which are listed; an unjudged query; a query or a passage without its
-            text; or a list that could not be read again, such as one that is too long.
     """
     if len(runs) > MAX_STAGES:
         raise InputError(f"got {len(runs)} runs, at most {MAX_STAGES} are taken")

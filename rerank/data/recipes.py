@@ -235,9 +235,6 @@ def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
 
     Objects that these package versions do not have are removed from the qrels, in the files too,
     and questions that are left without any right passage.
-
-    Raises:
-        InputError: a file is missing, or bad lines, which are listed.
     """
     read_queries(folder / "queries.jsonl")
     objects = documented_objects(libraries)
@@ -286,10 +283,6 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     `libraries` are the import names that the sets of `documentation` are built from. `matches`
     compares it with the earlier `out/manifest.json`: "new" (there was none; it is written now),
     "same", "other versions" of the packages, or "differs", although the versions are the same.
-
-    Raises:
-        InputError: there is no set of that name, it is not built from these libraries, `out` holds
-            something else, or its manifest is damaged.
     """
     if name not in RECIPES:
         *others, last = RECIPES

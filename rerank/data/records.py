@@ -256,11 +256,7 @@ def _scores_by_stage(read: Sequence[Scores | None], where: str) -> dict[str, Flo
 
 
 def read_metadata(row: Mapping[str, Any], only: str | None = None) -> Mapping[str, Any]:
-    """The metadata, or the one key of it that is kept.
-
-    Raises:
-        InputError: it is no object, or cannot be written as JSON.
-    """
+    """The metadata, or the one key of it that is kept."""
     metadata = _arrow_map_to_dict(row.get("metadata")) if only != "" else None
     if not metadata:
         return {}

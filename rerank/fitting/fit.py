@@ -96,9 +96,6 @@ def sketch_with_passages(
     """The distribution of the features (n, d) of queries for which passages were found.
 
     The alarm compares it with such queries alone. If too few groups (n,) are left, all count.
-
-    Raises:
-        ValueError: fewer than `MIN_ROWS` groups in all.
     """
     if len(set(groups[has_passages].tolist())) < MIN_ROWS:
         has_passages = np.ones(len(features), dtype=np.bool_)

@@ -128,9 +128,6 @@ def plan(
 
     Groups are the largest of `rerank.data.grouping.groupings` that still give the fitted queries
     ten groups; if the labels name groups, those are used.
-
-    Raises:
-        InputError: too few queries, or groups of them, are left to fit or to report on.
     """
     if max_queries is not None and max_queries < CALIBRATED_FROM:
         raise InputError(f"at most {max_queries} queries: expected at least {CALIBRATED_FROM}")

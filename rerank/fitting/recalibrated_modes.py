@@ -92,9 +92,6 @@ def recalibrate_modes(
     of `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot,
     the labels certify nothing. Labels of a random sample of the questions that the old maps give
     at least `accepted_from` leave these as they are, and certify them from there up.
-
-    Raises:
-        InputError: no mode has enough.
     """
     recalibrated, remarks = dict[Mode, RecalibratedMode](), list[str]()
     too_few_groups = None

@@ -48,9 +48,6 @@ def decoded(data: bytes) -> tuple[str, str]:
 
     Also what could not be read, for `Document.skipped`: bytes that are not UTF-8 in a file that is
     for the rest. Each of their places has a U+FFFD.
-
-    Raises:
-        UnreadableError: it is not text, or in an encoding that its bytes do not tell for sure.
     """
     marked = next((name for mark, name in MARKS.items() if data.startswith(mark)), None)
     if marked and marked != "utf-8-sig":

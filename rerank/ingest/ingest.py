@@ -80,12 +80,6 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
     """Read the documents below `folder` into `out`: corpus.jsonl, skipped.tsv, duplicates.tsv.
 
     The result depends only on the files and the configuration, not on earlier runs.
-
-    Raises:
-        InputError: no such folder, or no text in it; then `out` is unchanged.
-        FolderError: `out` has a corpus.jsonl that this job did not write, or that was made of
-            another folder; or another job uses it.
-        MissingExtraError: the library of one of the formats is not installed.
     """
     folder, out, config = Path(folder), Path(out), config or IngestConfig()
     if not folder.is_dir():
@@ -197,9 +191,6 @@ def walk(folder: Path, *, leave_out: Path) -> tuple[dict[str, Path], dict[str, s
 
     Hidden and `GENERATED` ones and `leave_out` are left out; links are not followed. Folders that
     this package wrote, such as models, are skipped. Both folders are absolute.
-
-    Raises:
-        OSError: the folder itself cannot be read.
     """
     files: dict[str, Path] = {}
     skipped: dict[str, str] = {}

@@ -41,11 +41,7 @@ def format_of(name: str) -> str | None:
 
 
 def reader(kind: str) -> Callable[[bytes], Document]:
-    """The reader of a format; this imports its library.
-
-    Raises:
-        ImportError: the library is not installed.
-    """
+    """The reader of a format; this imports its library."""
     return cast(Callable[[bytes], Document], import_module(f"rerank.ingest.{kind}").read)
 
 

@@ -70,11 +70,6 @@ def open_candidate_source(
     """The source of a set: its own lists, the search system of `retriever`, or our own index.
 
     `models` are those of `config`; None for a set of lists. The rest is as for `rerank.calibrate`.
-
-    Raises:
-        RetrieverError: the search system does not answer.
-        InputError: arguments that exclude each other, a metadata key that gives no feature, or a
-            system without the labelled passages.
     """
     if index is not None and retriever is not None:
         raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")

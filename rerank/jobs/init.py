@@ -49,10 +49,6 @@ def init(
 
     Models without pooled maps get those of the default models, which choose what is scored; the
     order is then that of the reranker's scores.
-
-    Raises:
-        InputError: bad passages, a model that does not exist, or no pooled maps at all.
-        FolderError: `out` exists and `overwrite` is False, is no model folder, or is being written.
     """
     out, corpus, config = Path(out), Path(corpus).resolve(), config or Config()
     folder = corpus if corpus.is_dir() else corpus.parent

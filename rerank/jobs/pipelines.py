@@ -56,9 +56,6 @@ def pipeline_over(labelled: LabelledSet, model: CalibratedReranker, work: Worksp
     """The model's pipeline, over the set's corpus if that differs from the model's.
 
     A model over another search system searches that, whatever the set's corpus.
-
-    Raises:
-        InputError: the set has lists and the model an index, or the other way round.
     """
     pipeline, source = model.pipeline, model.source
     model.maps[labelled.mode]  # raises if the model does not have it

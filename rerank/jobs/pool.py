@@ -49,12 +49,7 @@ def pool_sets(
     max_queries: int = MAX_QUERIES,
     on_bad_lines: str = "refuse",
 ) -> PooledMaps:
-    """Score the labelled sets, and write the maps pooled over them to the file `out`.
-
-    Raises:
-        InputError: fewer than five sets, two of one name, or one that cannot be read or is too
-            small, or holds lists; or `out` cannot be written.
-    """
+    """Score the labelled sets, and write the maps pooled over them to the file `out`."""
     out = Path(out)
     sets = _read_sets([Path(folder) for folder in folders], out, on_bad_lines)
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)

@@ -41,11 +41,6 @@ def track_model(path: Path, *, work: Workspace) -> TrackedRun:
 
     The same model is not sent twice: a run of it that `work` or the store knows is returned, with
     `found` set.
-
-    Raises:
-        InputError: not a complete model folder.
-        MissingExtraError: MLflow is not installed.
-        TrackingError: MLflow did not accept it.
     """
     folder = open_folder(path)
     named = folder.manifest["dataset"].get("name", path.name)

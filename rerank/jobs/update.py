@@ -63,11 +63,6 @@ def update(target: str | Path, corpus: str | Path, *, on_bad_lines: str = "") ->
 
     It is replaced in place, atomically, and equals a fresh build of this corpus. A model keeps its
     maps but not its certificates. If the corpus is the same, nothing is written.
-
-    Raises:
-        InputError: `target` is neither an index nor a model, is damaged, or needs models that are
-            not here; bad passages, or fewer than two.
-        FolderError: another job uses `target`.
     """
     target = Path(target)
     passages = read_corpus(Path(corpus), on_bad_lines)
@@ -171,10 +166,6 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
     """Write the model with its networks to the folder `out`, whole or not at all; return `out`.
 
     It predicts what `model` predicts, to the bit, and needs no weights, no torch and no cache.
-
-    Raises:
-        InputError: a network cannot be exported, or runs in bf16.
-        FolderError: `out` exists and `overwrite` is False, or it is not a model folder.
     """
     out, old = Path(out), model.manifest
     models, config = model.pipeline.model_files, model.pipeline.config

@@ -70,11 +70,7 @@ EXPECTED = "expected sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 
 def address(url: str) -> URL:
-    """The URL with the driver that we use.
-
-    Raises:
-        InputError: it is not the URL of an SQLite file or of a PostgreSQL database.
-    """
+    """The URL with the driver that we use."""
     try:
         place = make_url(url)
     except (exc.ArgumentError, ValueError):
@@ -95,11 +91,7 @@ def without_password(url: URL) -> str:
 
 
 def open_engine(url: URL, *, patience: float) -> sa.Engine:
-    """An engine whose statements wait at most `patience` seconds for locks held by others.
-
-    Raises:
-        InputError: the URL has an option that the driver cannot read.
-    """
+    """An engine whose statements wait at most `patience` seconds for locks held by others."""
     sqlite = url.get_backend_name() == "sqlite"
     wait = round(1000 * patience)
     timeouts = f"-c lock_timeout={wait} -c statement_timeout={12 * wait}"
@@ -174,12 +166,7 @@ def _is_about_values(error: Exception, cause: object) -> bool:
 
 
 def bring_up_to_date(engine: sa.Engine, *, create: bool) -> None:
-    """Make the schema of this version, or of an older journal what it lacks, in one transaction.
-
-    Raises:
-        InputError: there is no journal and `create` is False; or a newer version made it.
-        JournalError: see `one_sentence_errors`.
-    """
+    """Make the schema of this version, or of an older journal what it lacks, in one transaction."""
     name, database = without_password(engine.url), engine.url.database or ""
     missing = InputError(f"there is no journal at {name}; `rerank serve --journal` makes one")
     sqlite = engine.dialect.name == "sqlite"

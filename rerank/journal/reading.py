@@ -75,9 +75,6 @@ def monitors(
     Both tests may be looked at after every label: see `calibration.monitoring.sequential`. They
     read the first judgement of each question: one that is changed later changes no test, because
     what raised an alarm must not vanish.
-
-    Raises:
-        ValueError: a target or level outside (0, 1).
     """
     columns = (_C.question_hash, _C.mode, _C.first_right, _C.confidence, _C.accepted)
     chosen = select(*columns).where(JUDGED_PASSAGES, _C.model == model)
@@ -100,10 +97,6 @@ def journal_labels(
     A label is about the passage that was ranked first then. If the model now ranks another one
     first, the label does not apply and is left out; an older label of the present first passage
     applies. `newest` keeps only so many of the labels that apply, the newest ones.
-
-    Raises:
-        InputError: no journal, or no label that can be used.
-        JournalError: the database cannot be used.
     """
     with JournalStore(journal) as store:
         rows, name = newest_labels(store), store.name
@@ -144,12 +137,7 @@ def journal_labels(
 
 
 def journal_queries(model: CalibratedReranker, journal: str, *, newest: int) -> list[Query]:
-    """Those of the newest searches of a journal that the model can answer, oldest first.
-
-    Raises:
-        InputError: no journal, or no search with its text.
-        JournalError: the database cannot be used.
-    """
+    """Those of the newest searches of a journal that the model can answer, oldest first."""
     chosen = (
         select(_C.entry_id, _C.asked)
         .where(_C.mode == "search", _C.asked.is_not(None))
@@ -175,10 +163,6 @@ def journal_answers(journal: str, versions: Sequence[str], newest: int | None) -
     """The newest labelled answer to each question by models of these versions, oldest first.
 
     Refusals do not count as answers. `newest` keeps only so many.
-
-    Raises:
-        InputError: no journal.
-        JournalError: the database cannot be used.
     """
     labelled = _C.right.is_not(None) & _C.attribution.is_not(None) & (_C.decision != REFUSED)
     chosen = (

@@ -282,10 +282,6 @@ def journal_drift(
 
     Returns:
         None if the journal holds the features of no such answer.
-
-    Raises:
-        JournalError: the database cannot be used.
-        ValueError: a level outside (0, 1).
     """
     chosen = (
         select(_C.features, _C.question_hash)

@@ -150,13 +150,7 @@ def part(host: Host) -> Part:
 
 
 def check_journal(settings: Settings) -> None:
-    """Refuse a journal that cannot be written; create it if there is none.
-
-    Raises:
-        InputError: the URL is not that of a journal, or its schema is of a newer version.
-        JournalError: the database cannot be used.
-        MissingExtraError: the extra is not installed.
-    """
+    """Refuse a journal that cannot be written; create it if there is none."""
     if settings.journal:
         with optional():
             from rerank.journal.store import JournalStore
@@ -218,9 +212,6 @@ class JournalAccess:
         """What `call` returns; `what` says what is not possible now if that fails.
 
         `hint` is added to the sentence if it takes too long.
-
-        Raises:
-            Refusal: 404 without a journal; 503 if the database fails, is late, or too many wait.
         """
         if self.journal is None:
             raise Refusal(404, NO_JOURNAL, "journal")

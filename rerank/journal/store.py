@@ -114,11 +114,6 @@ class JournalStore(AbstractContextManager["JournalStore"]):
 
     Many threads and processes may use one journal. `patience` (default `PATIENCE`) is how many
     seconds to wait for locks held by others.
-
-    Raises:
-        InputError: another kind of URL; a schema of a newer version; or there is no journal and
-            `create` is False.
-        JournalError: the database cannot be reached, is locked, or damaged; each method raises it.
     """
 
     def __init__(self, url: str, *, create: bool = False, patience: float | None = None) -> None:
@@ -170,10 +165,6 @@ class JournalStore(AbstractContextManager["JournalStore"]):
         changes nothing. The opposite judgement removes the comment of the one before. If several
         answers have the id, it is for the newest of them. No comment is kept for an entry whose
         texts are left out.
-
-        Raises:
-            InputError: `right` is not a boolean, or is True of an answer without a passage or a
-                text; or the comment is not text, or is too long.
         """
         if not isinstance(right, bool | np.bool_):  # None would delete the judgement
             raise InputError(f"`right` should be True or False, got {right!r:.100}")

@@ -91,9 +91,6 @@ def sample(
     `calibration.label_selection`. `accepted` is uniform among those that the model accepts, or all
     of them, if they are fewer; their metadata say from which confidence up, of how many, and by
     which model.
-
-    Raises:
-        InputError: the model accepts none.
     """
     answers = model.assess(queries, label="assessing")
     threshold = model.pipeline.config.thresholds.advisory
@@ -138,10 +135,6 @@ def label_next(
     the map. Each line is a query with `metadata.weight`, its confidence and its top passage: add
     `right` to it, true or false, and it is a label for `recalibrate`. `accepted` has no weights: it
     is a random sample, in random order, of what the model accepts.
-
-    Raises:
-        InputError: fewer queries than `count`, or a negative seed.
-        FolderError: `out` exists, and `overwrite` is False: labels that it holds would be lost.
     """
     if Path(out).exists() and not overwrite:
         raise FolderError(

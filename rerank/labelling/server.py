@@ -44,11 +44,7 @@ class LabelSessions:
         self._sessions: dict[str, Session] = {}
 
     def asked(self, annotator: str, model: CalibratedReranker) -> dict[str, Any]:
-        """The annotator's current task, and the progress of the labels.
-
-        Raises:
-            InputError: the folder cannot take labels of this model, or the name is not valid.
-        """
+        """The annotator's current task, and the progress of the labels."""
         with self._lock:
             return _task_response(self._session(annotator, model))
 

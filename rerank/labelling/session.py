@@ -104,10 +104,6 @@ class Session:
 
     If another system finds the model's passages, the set has no `corpus.jsonl`, and questions must
     be given.
-
-    Raises:
-        InputError: the model searches nothing; `out` has labels made by other means, or another
-            corpus; or the annotator's name is not valid.
     """
 
     def __init__(
@@ -138,9 +134,6 @@ class Session:
         The source is `queries`, or proposals from the corpus if that is None. Duplicates, questions
         that the model was fitted on, and those drawn already are left out. The draw is that of
         `rerank.labelling.drawing.sample`.
-
-        Raises:
-            InputError: there is no question to draw from, or no corpus to propose them from.
         """
         with self.file.locked() as append:
             known = questions_of(self.file.read())
@@ -238,11 +231,7 @@ class Session:
         return next_question(questions, self.annotator, shared, without=self._nothing_found)
 
     def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
-        """Do what a person says of what is asked; `text` rewords a proposed question.
-
-        Raises:
-            InputError: the text is empty or too long.
-        """
+        """Do what a person says of what is asked; `text` rewords a proposed question."""
         if do == "accept":
             text = task.question.text if text is None else " ".join(text.split())
             as_text("the question", text, max_length=LONGEST_QUERY)

@@ -84,9 +84,6 @@ class JudgementFile:
         """Hold the write lock of the file, after waiting for it; yields what appends lines to it.
 
         A process that is killed meanwhile may have written only the first lines.
-
-        Raises:
-            InputError: its file system has no locks, so two writers could lose judgements.
         """
         handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
 
@@ -169,11 +166,7 @@ class Question:
 
 
 def questions_of(events: Sequence[Event]) -> list[Question]:
-    """The questions in the order in which they are asked, with all judgements that count.
-
-    Raises:
-        InputError: an event lacks a field, or its question was never drawn.
-    """
+    """The questions in the order in which they are asked, with all judgements that count."""
     found: dict[str, Question] = {}
     try:
         for event in without_undone(events):

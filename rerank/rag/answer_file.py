@@ -56,12 +56,6 @@ def answer_file(
     resumes from what is in `.OUT.answer`, and tries those again on which the language model failed.
     `restart` discards work that was begun with another model, configuration, version or other
     queries; without it, such work is an error.
-
-    Raises:
-        FolderError: `out` exists and `overwrite` is False.
-        InputError: the model cannot answer some of the queries, or their passages have no text;
-            they are listed, before any is answered. Or another run writes `out`, or an
-            interrupted one was of something else.
     """
     if out.exists() and not overwrite:
         raise FolderError(f"{out} exists; pass --overwrite to replace it")

@@ -73,11 +73,7 @@ class Columns:
         self._columns: dict[str, tuple[Ints, list[Any]]] | None = None  # place of value, values
 
     def allowed(self, where: Where) -> Bools:
-        """Whether each passage may be found, shape (n,).
-
-        Raises:
-            FilterError: no passage has a key of the filter.
-        """
+        """Whether each passage may be found, shape (n,)."""
         with self._lock:
             columns = self._columns = self._read() if self._columns is None else self._columns
         allowed = np.ones(len(self._corpus), dtype=np.bool_)

@@ -48,9 +48,6 @@ class Encoder:
     """Any embedder: of files on this machine, or given as an object, whose passages are one window.
 
     The network is loaded at the first call. Safe to call from many threads; one of them loads it.
-
-    Raises:
-        InputError: the files are of a cross-encoder.
     """
 
     def __init__(

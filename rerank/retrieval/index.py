@@ -99,13 +99,7 @@ class NoIndex:
 
 
 class Index:
-    """An open index folder. Safe to read from many threads.
-
-    Raises:
-        FolderError: the folder has no manifest.
-        InputError: another version of this project wrote it.
-        MissingExtraError: its dense search is approximate, and USearch is not installed.
-    """
+    """An open index folder. Safe to read from many threads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -174,9 +168,6 @@ class Index:
         """The `count` best fused passages of the `pool` best of each stage, best first.
 
         BM25 finds only passages that share a word with the query (score above 0).
-
-        Raises:
-            FilterError: no passage has metadata that the filter names.
         """
         lexical = self.bm25.scores(words(query, language=self.language))
         allowed = self.columns.allowed(where) if where else None
@@ -213,11 +204,6 @@ def build_index(
     The corpus is read once, and its text is never held in memory; its postings are, at about 40
     bytes each, until they are written. With `approximate`, dense search uses a graph. Passages in
     the indexes of the folders `known` are not encoded again.
-
-    Raises:
-        InputError: the corpus is empty.
-        MissingExtraError: dense search is approximate, and USearch is not installed.
-        FolderError: `folder` exists and `overwrite` is False.
     """
 
     def fill(new: Path) -> Mapping[str, Any]:

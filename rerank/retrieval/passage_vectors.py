@@ -52,11 +52,7 @@ def searching(count: int) -> int:
 
 
 class Graph:
-    """An open graph; it stays on disk and is read from there. Safe to search from many threads.
-
-    Raises:
-        MissingExtraError: USearch is not installed.
-    """
+    """An open graph; it stays on disk and is read from there. Safe to search from many threads."""
 
     def __init__(self, folder: Path, vectors: Vectors) -> None:
         self._graph = library().restore(str(folder / FILE), view=True)
@@ -101,9 +97,6 @@ class PassageVectors:
     """The vectors (m, d) of n passages; those of passage i are `starts[i]` to `starts[i + 1]`.
 
     They stay on disk and are read from there. Safe to search from many threads.
-
-    Raises:
-        MissingExtraError: `approximate`, and USearch is not installed.
     """
 
     def __init__(self, folder: Path, *, approximate: bool = False) -> None:

@@ -35,9 +35,6 @@ def make_server(
     """A server of the holder's model; it starts to listen with `run(sockets=[...])`.
 
     given: by the name of a room, what its part of the server gets beside the settings.
-
-    Raises:
-        InputError: keys are needed, and the environment has none.
     """
     most, reading = connections(), settings.read_timeout
     config = uvicorn.Config(
@@ -65,11 +62,6 @@ def serve(
 
     Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model.
     `given` is that of `make_server`.
-
-    Raises:
-        InputError: the model cannot be served, keys are needed, the address cannot be used, or the
-            journal is of a newer version.
-        JournalError: the journal's database cannot be used.
     """
     if hasattr(signal, "SIGHUP"):  # until the model is there to be refreshed
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -105,11 +105,7 @@ def _fill(new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
 
 
 def is_ours(path: str | Path) -> bool:
-    """Whether a folder's manifest is one of this project: of any version, checked or not.
-
-    Raises:
-        OSError: the manifest is there and cannot be read.
-    """
+    """Whether a folder's manifest is one of this project: of any version, checked or not."""
     file = Path(path) / MANIFEST
     if file.is_symlink() or not file.is_file():
         return False
@@ -194,13 +190,7 @@ def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, A
 def read_verified(
     path: str | Path, name: str, manifest: Mapping[str, Any], *, max_bytes: int = LARGEST_JSON
 ) -> bytes:
-    """Return the bytes of a folder's file, checked against its manifest as they are read.
-
-    Raises:
-        FolderError: the manifest lacks the file, or the file is not the manifest's; it has more
-            than `max_bytes` bytes.
-        OSError: it cannot be read.
-    """
+    """Return the bytes of a folder's file, checked against its manifest as they are read."""
     entry = manifest["files"].get(name)
     if entry is None:
         raise FolderError(f"{path}: its manifest lists no {name}")
@@ -244,10 +234,6 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
     """Raise what `write_folder` would, before work that would be lost.
 
     It removes what killed writers left beside the folder.
-
-    Raises:
-        FolderError: path exists and `overwrite` is False, or is not a folder with a manifest of
-            ours, or is one of another kind, or holds a file that its manifest does not list.
     """
     remove_leftovers(path)
     if not path.exists() and not path.is_symlink():
@@ -283,9 +269,6 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     """Reserve the name of a folder during the block; the lock is a hidden file beside it.
 
     A folder that is only read (`to_read`) has no lock if nothing can be written beside it.
-
-    Raises:
-        FolderError: nothing can be written beside `path`, or another job has reserved it.
     """
     lock_file = path.parent / f".{path.name}.lock"
     try:

@@ -49,11 +49,7 @@ PASSWORD = re.compile(r"://[^/]*@")  # in an address
 
 @dataclass(frozen=True, slots=True)
 class RetrieverSettings:
-    """A collection of another search system.
-
-    Raises:
-        InputError: a value that cannot be used.
-    """
+    """A collection of another search system."""
 
     system: str = option("", "", choices=tuple(ADAPTERS))
     url: str = option("", "")
@@ -151,11 +147,7 @@ class RetrieverSettings:
 
     @classmethod
     def from_dict(cls, given: Any) -> RetrieverSettings:
-        """The settings from plain values.
-
-        Raises:
-            InputError: a name is missing or unknown, or a value is of the wrong kind.
-        """
+        """The settings from plain values."""
         if not isinstance(given, Mapping):
             raise InputError("expected names and values")
         known = [f.name for f in fields(cls)]
@@ -173,11 +165,7 @@ class RetrieverSettings:
 
 
 def read_settings(path: Path) -> RetrieverSettings:
-    """The settings of a TOML file; a folder in `url` is relative to the file.
-
-    Raises:
-        InputError: the file is missing, is not TOML, or has values that cannot be used.
-    """
+    """The settings of a TOML file; a folder in `url` is relative to the file."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
         url = given.get("url")
@@ -209,10 +197,6 @@ def connect_of_model(kept: Any) -> SearchSystem:
 
     Whoever wrote the folder chose that address. So a key is sent only if the environment names the
     address too.
-
-    Raises:
-        InputError: the settings cannot be used, or a key would go to an address from the folder.
-        MissingExtraError: its client is not installed.
     """
     settings = RetrieverSettings.from_dict(kept)
     if settings.remote and os.environ.get(KEY) and not os.environ.get(URL):
@@ -224,11 +208,7 @@ def connect_of_model(kept: Any) -> SearchSystem:
 
 
 def check_filtered(name: str, there: Collection[str]) -> None:
-    """Refuse a filter on a field that the collection lacks; the client may not know where it is.
-
-    Raises:
-        FilterError: naming the field.
-    """
+    """Refuse a filter on a field that the collection lacks; the client may not know where it is."""
     if name not in there:
         raise FilterError(f"filter: the collection has no field {name!r:.80}{nearest(name, there)}")
 

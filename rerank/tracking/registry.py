@@ -47,11 +47,7 @@ class Fetched(NamedTuple):
 
 
 def name_of(name: str, dataset: str) -> str:
-    """The name of an experiment and of a registered model: `name`, or the set's if it is "".
-
-    Raises:
-        InputError: a name that MLflow or its URIs cannot hold.
-    """
+    """The name of an experiment and of a registered model: `name`, or the set's if it is ""."""
     if not name:
         safe = re.sub(r"[^\w.-]+", "-", dataset).strip("-")
         return f"{PREFIX}-{safe}"[:LONGEST_NAME]
@@ -72,11 +68,6 @@ def fetch(uri: str | Path, *, tracking_uri: str | None = None) -> Fetched:
     """The folder at `models:/name@alias`, `models:/name/3` or `runs:/id/path`.
 
     The store is MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in the folder `work`.
-
-    Raises:
-        InputError: another form of URI, no such store, or nothing there.
-        MissingExtraError: MLflow is not installed.
-        TrackingError: the store does not answer, or refuses.
     """
     return folder_at(locate(uri, tracking_uri=tracking_uri), tracking_uri=tracking_uri)
 

@@ -104,13 +104,6 @@ def finetune(
     the report of the base if that was fine-tuned too. `out/trained_on.txt` holds a hash of every
     query trained or validated on, those of the base included, so that calibration can leave them
     out: logits of trained-on queries are too good.
-
-    Raises:
-        InputError: there is no set, a model does not exist, nothing to learn from, or the training
-            diverged.
-        FolderError: `out` exists, is another model, and `overwrite` is False; or another job uses
-            it.
-        TrackingError: the model is written, but MLflow did not accept its record.
     """
     if not sets:
         raise InputError("no labelled set to train on; expected at least one")
@@ -360,11 +353,7 @@ def write_network(
     overwrite: bool,
     kind: str,
 ) -> None:
-    """Write the folder of a trained model of sentence-transformers, which has `seen` these queries.
-
-    Raises:
-        InputError: the training diverged: a weight is not a finite number.
-    """
+    """Write the folder of a trained model of sentence-transformers that has `seen` these queries."""
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise InputError(
             "the training diverged: its weights are not numbers any more; nothing is written; take "

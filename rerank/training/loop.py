@@ -120,11 +120,7 @@ def load_mean(model: Any, checkpoints: Path, count: int) -> None:
 
 
 def freeze(model: Any, layers: int) -> None:
-    """Freeze the word embeddings, and the lowest `layers` with everything below them.
-
-    Raises:
-        InputError: the model has fewer layers than that, or no embeddings of its own below them.
-    """
+    """Freeze the word embeddings, and the lowest `layers` with everything below them."""
     model.get_input_embeddings().weight.requires_grad_(False)
     if not layers:
         return
@@ -138,11 +134,7 @@ def freeze(model: Any, layers: int) -> None:
 
 
 def layers_of(model: Any) -> torch.nn.ModuleList:
-    """The model's layers, lowest first.
-
-    Raises:
-        InputError: it has no list of layers.
-    """
+    """The model's layers, lowest first."""
     lists = [m for m in model.base_model.modules() if isinstance(m, torch.nn.ModuleList)]
     if not lists:
         raise InputError(f"{type(model).__name__} has no list of layers to freeze or to keep")

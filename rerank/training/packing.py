@@ -25,10 +25,6 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
     """Pack the model in `folder` into `out`, with `manifest` and the weights' hash.
 
     Fields that a person wrote into an earlier manifest there, `WRITTEN`, are kept.
-
-    Raises:
-        InputError: the word embeddings differ from those of `base`, which unpacking uses; or `out`
-            holds something else.
     """
     with optional():
         from safetensors.numpy import save

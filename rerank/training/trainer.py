@@ -154,10 +154,6 @@ def train(
 
     With fewer than `MIN_VALIDATION` validation queries it is that of the last step, or the mean of
     the last `config.average` checkpoints. After an interruption, the same call resumes.
-
-    Raises:
-        InputError: there is no example, or the base cannot be loaded or lacks the layers that
-            should be kept or frozen.
     """
     if not examples:
         raise InputError("no training example; expected at least one query with passages")
@@ -277,10 +273,6 @@ def train_encoder(
     The last `config.average` checkpoints are averaged, and the base's weights mixed in with the
     share `config.keep`, which keeps what that knew of other domains (Wortsman et al. 2022). After
     an interruption, the same call resumes.
-
-    Raises:
-        InputError: the base cannot be loaded, has weights behind its transformer, or has fewer
-            layers than should be frozen.
     """
     torch.manual_seed(config.seed)
     try:

@@ -47,9 +47,6 @@ def split_validation(
     Both are whole groups, in random order: what a limit leaves over can still be calibrated on. At
     most a fifth of the queries are held out, and no group with a query (`query_hash`) that the base
     has `seen`: on those it would look better than it is.
-
-    Raises:
-        InputError: the limit has no room for any group.
     """
     groups: dict[str, list[str]] = {}
     for query_id in labelled.splits[split]:

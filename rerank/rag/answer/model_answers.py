@@ -120,11 +120,6 @@ def recalibrate_answers(
 
     Returns:
         The number of answers that it was fitted on, and how many of them were right.
-
-    Raises:
-        InputError: no journal, fewer than 30 labelled answers, or only one outcome among them.
-        JournalError: the database cannot be used.
-        FolderError: `out` exists, and `overwrite` is False; or another job uses it.
     """
     versions = [*model.manifest.get("answers", {}).get("versions", ()), model.version]
     rows = offered("answers of a journal")(journal, versions, newest)
