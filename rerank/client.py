@@ -128,7 +128,6 @@ class Client:
         self._http = httpx.Client(base_url=url, timeout=timeout, headers=_headers(url, key))
 
     def __enter__(self) -> Self:
-        """The client; it is closed at the end."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -178,7 +177,6 @@ class AsyncClient:
         self._http = httpx.AsyncClient(base_url=url, timeout=timeout, headers=_headers(url, key))
 
     async def __aenter__(self) -> Self:
-        """The client; it is closed at the end."""
         return self
 
     async def __aexit__(self, *_: object) -> None:

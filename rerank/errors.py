@@ -12,7 +12,7 @@ RerankError
 └── RetrieverError                      3   a search system or a remote model does not answer
 
 What refuses, checks or reads raises InputError, with a message that says what came and what was
-expected. A docstring has `Raises:` where its first sentence does not tell the reason.
+expected. A docstring has `Raises:` if the name is public, or if a caller handles the error.
 """
 
 from __future__ import annotations

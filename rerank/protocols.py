@@ -76,7 +76,6 @@ class Traits:
     waits: bool = False  # for another machine: its calls need no core of this one
 
     def __post_init__(self) -> None:
-        """Refuse what no model can be."""
         if not self.name or not isinstance(self.name, str) or not isinstance(self.identity, str):
             raise InputError(f"a model needs a name, and its identity is text; got {self}")
         if min(self.batch, self.threads) < 1 or not self.cost >= 0:

@@ -202,7 +202,6 @@ def open_checkpoint(
 
 
 def _lock(folder: Path, out: Path) -> int:
-    """A handle that holds the folder's lock; the folder is made if needed."""
     while True:
         if folder.is_symlink():
             raise InputError(f"{folder} is a link; remove it")

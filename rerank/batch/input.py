@@ -101,7 +101,6 @@ class Input:
         return chunk
 
     def _after(self, start: Position) -> Sequence[Part]:
-        """The files that hold anything from a position on."""
         ends = bisect_right(self._parts, start.line, key=lambda part: part.before + part.total)
         return self._parts[ends:]
 

@@ -131,7 +131,6 @@ def rescore(
 def _scoring(
     engine: str, actors: int | None
 ) -> Callable[[CalibratedReranker, Input, Checkpoint], Iterator[tuple[Position, ScoredChunk]]]:
-    """The function that scores the chunks of an input that a checkpoint lacks."""
     check_one_of("`engine` (--engine)", engine, ENGINES)
     if engine == "local":
         if actors is not None:
@@ -217,7 +216,6 @@ def _refusal(path: Path, scored: ScoredChunk, checkpoint: Checkpoint) -> str:
 
 
 def _told(path: Path, row: RejectedRow) -> str:
-    """Where a rejected row is, and why it is rejected."""
     part, line = row.part or ("", row.line)
     return f"{path / part}:{line}: {row.reason}"
 

@@ -243,7 +243,6 @@ def recalibrate(
 
 
 def _print_model(folder: Path) -> str:
-    """Print the report, which is returned, and where the model is."""
     from rerank.assessment.model_folder import REPORT
 
     report = (folder / REPORT).read_text(encoding="utf-8")

@@ -111,7 +111,6 @@ def search(
 
 
 def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> Strategy:
-    """The strategy of the options."""
     from rerank.advice.strategies import BUNDLED, strategy
 
     if "guaranteed" in typed:
@@ -127,7 +126,6 @@ def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> 
 
 
 def _ranked(model: CalibratedReranker, found: Assessment) -> Answer:
-    """A prediction with the texts of its passages."""
     record = found.to_dict()
     ranking = [
         {**numbers, "title": passage.title, "text": passage.text}

@@ -106,7 +106,6 @@ def probe(chosen: ModelChoice, *, work: Work = WORK, json: Json = False) -> bool
 
 
 def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:
-    """The ids of the queries to compare."""
     from rerank.data.beir import UNLABELLED
 
     splits = dict(labelled.splits)

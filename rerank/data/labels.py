@@ -31,7 +31,6 @@ class Labelled(Generic[Item]):
     grades: Sequence[Grades]
 
     def __len__(self) -> int:
-        """Count of queries."""
         return len(self.items)
 
     def with_items(self, items: Sequence[Made]) -> Labelled[Made]:

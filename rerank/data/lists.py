@@ -141,7 +141,6 @@ def _grades(
 
 
 def _own_grade(row: Mapping[str, Any], doc_id: str) -> float | None:
-    """The grade in a passage's own label; None if it has none."""
     right = read_right(row)
     if row.get("grade") is None:
         return None if right is None else float(right)
@@ -268,7 +267,6 @@ def _numbers(path: Path, problems: Problems, what: Literal["score", "grade"]) ->
 
 
 def _queries(path: Path) -> dict[str, str]:
-    """The texts by id of a JSONL or TSV file of queries."""
     problems = Problems()
     read = partial(read_query, passages=False)
     if holds_records(path):

@@ -145,7 +145,6 @@ def _parse(name: str, docstring: str) -> DocumentedObject:
 
 
 def _see_also_entries(section: str) -> Iterator[tuple[str, str]]:
-    """(name, description) pairs of a numpydoc "See Also" section."""
     names: list[str] = []
     words: list[str] = []
     for line in [*section.strip("\n").split("\n"), "end : end"]:

@@ -165,7 +165,6 @@ def quoted(value: str) -> str:
 
 
 def _only_field(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """The one of these fields that the record has; None if it has none of them."""
     present = [name for name in names if row.get(name) is not None]
     if len(present) > 1:
         raise InputError(f"has both {present[0]!r} and {present[1]!r}; expected one of them")
@@ -222,7 +221,6 @@ def read_right(row: Mapping[str, Any]) -> bool | None:
 
 
 def _scores(row: Mapping[str, Any]) -> Scores | None:
-    """The scores of a passage by stage; None if it has none."""
     scores = _arrow_map_to_dict(row.get("scores"))
     if scores is None:
         return None

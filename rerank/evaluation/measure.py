@@ -226,7 +226,6 @@ class Evaluation:
 
 
 def _format(value: float, sign: str = "") -> str:
-    """Three digits, or a dash for an undefined value."""
     return "-" if math.isnan(value) else f"{value:{sign}.3f}"
 
 

@@ -125,8 +125,6 @@ class _Related(NamedTuple):
 
 
 class _Package:
-    """The parts of a file, and what refers to what."""
-
     def __init__(self, packed: ZipFile) -> None:
         self._packed = packed
         self.main = self._path("officeDocument", of="") or "word/document.xml"

@@ -317,7 +317,6 @@ def raised(before: str, text: str, *, low: bool = False) -> str:
 
 
 def _one(text: str) -> str:
-    """A text as one term of a formula."""
     return text if TERM.fullmatch(text) else f"({text})"
 
 

@@ -53,7 +53,6 @@ class IsolatedReader(AbstractContextManager["IsolatedReader"]):
         self._process: subprocess.Popen[bytes] | None = None  # starts with the first file
 
     def __exit__(self, *_: object) -> None:
-        """End the process."""
         self._end()
 
     def read(self, kind: str, data: bytes) -> Document:

@@ -35,7 +35,6 @@ class IngestConfig:
     )
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
         check_options(self)
 
 

@@ -185,12 +185,10 @@ def calibrate(
 
 
 def _with_order(made_from: Mapping[str, Any], rank_by: str) -> dict[str, Any]:
-    """The record of a model whose order the labels chose."""
     return {**made_from, "config": {**made_from["config"], "rank_by": rank_by}, "order": "auto"}
 
 
 def _kept_order(out: Path) -> str:
-    """The order of the model that is at `out`; "" if there is none."""
     try:
         return str(read_manifest(out)["config"]["rank_by"])
     except (FolderError, KeyError, TypeError):

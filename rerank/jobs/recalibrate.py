@@ -257,7 +257,6 @@ def _model_contents(
     notes: Sequence[str],
     name: str,
 ) -> tuple[ModelContents, Recalibration]:
-    """The contents of the new model folder, and the recalibration that it reports."""
     kept = {k: v for k, v in model.manifest.items() if k not in NOT_INHERITED}
     manifest = {**kept, **corpus}
     same = manifest["corpus_digest"] == model.manifest["corpus_digest"]

@@ -291,7 +291,6 @@ class Journal(AbstractContextManager["Journal"]):
 
 
 def _size(entry: Entry) -> int:
-    """Characters of its texts."""
     return sum(len(entry[name] or "") for name in ("question", "asked", "passages", "answer"))
 
 

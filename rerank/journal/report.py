@@ -180,7 +180,6 @@ def _uncertain_documents(since: float, middle: float, limit: int) -> Select[Any]
 
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    """How many rows meet a condition."""
     return func.sum(case((condition, 1), else_=0))
 
 

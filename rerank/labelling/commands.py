@@ -114,7 +114,6 @@ def _choose(
     overwrite: bool,
     json: bool,
 ) -> None:
-    """Write the queries to label next, with their top passages."""
     from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
     from rerank.labelling.drawing import label_next
@@ -146,7 +145,6 @@ def _choose(
 
 
 def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work: Path) -> None:
-    """Serve the model with the labelling page, until Ctrl-C."""
     from rerank.labelling.server import LabelSessions
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve, url_of
@@ -158,7 +156,6 @@ def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work
 
 
 def _read_questions(path: Path) -> list[Query]:
-    """The questions of a file: JSONL by its ending, or else text."""
     from rerank.data.beir import read_queries
     from rerank.data.lines import JSONL, Problems, holds_records, lines
     from rerank.data.records import read_query

@@ -70,7 +70,6 @@ class LabelSessions:
             return _task_response(session)
 
     def _session(self, annotator: str, model: CalibratedReranker) -> Session:
-        """The annotator's session with the current model."""
         from rerank.labelling.session import Session
 
         kept = self._sessions.pop(annotator, None)

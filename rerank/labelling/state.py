@@ -45,7 +45,6 @@ class LabelConfig:
     seed: int = option(0, "seed of the draw", ge=0)
 
     def __post_init__(self) -> None:
-        """Refuse values that no run can use."""
         check_options(self)
 
 
@@ -180,7 +179,6 @@ def questions_of(events: Sequence[Event]) -> list[Question]:
 
 
 def _add(event: Event, found: dict[str, Question]) -> None:
-    """Take an event into account in the questions found before it."""
     query_id = event["query_id"]
     if event["do"] == "draw":
         keys = (*DRAWN, *(key for key in LATER if key in event))

@@ -40,7 +40,6 @@ class Corpus:
         return len(self._bytes)
 
     def __len__(self) -> int:
-        """Count of passages."""
         return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[Passage]:

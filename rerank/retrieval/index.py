@@ -79,7 +79,6 @@ class NoIndex:
         self.language = language
 
     def __len__(self) -> int:
-        """No passage."""
         return 0
 
     def search(self, query: str, vector: Vectors, **_: Any) -> FirstStage:
@@ -119,7 +118,6 @@ class Index:
         self.idf = self.bm25.idf
 
     def __len__(self) -> int:
-        """Count of passages."""
         return len(self.corpus)
 
     def refuse_mismatch(self, config: Config, encoder: Encoder) -> None:

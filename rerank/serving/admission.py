@@ -39,7 +39,6 @@ class ScheduledRequest:
     whole: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """All of the work is left."""
         self.whole = self.left
 
 

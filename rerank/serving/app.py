@@ -230,7 +230,6 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
 
 
 def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
-    """The routes about the server and its model."""
     router = APIRouter(tags=["about"])
 
     @router.get("/v1/model", response_model=ModelDescription)

@@ -96,7 +96,6 @@ class ApiKeys:
         self._digests = tuple(sha256(key.encode()).digest() for key in keys)
 
     def __bool__(self) -> bool:
-        """Whether a key is needed."""
         return bool(self._digests)
 
     def allow(self, authorization: bytes | None) -> bool:
@@ -180,7 +179,6 @@ class RequestGuard:
             raise Refusal(421, "a server without keys answers to localhost only", "host")
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, *, queued: bool) -> bytes:
-        """The body."""
         max_body, body = self.settings.max_body, bytearray()
         refused = Refusal(413, f"the body has more than {max_body} bytes", "size")
         if int(headers.get(b"content-length", b"0")) > max_body:

@@ -71,7 +71,6 @@ class Settings:
     journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", ge=0)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, and what is no origin."""
         check_options(self)
         if self.otlp and not is_url(self.otlp):
             expected = "an address such as http://127.0.0.1:4318"

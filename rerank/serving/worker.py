@@ -280,7 +280,6 @@ class Worker:
             job.search.add_done_callback(lambda _: self._wake())
 
     def _end(self, job: Job, assessment: Assessment | BaseException) -> None:
-        """Answer a job that is done or has failed."""
         job.ended = True
         with self._changed:
             self.schedule.requests.remove(job)

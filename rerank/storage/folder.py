@@ -83,7 +83,6 @@ def write_folder(
 
 
 def _fill(new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None) -> dict[str, Any]:
-    """Fill a folder, make it durable, write its manifest and return it."""
     extra = dict(fill(new))
     reserved = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
     if reserved:

@@ -147,7 +147,6 @@ class QdrantCollection:
         return dense
 
     def _call(self, method: str, **asked: Any) -> Any:
-        """What a method of the client returns for the collection."""
         try:
             return getattr(self._client, method)(self.settings.collection, **asked)
         except InputError:  # of ours, which names the collection already

@@ -66,7 +66,6 @@ class RetrieverSettings:
     timeout: float = option(10.0, "seconds that one search may take", gt=0, le=600)
 
     def __post_init__(self) -> None:
-        """Refuse values that no system accepts."""
         for name in SEVERAL_NAMES:
             names = getattr(self, name)
             if not isinstance(names, tuple) or not all(isinstance(n, str) and n for n in names):
@@ -107,7 +106,6 @@ class RetrieverSettings:
         return tuple(dict.fromkeys(name for name in named if name))
 
     def __str__(self) -> str:
-        """Its name in messages."""
         return f"{self.system} at {self.url}, {self.collection!r}"
 
     def hits(self, rows: Iterable[tuple[Mapping[str, Any], float]]) -> list[Hit]:

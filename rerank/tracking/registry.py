@@ -219,7 +219,6 @@ def _open_client(
 
 
 def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
-    """The registered version that a URI of a model means now."""
     if parts["alias"]:
         return client.get_model_version_by_alias(parts["name"], parts["alias"])
     return client.get_model_version(parts["name"], parts["version"])

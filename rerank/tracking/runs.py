@@ -207,7 +207,6 @@ def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) ->
 
 
 def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
-    """Log parameters, metrics, tags, curves and inputs."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
     from mlflow.utils.time import get_current_time_millis

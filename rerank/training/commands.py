@@ -101,7 +101,6 @@ class Training:
 
 
 def _set(given: str) -> tuple[Path, int | None]:
-    """A folder, and how many examples to take from it."""
     folder, _, limit = given.partition(":")
     if limit and not limit.isdecimal():
         raise InputError(f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000")

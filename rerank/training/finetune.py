@@ -353,7 +353,7 @@ def write_network(
     overwrite: bool,
     kind: str,
 ) -> None:
-    """Write the folder of a trained model of sentence-transformers that has `seen` these queries."""
+    """Write a model of sentence-transformers, which has `seen` these queries, in a folder."""
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise InputError(
             "the training diverged: its weights are not numbers any more; nothing is written; take "

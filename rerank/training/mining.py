@@ -131,7 +131,6 @@ def _other_number(question: str, passage: str, draw: random.Random) -> str | Non
 
 
 def _antonym(question: str, _passage: str, draw: random.Random) -> str | None:
-    """A word becomes its antonym."""
     words = list(WORD.finditer(question))
     asked = {word[0] for word in words}
     found = [w for w in words if w[0] in ANTONYMS and asked.isdisjoint(ANTONYMS[w[0]])]
@@ -142,7 +141,6 @@ def _antonym(question: str, _passage: str, draw: random.Random) -> str | None:
 
 
 def _negated(question: str, _passage: str, _draw: random.Random) -> str | None:
-    """Its first auxiliary verb is negated."""
     if SAME_OPPOSITE.match(question) or "n't" in question or " not " in question:
         return None
     verb = next((m for m in WORD.finditer(question) if m[0] in NEGATED), None)

@@ -205,7 +205,6 @@ def train(
 
 
 def _curve(state: Any, name: str) -> dict[int, float]:
-    """What a trainer has logged under a name, by step."""
     return {row["step"]: row[name] for row in state.log_history if name in row}
 
 
