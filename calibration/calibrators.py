@@ -15,16 +15,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from calibration import score_fitting
 from calibration.arrays import Floats, Groups, Ints, as_floats, as_scores, refuse_masked
 from calibration.fitting import fit_logistic, fit_two_stage
 from calibration.maps import CalibrationMap
-from calibration.score_fitting import (
-    fit_beta,
-    fit_isotonic,
-    fit_platt,
-    fit_temperature,
-    fit_venn_abers,
-)
 from calibration.score_maps import VennAbersMap
 
 
@@ -109,32 +103,32 @@ class _ScoreCalibrator(_Calibrator):
 class PlattCalibrator(_ScoreCalibrator):
     """Platt's sigmoid of one score; see `fit_platt`."""
 
-    _fit = staticmethod(fit_platt)
+    _fit = staticmethod(score_fitting.fit_platt)
 
 
 class TemperatureCalibrator(_ScoreCalibrator):
     """Log odds divided by one number; see `fit_temperature`."""
 
-    _fit = staticmethod(fit_temperature)
+    _fit = staticmethod(score_fitting.fit_temperature)
 
 
 class BetaCalibrator(_ScoreCalibrator):
     """The beta map of log odds; see `fit_beta`."""
 
-    _fit = staticmethod(fit_beta)
+    _fit = staticmethod(score_fitting.fit_beta)
 
 
 class IsotonicCalibrator(_ScoreCalibrator):
     """Isotonic fit of one score; see `fit_isotonic`."""
 
-    _fit = staticmethod(fit_isotonic)
+    _fit = staticmethod(score_fitting.fit_isotonic)
 
 
 class VennAbersCalibrator(_ScoreCalibrator):
     """Two isotonic fits of one score, one of which is calibrated; see `fit_venn_abers`."""
 
     map_: VennAbersMap
-    _fit = staticmethod(fit_venn_abers)
+    _fit = staticmethod(score_fitting.fit_venn_abers)
 
     def doubt(self, X: ArrayLike) -> Floats:
         """Return (n,) interval widths in [0, 1]: the wider, the less the labels say here."""

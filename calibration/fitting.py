@@ -18,17 +18,8 @@ from numpy.typing import ArrayLike
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration.arrays import (
-    Codes,
-    Floats,
-    Groups,
-    Ints,
-    as_features,
-    as_labels,
-    group_codes,
-    logit,
-    sigmoid,
-)
+from calibration import arrays
+from calibration.arrays import Codes, Floats, Groups, Ints
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.metrics.scores import row_losses
@@ -59,8 +50,8 @@ def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
     |coef|^2 / (2 C), by Newton's method. The map clips each feature to its range in X; a constant
     column gets coefficient 0.
     """
-    x = as_features(X)
-    labels = as_labels(y, len(x))
+    x = arrays.as_features(X)
+    labels = arrays.as_labels(y, len(x))
     if not C > 0:
         raise ValueError(f"C must be positive, got {C}")
     return _fit_logistic(x, labels, C)
@@ -70,7 +61,7 @@ def _fit_logistic(x: Floats, labels: Ints, C: float) -> LogisticMap:
     scaler = StandardScaler().fit(x)
     mean, scale = tuple(scaler.mean_), tuple(scaler.scale_)
     if labels.min() == labels.max():
-        return LogisticMap((0.0,) * x.shape[1], float(logit(base_rate(labels))), mean, scale)
+        return LogisticMap((0.0,) * x.shape[1], float(arrays.logit(base_rate(labels))), mean, scale)
     n, d = x.shape
     design = np.column_stack([(x - scaler.mean_) / scaler.scale_, np.ones(n)])
     precision, y = np.append(np.full(d, 1 / C), 0.0), labels.astype(np.float64)
@@ -129,9 +120,9 @@ def fit_first_stage(
     """
     if folds < 2:
         raise ValueError(f"expected at least two folds, got {folds}")
-    x = as_features(X)
-    labels = as_labels(y, len(x))
-    number = group_codes(groups, len(labels))
+    x = arrays.as_features(X)
+    labels = arrays.as_labels(y, len(x))
+    number = arrays.group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     penalties: Sequence[Penalty] = STEPS if reference else [Penalty(each) for each in PENALTIES]
     if C is not None:
@@ -143,7 +134,7 @@ def fit_first_stage(
         return first, penalties[0], reference.logit(x)
     if reference is None and (fold.max() == 0 or labels.min() == labels.max()):
         flat = _fit_logistic(x, np.zeros_like(labels), penalties[0].C)
-        first = replace(flat, intercept=float(logit(base_rate(labels))))
+        first = replace(flat, intercept=float(arrays.logit(base_rate(labels))))
         return first, penalties[0], np.full(len(x), first.intercept)
     # by maps fitted without the row's fold, and the mean logits of the rows that these saw
     logits, levels = np.empty((2, len(penalties), len(x)))
@@ -153,7 +144,7 @@ def fit_first_stage(
                 fitted = _fit_first(x[~held], labels[~held], number[~held], each, reference)
                 logits[i, held] = fitted.logit(x[held])
                 levels[i, held] = fitted.logit(x[~held]).mean()
-    losses = np.array([row_losses(labels, sigmoid(row)) for row in logits])
+    losses = np.array([row_losses(labels, arrays.sigmoid(row)) for row in logits])
     best = one_standard_error(losses, number) if reference is None else _choose_step(losses, number)
     first = _fit_first(x, labels, number, penalties[best], reference)
     if reference is not None:
@@ -206,9 +197,9 @@ def cross_fit_two_stage(
         ValueError: as `fit_two_stage`; fewer than two groups.
     """
     fits = {name: _second_stage(name, reference) for name in second_stages}
-    x = as_features(X)
-    labels = as_labels(y, len(x))
-    number = group_codes(groups, len(labels))
+    x = arrays.as_features(X)
+    labels = arrays.as_labels(y, len(x))
+    number = arrays.group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     result = {name: np.empty(len(labels)) for name in second_stages}
     for held in held_out(fold):

@@ -13,20 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    all_finite,
-    arrays_field,
-    as_features,
-    as_scores,
-    check_keys,
-    finite_number,
-    freeze_arrays,
-    log_odds,
-    plain,
-    set_finite_numbers,
-    sigmoid,
-)
+from calibration import arrays
+from calibration.arrays import Floats
 from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
 
 BLOCK = 2048  # rows that are computed together: few enough to stay in a core's cache
@@ -37,7 +25,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _finite_logits(logits: Floats) -> Floats:
-    if not all_finite(logits):
+    if not arrays.all_finite(logits):
         raise ValueError("the features are too large: a logit is not a finite number")
     return logits
 
@@ -56,14 +44,14 @@ class LogisticMap:
     scale: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    _arrays: tuple[Floats, ...] = arrays_field()
+    _arrays: tuple[Floats, ...] = arrays.arrays_field()
 
     def __post_init__(self) -> None:
         bounds = [n for n in ("low", "high") if not _is_empty(getattr(self, n))]
-        set_finite_numbers(self, "coef", "mean", "scale", *bounds)
+        arrays.set_finite_numbers(self, "coef", "mean", "scale", *bounds)
         for name in {"low", "high"}.difference(bounds):
             object.__setattr__(self, name, ())
-        object.__setattr__(self, "intercept", finite_number("intercept", self.intercept))
+        object.__setattr__(self, "intercept", arrays.finite_number("intercept", self.intercept))
         names = ("coef", "mean", "scale", *(("low", "high") if bounds else ()))
         lengths = {name: len(getattr(self, name)) for name in names}
         if len(set(lengths.values())) != 1:
@@ -74,7 +62,7 @@ class LogisticMap:
             raise ValueError(f"scale must be positive, got {min(self.scale)}")
         if not math.isfinite(sum(abs(c) / s for c, s in zip(self.coef, self.scale, strict=True))):
             raise ValueError("coef is too large for scale: a logit would not be a finite number")
-        freeze_arrays(self, self.coef, self.mean, self.scale, self.low, self.high)
+        arrays.freeze_arrays(self, self.coef, self.mean, self.scale, self.low, self.high)
 
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the logit; rows sum to `logit - intercept`."""
@@ -82,7 +70,7 @@ class LogisticMap:
 
     def standardised(self, X: ArrayLike) -> Floats:
         """Return (n, d): each feature clipped to its range, less its mean, divided by its scale."""
-        return self._standardised(as_features(X, len(self.coef)))
+        return self._standardised(arrays.as_features(X, len(self.coef)))
 
     def _standardised(self, x: Floats) -> Floats:
         _, mean, scale, low, high = self._arrays
@@ -96,8 +84,8 @@ class LogisticMap:
         A row's logit does not depend on the other rows; one that is not finite is refused.
         """
         if len(self.coef) == 1:
-            return self._line(as_scores(X))
-        x = as_features(X, len(self.coef))
+            return self._line(arrays.as_scores(X))
+        x = arrays.as_features(X, len(self.coef))
         blocks = (x[i : i + BLOCK] for i in range(0, max(1, len(x)), BLOCK))
         parts = [(self._arrays[0] * self._standardised(block)).sum(axis=1) for block in blocks]
         return _finite_logits(np.concatenate(parts) + self.intercept)
@@ -110,16 +98,16 @@ class LogisticMap:
 
     def predict_checked(self, s: Floats) -> Floats:
         """`predict` of a map of one feature, for checked scores (n,)."""
-        return sigmoid(self._line(s))
+        return arrays.sigmoid(self._line(s))
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) probabilities in [0, 1]."""
-        return sigmoid(self.logit(X))
+        return arrays.sigmoid(self.logit(X))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as plain JSON values, with `"kind": "logistic"`."""
         names = _KINDS["logistic"][1]
-        return {"kind": "logistic", **{name: plain(getattr(self, name)) for name in names}}
+        return {"kind": "logistic", **{name: arrays.plain(getattr(self, name)) for name in names}}
 
 
 ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap
@@ -148,7 +136,7 @@ class TwoStageMap:
     def predict(self, X: ArrayLike) -> Floats:
         """Return (n,) probabilities for X (n, d)."""
         p = self.second.predict_checked(self.first.logit(X))
-        return p if self.update is None else self.update.predict_checked(log_odds(p))
+        return p if self.update is None else self.update.predict_checked(arrays.log_odds(p))
 
     def contributions(self, X: ArrayLike) -> Floats:
         """Return (n, d): what each feature adds to the log odds, without the second stage's bounds.
@@ -170,7 +158,7 @@ class TwoStageMap:
             highest = float(self.second.predict(self.second.high)[0])
         if self.update is None or not (highest < 1 or self.update.high):
             return highest
-        return float(self.update.predict_checked(log_odds([highest]))[0])
+        return float(self.update.predict_checked(arrays.log_odds([highest]))[0])
 
     def as_logistic(self) -> LogisticMap:
         """Return both stages, and the update, as one logistic map of the features.
@@ -240,6 +228,6 @@ def map_from_dict(d: Mapping[str, Any]) -> CalibrationMap:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"unknown kind of map {kind!r}; this version knows {', '.join(_KINDS)}")
     make, keys = _KINDS[kind]
-    check_keys(f"a {kind} map", d, ("kind", *keys))
+    arrays.check_keys(f"a {kind} map", d, ("kind", *keys))
     result: CalibrationMap = make(**{key: d[key] for key in keys})
     return result

@@ -12,17 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    arrays_field,
-    as_scores,
-    check_rising,
-    finite_number,
-    freeze_arrays,
-    plain,
-    set_finite_numbers,
-    sigmoid,
-)
+from calibration import arrays
+from calibration.arrays import Floats
 
 TILT = 1e-3  # share of an isotonic probability that rises strictly with the score
 # scales from the mean beyond which that share no longer rises as a sigmoid, but as 1 - 1 / z
@@ -35,11 +26,11 @@ LOWEST, HIGHEST = 2.0**-1022, 1 - 2.0**-53
 def _heavy_tailed_sigmoid(z: Floats) -> Floats:
     """Return a number in [0, 1] that rises with z: a sigmoid whose tails keep rising."""
     near = np.minimum(np.maximum(z, -EDGE), EDGE)
-    inner = sigmoid(near)
+    inner = arrays.sigmoid(near)
     beyond = near != z
     if not beyond.any():
         return inner
-    tail = EDGE * sigmoid(-EDGE) / np.maximum(np.abs(z), EDGE)
+    tail = EDGE * arrays.sigmoid(-EDGE) / np.maximum(np.abs(z), EDGE)
     return np.where(beyond, np.where(z > 0, 1 - tail, tail), inner)
 
 
@@ -51,7 +42,7 @@ class _ScoreMap:
 
     def predict(self, scores: ArrayLike) -> Floats:
         """Return (n,) probabilities in (0, 1) for scores (n,)."""
-        return self.predict_checked(as_scores(scores))
+        return self.predict_checked(arrays.as_scores(scores))
 
     @abstractmethod
     def predict_checked(self, s: Floats) -> Floats:
@@ -61,7 +52,7 @@ class _ScoreMap:
         """Return the map as plain JSON values, with its `kind`."""
         slots: tuple[str, ...] = self.__slots__
         names = [name for name in slots if not name.startswith("_")]
-        return {"kind": self.kind, **{name: plain(getattr(self, name)) for name in names}}
+        return {"kind": self.kind, **{name: arrays.plain(getattr(self, name)) for name in names}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +69,17 @@ class IsotonicMap(_ScoreMap):
     y: tuple[float, ...]
     mean: float = 0.0
     scale: float = 1.0
-    _arrays: tuple[Floats, ...] = arrays_field()
+    _arrays: tuple[Floats, ...] = arrays.arrays_field()
 
     def __post_init__(self) -> None:
-        set_finite_numbers(self, "x", "y")
-        freeze_arrays(self, self.x, self.y)
+        arrays.set_finite_numbers(self, "x", "y")
+        arrays.freeze_arrays(self, self.x, self.y)
         for name in ("mean", "scale"):
-            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
+            object.__setattr__(self, name, arrays.finite_number(name, getattr(self, name)))
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y must be as long, got {len(self.x)} and {len(self.y)} knots")
-        check_rising("x", self.x, strictly=True)
-        check_rising("y", self.y)
+        arrays.check_rising("x", self.x, strictly=True)
+        arrays.check_rising("y", self.y)
         if self.scale <= 0:
             raise ValueError(f"scale must be positive, got {self.scale}")
 
@@ -115,13 +106,13 @@ class BetaMap(_ScoreMap):
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "c"):
-            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
+            object.__setattr__(self, name, arrays.finite_number(name, getattr(self, name)))
         if self.a < 0 or self.b < 0:
             raise ValueError(f"a and b must not be negative, got {self.a} and {self.b}")
 
     def predict_checked(self, s: Floats) -> Floats:
         """`predict` for checked scores."""
-        return sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
+        return arrays.sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +129,23 @@ class VennAbersMap(_ScoreMap):
     x: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    _arrays: tuple[Floats, ...] = arrays_field()
+    _arrays: tuple[Floats, ...] = arrays.arrays_field()
 
     def __post_init__(self) -> None:
-        set_finite_numbers(self, "x", "low", "high")
-        freeze_arrays(self, self.x, self.low, self.high)
+        arrays.set_finite_numbers(self, "x", "low", "high")
+        arrays.freeze_arrays(self, self.x, self.low, self.high)
         places = 2 * len(self.x) + 1
         if (got := (len(self.low), len(self.high))) != (places, places):
             raise ValueError(f"{len(self.x)} knots have {places} places of low and high, got {got}")
-        check_rising("x", self.x, strictly=True)
-        check_rising("low", self.low)
-        check_rising("high", self.high)
+        arrays.check_rising("x", self.x, strictly=True)
+        arrays.check_rising("low", self.low)
+        arrays.check_rising("high", self.high)
         if any(a > b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError("low must not be above high")
 
     def interval(self, scores: ArrayLike) -> tuple[Floats, Floats]:
         """Return (low, high), (n,) each; the wider, the less the labels say about such a score."""
-        return self._interval(as_scores(scores))
+        return self._interval(arrays.as_scores(scores))
 
     def _interval(self, s: Floats) -> tuple[Floats, Floats]:
         x, low, high = self._arrays

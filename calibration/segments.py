@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import (
-    Floats,
-    GroupNames,
-    Groups,
-    as_scores,
-    check_y_p,
-    group_codes,
-    log_odds,
-)
+from calibration import arrays
+from calibration.arrays import Floats, GroupNames, Groups
 from calibration.maps import LogisticMap, map_from_dict
 from calibration.selection import grouped_folds, held_out
 
@@ -44,11 +37,11 @@ class Segments:
 
     def apply(self, p: ArrayLike, segments: GroupNames) -> Floats:
         """Return (n,) probabilities: p (n,) updated by the segments (n,), compared as text."""
-        moved = as_scores(p).copy()
+        moved = arrays.as_scores(p).copy()
         names = as_segments(segments, len(moved))
         for segment in set(names.tolist()) & set(self.updates):
             rows = names == segment
-            moved[rows] = self.updates[segment].predict(log_odds(moved[rows]))
+            moved[rows] = self.updates[segment].predict(arrays.log_odds(moved[rows]))
         return moved
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,9 +73,9 @@ def fit_segments(
     """
     from calibration.shrinkage import fit_update
 
-    labels, values = check_y_p(y, p)
-    scores = log_odds(values)
-    names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
+    labels, values = arrays.check_y_p(y, p)
+    scores = arrays.log_odds(values)
+    names, number = as_segments(segments, len(labels)), arrays.group_codes(groups, len(labels))
     rows_of = {segment: names == segment for segment in sorted(set(names.tolist()) - {""})}
     return Segments({s: fit_update(scores[r], labels[r], number[r]) for s, r in rows_of.items()})
 
@@ -101,8 +94,8 @@ def cross_fit_segments(
     Raises:
         ValueError: as `fit_segments`; fewer than two folds or two groups.
     """
-    labels, old = check_y_p(y, p)
-    names, number = as_segments(segments, len(labels)), group_codes(groups, len(labels))
+    labels, old = arrays.check_y_p(y, p)
+    names, number = as_segments(segments, len(labels)), arrays.group_codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)
     moved = old.copy()
     for out in held_out(fold):

@@ -14,17 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import (
-    Codes,
-    Floats,
-    GroupNames,
-    Groups,
-    Ints,
-    as_floats,
-    check_y_p,
-    group_codes,
-    refuse_masked,
-)
+from calibration import arrays
+from calibration.arrays import Codes, Floats, GroupNames, Groups, Ints
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
@@ -61,7 +52,7 @@ def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
     """
     if folds < 1:
         raise ValueError(f"expected at least one fold, got {folds}")
-    number = group_codes(groups, len(groups))
+    number = arrays.group_codes(groups, len(groups))
     sizes = np.bincount(number)
     shuffled = np.random.default_rng(random_state).permutation(len(sizes))
     order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
@@ -100,11 +91,11 @@ def cross_fit(
     Raises:
         ValueError: lengths that differ, masked values, or fewer than two groups.
     """
-    refuse_masked(y)
-    features, labels = as_floats(X), np.asarray(y)
+    arrays.refuse_masked(y)
+    features, labels = arrays.as_floats(X), np.asarray(y)
     if len(features) != len(labels):
         raise ValueError(f"X has {len(features)} rows and y has {len(labels)}")
-    number = group_codes(groups, len(labels))
+    number = arrays.group_codes(groups, len(labels))
     fold = grouped_folds(number, folds, random_state=random_state)
     result = np.empty(len(labels))
     for out in held_out(fold):
@@ -144,14 +135,14 @@ def choose(
     Raises:
         ValueError: no candidate, or as `calibration.arrays.check_y_p`, with the candidate's name.
     """
-    labels, names = as_floats(y), list(predictions)
+    labels, names = arrays.as_floats(y), list(predictions)
     if not names:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
-    number = group_codes(groups, len(labels))
+    number = arrays.group_codes(groups, len(labels))
     losses_of = []
     for name in names:
         try:
-            losses_of.append(row_losses(*check_y_p(labels, predictions[name])))
+            losses_of.append(row_losses(*arrays.check_y_p(labels, predictions[name])))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     rows = np.array(losses_of)

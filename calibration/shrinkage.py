@@ -11,16 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from calibration.arrays import (
-    Floats,
-    Groups,
-    Ints,
-    as_features,
-    as_labels,
-    as_scores,
-    group_codes,
-    sigmoid,
-)
+from calibration import arrays
+from calibration.arrays import Floats, Groups, Ints
 from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
 from calibration.score_fitting import log_evidence, maximum_likelihood
@@ -63,7 +55,7 @@ def fit_shrunk(
     they are not clipped.
     """
     z, x = reference.logit(X), reference.standardised(X)
-    labels = as_labels(y, len(z))
+    labels = arrays.as_labels(y, len(z))
     if not C > 0:
         raise ValueError(f"C must be positive, got {C}")
     design = np.column_stack([z, np.ones(len(z)), x])
@@ -80,7 +72,7 @@ def fit_shrunk(
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
     low, high = reference.low, reference.high
     if low:
-        within = np.clip(as_features(X, len(reference.coef)), low, high)
+        within = np.clip(arrays.as_features(X, len(reference.coef)), low, high)
         own_share = len(z) * row_weight / (len(z) * row_weight + OLD_EFFECTIVE_N)
         low = tuple(own_share * within.min(axis=0) + (1 - own_share) * np.array(low))
         high = tuple(own_share * within.max(axis=0) + (1 - own_share) * np.array(high))
@@ -112,7 +104,7 @@ def _sign_constrained(
     def loss(v: Floats) -> tuple[float, Floats]:
         coef, slope, intercept = v[:d], v[d], v[d + 1]
         logits = x @ coef + slope * reference.intercept + intercept
-        gap = row_weight * (sigmoid(logits) - labels)
+        gap = row_weight * (arrays.sigmoid(logits) - labels)
         moves = coef - slope * before
         shift = np.array([slope - 1, intercept])
         value = row_weight * float((np.logaddexp(0.0, logits) - labels * logits).sum())
@@ -144,8 +136,8 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
     of the scores. The design effect is that of the old map's errors around their mean, which the
     update corrects.
     """
-    s = as_scores(scores)
-    labels = as_labels(y, len(s))
+    s = arrays.as_scores(scores)
+    labels = arrays.as_labels(y, len(s))
     design = np.column_stack([s, np.ones(len(s))])
     precision = np.array([SLOPE_SPREAD**-2, INTERCEPT_SPREAD**-2])
     row_weight = _update_weight(s, labels, groups)
@@ -171,8 +163,8 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
     and for n hits. Scores are clipped to where they reach these bounds.
     """
     update = fit_update(scores, y, groups)
-    s = as_scores(scores)
-    n = len(s) * _update_weight(s, as_labels(y, len(s)), groups) + OLD_EFFECTIVE_N
+    s = arrays.as_scores(scores)
+    n = len(s) * _update_weight(s, arrays.as_labels(y, len(s)), groups) + OLD_EFFECTIVE_N
     slope, intercept = update.coef[0], update.intercept
     low, high = ((sign * np.log(n + 1) - intercept) / slope for sign in (-1, 1))
     return LogisticMap((slope,), intercept, (0.0,), (1.0,), (float(low),), (float(high),))
@@ -180,8 +172,8 @@ def fit_bounded_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -
 
 def _update_weight(scores: Floats, labels: Ints, groups: Groups) -> float:
     """The weight of each row in the likelihood: effective number of rows / number of rows."""
-    errors = labels - sigmoid(scores)
-    return 1 / design_effect(errors - errors.mean(), group_codes(groups, len(scores)))
+    errors = labels - arrays.sigmoid(scores)
+    return 1 / design_effect(errors - errors.mean(), arrays.group_codes(groups, len(scores)))
 
 
 def _shrunk(

@@ -13,29 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    Groups,
-    Ints,
-    as_floats,
-    as_number,
-    check_share,
-    check_y_p,
-    finite_number,
-    group_codes,
-    log_odds,
-)
+from calibration import arrays, sequence_tests
+from calibration.arrays import Floats, Groups, Ints
 from calibration.group_tests import expected_groups, group_sizes, group_tails, mean_upper_bound
 from calibration.metrics.intervals import Interval
-from calibration.sequence_tests import (
-    FORESEEN,
-    foreseen_place,
-    refuted,
-    rows_to_begin_with,
-    starts_of,
-    tails,
-    times_needed,
-)
 
 ABOUT = "new questions like these"  # what a promise is about, by default
 RIGHT = "right"  # what is promised of an accepted row, by default
@@ -268,24 +249,26 @@ def certify(
     rows. Out-of-fold p work in practice, though no proof is known: a lucky fold is judged by maps
     fitted on the unluckier rest, which errs on the safe side (measured by `make promise`).
     """
-    labels, values = check_y_p(y, p)
-    floor = as_number("floor", floor)
+    labels, values = arrays.check_y_p(y, p)
+    floor = arrays.as_number("floor", floor)
     if not floor >= 0:
         raise ValueError(f"floor should be at least 0, got {floor}")
-    target, level = check_share("target", target), check_share("level", level)
+    target, level = arrays.check_share("target", target), arrays.check_share("level", level)
     order = np.argsort(-values, kind="stable")
     labels, values = labels[order], values[order]
-    number, n = group_codes(groups, len(values))[order], len(values)
+    number, n = arrays.group_codes(groups, len(values))[order], len(values)
     n_groups = int(number.max()) + 1
     ends = np.append(np.flatnonzero(np.diff(values)), n - 1)  # of runs of equal values
     if n_groups == n:
-        size, tail = np.arange(1.0, n + 1), tails(labels, target)
-        sizes = rows_to_begin_with(target, level, n)
+        size, tail = np.arange(1.0, n + 1), sequence_tests.tails(labels, target)
+        sizes = sequence_tests.rows_to_begin_with(target, level, n)
     else:
         tail, size = group_tails(labels, number, target)
         sizes = group_sizes(float(size[-1]))
-    foreseen = foreseen_place(values, size, ends, target, 1 - level)
-    ends = refuted(tail, ends, *starts_of(size, ends, sizes, foreseen, 1 - level))
+    foreseen = sequence_tests.foreseen_place(values, size, ends, target, 1 - level)
+    ends = sequence_tests.refuted(
+        tail, ends, *sequence_tests.starts_of(size, ends, sizes, foreseen, 1 - level)
+    )
     last = int(ends[values[ends] >= floor].max(initial=-1))
     needed = _labels_needed(labels, values, number, floor, target, level) if last < 0 else None
     return Certificate(
@@ -308,7 +291,7 @@ def _labels_needed(
     """Return `Certificate.labels_needed` of a sample by falling values (n,) without a promise."""
     from calibration.score_fitting import fit_platt
 
-    scores = log_odds(values)
+    scores = arrays.log_odds(values)
     truth = fit_platt(scores, labels).predict(scores)  # the accuracy at each confidence
     n, n_groups, reach = len(labels), int(number.max()) + 1, int((values >= floor).sum())
     if not reach:
@@ -320,16 +303,18 @@ def _labels_needed(
     mean = np.cumsum(truth) / units
     if n_groups < n:
         mean, units, worth = expected_groups(labels, truth, number, reach)
-    chance = (1 - level) * FORESEEN
-    times = times_needed(mean[places], units[places], worth[places], target, chance, most=MAX_TIMES)
+    chance = (1 - level) * sequence_tests.FORESEEN
+    times = sequence_tests.times_needed(
+        mean[places], units[places], worth[places], target, chance, most=MAX_TIMES
+    )
     return None if times > MAX_TIMES else int(np.ceil(max(times, LEAST_TIMES) * n))
 
 
 def _checked(hits: float, n: float, level: float) -> tuple[float, float, float]:
-    found, rows = finite_number("hits", hits), finite_number("n", n)
+    found, rows = arrays.finite_number("hits", hits), arrays.finite_number("n", n)
     if not 0 <= found <= rows:
         raise ValueError(f"hits must lie between 0 and n, got {hits} of {n}")
-    return found, rows, check_share("level", level)
+    return found, rows, arrays.check_share("level", level)
 
 
 def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.05) -> int:
@@ -342,9 +327,9 @@ def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.
     `mean_upper_bound` is a valid bound: proved for losses of two values in groups of one row,
     otherwise a conjecture.
     """
-    table = as_floats(losses)
+    table = arrays.as_floats(losses)
     if table.ndim != 2:
         raise ValueError(f"losses should be (n, m), got {table.shape}")
-    risk = check_share("risk", risk)
+    risk = arrays.check_share("risk", risk)
     held = takewhile(lambda column: mean_upper_bound(column, groups) <= risk, table.T)
     return sum(1 for _ in held) - 1

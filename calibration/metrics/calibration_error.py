@@ -12,15 +12,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.arrays import (
-    Floats,
-    Groups,
-    Ints,
-    bisect,
-    check_probabilities,
-    check_y_p,
-    group_codes,
-)
+from calibration import arrays
+from calibration.arrays import Floats, Groups, Ints
 from calibration.effective_sample_size import effective_groups
 from calibration.metrics.intervals import LEVEL, MIN_GROUPS, UNKNOWN, Interval, student_point
 
@@ -64,11 +57,11 @@ def sample_null_labels(
     fully, the worst case. With probability sqrt(dependence) a label is decided by the uniform
     number of its group, otherwise by its own. groups None: all rows are independent.
     """
-    values = check_probabilities(p)
-    number = group_codes(groups, len(values))
+    values = arrays.check_probabilities(p)
+    number = arrays.group_codes(groups, len(values))
     count, together = int(number.max()) + 1, 0.0
     if count < len(values):
-        together = 1.0 if y is None else dependence(*check_y_p(y, values), number)
+        together = 1.0 if y is None else dependence(*arrays.check_y_p(y, values), number)
     for _ in range(draws):
         u = rng.random(len(values))
         if together:
@@ -129,7 +122,7 @@ def ece_debiased(y: Floats, p: Floats) -> float:
         density = np.exp(-(scaled**2) / 2) / np.sqrt(2 * np.pi)
         return bool(share @ (2 * error * density + gap * (2 * ndtr(scaled) - 1)) < plug_in)
 
-    return bisect(shows_less, 0.0, 1.0) if shows_less(0.0) else 0.0
+    return arrays.bisect(shows_less, 0.0, 1.0) if shows_less(0.0) else 0.0
 
 
 MESH = 1001  # points on [0, 1] that `smece` smooths on, as many as relplot has
@@ -221,7 +214,7 @@ def smece_floor(
     Labels are drawn by `sample_null_labels`. A measured smECE below the second number cannot be
     told from exact calibration at this sample size.
     """
-    values, rng = check_probabilities(p), np.random.default_rng(random_state)
+    values, rng = arrays.check_probabilities(p), np.random.default_rng(random_state)
     drawn, mesh = sample_null_labels(values, draws, rng, groups=groups, y=y), _Mesh(values)
     null_errors = mesh.smece(np.stack([mesh.waves(values - labels) for labels in drawn]))
     return float(np.mean(null_errors)), float(np.quantile(null_errors, 0.95))
@@ -251,7 +244,7 @@ def smece_interval(
     Both are bounds, so the interval covers more than 95% where chance dominates, and about 95%
     elsewhere. (NaN, NaN) with fewer than `MIN_GROUPS` groups.
     """
-    number, rng = group_codes(groups, len(y)), np.random.default_rng(random_state)
+    number, rng = arrays.group_codes(groups, len(y)), np.random.default_rng(random_state)
     n_groups = int(number.max()) + 1
     if n_groups < MIN_GROUPS:
         return UNKNOWN

@@ -14,15 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    Groups,
-    as_features,
-    check_keys,
-    check_share,
-    group_codes,
-    set_finite_numbers,
-)
+from calibration import arrays
+from calibration.arrays import Floats, Groups
 from calibration.effective_sample_size import effective_rows
 from calibration.tables import aligned
 
@@ -66,7 +59,7 @@ class FeatureSketch:
     shares: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        set_finite_numbers(self, "edges", "shares")
+        arrays.set_finite_numbers(self, "edges", "shares")
         if (np.diff(self.edges) <= 0).any():
             raise ValueError("edges must rise strictly")
         places, least, total = 2 * len(self.edges) - 1, min(self.shares), sum(self.shares)
@@ -122,12 +115,12 @@ class Sketch:
                 sketch; the message names the feature.
         """
         d = {"rows": 0, **d} if isinstance(d, Mapping) else d
-        check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
+        arrays.check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
             raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
         features = []
         for feature in d["features"]:
-            check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
+            arrays.check_keys("a feature of a drift sketch", feature, ("name", "edges", "shares"))
             try:
                 features.append(FeatureSketch(feature["edges"], feature["shares"]))
             except ValueError as error:
@@ -213,8 +206,8 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     that the last digits of another machine do not split a point mass.
     """
     _check_names(tuple(names))
-    x = _as_float32(as_features(X, len(names)))
-    number = group_codes(groups, len(x))
+    x = _as_float32(arrays.as_features(X, len(names)))
+    number = arrays.group_codes(groups, len(x))
     n_groups = int(number.max(initial=-1)) + 1
     if n_groups < MIN_ROWS:
         raise ValueError(f"a sketch needs at least {MIN_ROWS} independent rows, got {n_groups}")
@@ -241,11 +234,11 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
 
     Groups (m,), such as the rephrasings of one question, determine the effective number of rows.
     """
-    level = check_share("level", level)
-    x = _as_float32(as_features(X, len(fitted.names)))
+    level = arrays.check_share("level", level)
+    x = _as_float32(arrays.as_features(X, len(fitted.names)))
     if not len(x):
         raise ValueError("an alarm needs at least one new row, got none")
-    n, m = fitted.n, max(1, int(effective_rows(x, group_codes(groups, len(x)))))
+    n, m = fitted.n, max(1, int(effective_rows(x, arrays.group_codes(groups, len(x)))))
     moves = []
     columns = _columns(x)
     for name, feature, column in zip(fitted.names, fitted.features, columns, strict=True):

@@ -11,15 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    GroupNames,
-    check_y_p,
-    group_codes,
-    log_odds,
-    refuse_masked,
-    sigmoid,
-)
+from calibration import arrays
+from calibration.arrays import Floats, GroupNames
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
@@ -107,16 +100,16 @@ def fit_recalibration(
     """
     from calibration.shrinkage import fit_update
 
-    right, before = check_y_p(y, p)
-    refuse_masked(certifying)
+    right, before = arrays.check_y_p(y, p)
+    arrays.refuse_masked(certifying)
     rows = np.asarray(np.ones(len(right), np.bool_) if certifying is None else certifying)
     if rows.shape != right.shape or rows.dtype != np.bool_ or not rows.any():
         raise ValueError(
             f"certifying should be one truth value per label, shape ({len(right)},), and true for "
             f"one at least; got {rows.dtype.name} of shape {rows.shape}"
         )
-    scores, number = log_odds(before), group_codes(groups, len(right))
-    apart = sigmoid(scores)  # near 0 and 1 equal log odds: the update accepts these together
+    scores, number = arrays.log_odds(before), arrays.group_codes(groups, len(right))
+    apart = arrays.sigmoid(scores)  # near 0 and 1 equal log odds: the update accepts these together
     if accepted_from is None:
         update = fit_update(scores, right, number)
         after = cross_fit(fit_update, scores, right, number, folds=10, random_state=random_state)
@@ -130,7 +123,7 @@ def fit_recalibration(
     if certificate.threshold is not None and not accepted_from:
         # of old confidences, which no label has influenced; the update keeps their order, so the
         # same rows reach the moved threshold
-        moved = float(update.predict(log_odds([certificate.threshold]))[0])
+        moved = float(update.predict(arrays.log_odds([certificate.threshold]))[0])
         certificate = replace(certificate, threshold=moved * (1 - ROUNDING))
     options: dict[str, Any] = {"threshold": target, "random_state": random_state}
     table = comparison({"before": before, "after": after}, right, groups=number, **options)

@@ -23,15 +23,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Floats,
-    bisect,
-    check_keys,
-    check_share,
-    check_y_p,
-    finite_number,
-    set_finite_numbers,
-)
+from calibration import arrays
+from calibration.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +43,8 @@ class Wealth:
     peak: float = 0.0
 
     def __post_init__(self) -> None:
-        set_finite_numbers(self, "stakes")
-        object.__setattr__(self, "peak", finite_number("peak", self.peak))
+        arrays.set_finite_numbers(self, "stakes")
+        object.__setattr__(self, "peak", arrays.finite_number("peak", self.peak))
         if type(self.n) is not int or self.n < 0 or self.peak < 0:
             got = f"{self.n!r:.80} and {self.peak}"
             raise ValueError(f"n must be a whole number, n and peak at least 0, got {got}")
@@ -147,8 +140,8 @@ class _Bets:
                 state.
         """
         names = [f.name for f in fields(cls) if f.name != "wealth"]  # type: ignore[arg-type]
-        check_keys(f"the state of a monitor ({cls.kind})", d, ("kind", *names, "wealth"))
-        check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))
+        arrays.check_keys(f"the state of a monitor ({cls.kind})", d, ("kind", *names, "wealth"))
+        arrays.check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))
         if d["kind"] != cls.kind:
             raise ValueError(f"expected kind {cls.kind!r}, got {d['kind']!r}")
         for name in names:
@@ -212,7 +205,7 @@ class CalibrationMonitor(_Bets):
         """
         if np.size(y) == np.size(p) == 0:
             return self
-        labels, prices = check_y_p(np.atleast_1d(y), np.atleast_1d(p))
+        labels, prices = arrays.check_y_p(np.atleast_1d(y), np.atleast_1d(p))
         shifts, slopes = np.array([moves for _, *moves in DIRECTIONS]).T[..., None, None]
         b = np.array(SIZES)[:, None] * (shifts + slopes * (2 * prices - 1))
         least, most = prices - self.tolerance, prices + self.tolerance
@@ -263,7 +256,7 @@ class AccuracyMonitor(_Bets):
     def __post_init__(self) -> None:
         level = _checked(self.level, self.hits, self.wealth, len(FALLS))
         object.__setattr__(self, "level", level)
-        object.__setattr__(self, "target", check_share("target", self.target))
+        object.__setattr__(self, "target", arrays.check_share("target", self.target))
 
     @classmethod
     def start(cls, target: float = 0.7, level: float = 0.05) -> AccuracyMonitor:
@@ -274,7 +267,7 @@ class AccuracyMonitor(_Bets):
         """Return the monitor after labels y (n,) of 0 and 1, in order, or after a single one."""
         if np.size(y) == 0:
             return self
-        labels, prices = check_y_p(np.atleast_1d(y), np.full(np.size(y), self.target))
+        labels, prices = arrays.check_y_p(np.atleast_1d(y), np.full(np.size(y), self.target))
         factors = log_factors(labels, prices, np.array(FALLS)[:, None])
         hits = self.hits + int(labels.sum())
         wealth = self.wealth.after(factors, np.ones(len(FALLS)))
@@ -325,7 +318,7 @@ def _upper(hits: int, n: int, level: float) -> float:
         logs = hits * log_factors(1, mean, b) + (n - hits) * log_factors(0, mean, b)
         return float(log_mean(logs)) < -math.log(level)
 
-    return 1.0 if not_won(1.0) else bisect(not_won, 0.0, 1.0, 50)
+    return 1.0 if not_won(1.0) else arrays.bisect(not_won, 0.0, 1.0, 50)
 
 
 def _evidence(wealth: Wealth) -> str:
@@ -337,4 +330,4 @@ def _checked(level: float, hits: int, wealth: Wealth, bets: int) -> float:
         raise ValueError(f"hits must lie between 0 and n, got {hits!r} of {wealth.n}")
     if len(wealth.stakes) != bets:
         raise ValueError(f"expected {bets} stakes, got {len(wealth.stakes)}")
-    return check_share("level", level)
+    return arrays.check_share("level", level)

@@ -20,15 +20,8 @@ from zipfile import BadZipFile, ZipFile
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser
 
-from rerank.ingest.document import (
-    LONGEST_HEADING,
-    Document,
-    UnreadableError,
-    clauses,
-    counted,
-    date_in,
-    one_line,
-)
+from rerank.ingest import document
+from rerank.ingest.document import Document, UnreadableError
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import kind_of, mathml
 from rerank.ingest.html import read_markup
@@ -96,9 +89,11 @@ def read(data: bytes) -> Document:
     found = read_markup(markup)
     if found.blocks:
         del left["picture"]  # what a photo shows is no text; but it may be all that there is
-    skipped = clauses(*(counted(n, one, PLURALS.get(one, "")) for one, n in sorted(left.items())))
-    title = body.title or one_line(named)
-    return replace(found, title=title, revised=date_in(dated), skipped=skipped)
+    skipped = document.clauses(
+        *(document.counted(n, one, PLURALS.get(one, "")) for one, n in sorted(left.items()))
+    )
+    title = body.title or document.one_line(named)
+    return replace(found, title=title, revised=document.date_in(dated), skipped=skipped)
 
 
 def _opened(data: bytes) -> ZipFile:
@@ -243,7 +238,7 @@ class _Body:
         self._heading = title or 0 < level < 10
         text, label = self._text_of(node), self._label(node, style)
         frame = node.find(f"{W}pPr/{W}framePr")
-        plain = one_line(re.sub("<[^>]*>", "", text))
+        plain = document.one_line(re.sub("<[^>]*>", "", text))
         if node.find(f"{W}pPr/{W}rPr/{W}del") is not None or (
             frame is not None and frame.get(f"{W}dropCap", "none") != "none"
         ):
@@ -251,7 +246,7 @@ class _Body:
         elif title and plain:
             self.title = html.unescape(plain)
         elif text.strip():
-            heading = self._heading and len(plain) <= LONGEST_HEADING
+            heading = self._heading and len(plain) <= document.LONGEST_HEADING
             tag = f"h{min(level, 6)}" if heading else "p"
             label = "" if heading and label == BULLET else label
             self._out.append(f"<{tag}>{_escaped(label)}{' ' if label else ''}{text}</{tag}>")

@@ -14,16 +14,8 @@ from itertools import groupby, islice
 import pypdfium2.raw as pdfium
 from pypdfium2 import PdfDocument, PdfiumError
 
-from rerank.ingest.document import (
-    Block,
-    Document,
-    Headings,
-    UnreadableError,
-    clauses,
-    counted,
-    date_in,
-    one_line,
-)
+from rerank.ingest import document
+from rerank.ingest.document import Block, Document, Headings
 from rerank.ingest.pdf_lines import END
 from rerank.ingest.pdf_page import Page, read_page
 
@@ -44,11 +36,11 @@ def read(data: bytes) -> Document:
         pdf = PdfDocument(data)
     except PdfiumError as error:
         if "password" in str(error).lower():
-            raise UnreadableError("it is encrypted") from None
-        raise UnreadableError(f"it is broken ({error})") from None
+            raise document.UnreadableError("it is encrypted") from None
+        raise document.UnreadableError(f"it is broken ({error})") from None
     with pdf:
         if len(pdf) > MAX_PAGES:
-            raise UnreadableError(f"it has {len(pdf)} pages; at most {MAX_PAGES} are read")
+            raise document.UnreadableError(f"it has {len(pdf)} pages; at most {MAX_PAGES} are read")
         with suppress(PdfiumError):
             pdf.init_forms()
         pages: list[Page | None] = [None] * len(pdf)  # None: one that is broken
@@ -57,9 +49,11 @@ def read(data: bytes) -> Document:
                 pages[number] = read_page(pdf, number)
         skipped = _skipped(pdf, pages)
         if not any(pages):
-            raise UnreadableError("it is broken (no page of it can be opened)")
+            raise document.UnreadableError("it is broken (no page of it can be opened)")
         if not any(page and page.lines for page in pages):
-            raise UnreadableError(clauses(f"no text in its {counted(len(pdf), 'page')}", skipped))
+            raise document.UnreadableError(
+                document.clauses(f"no text in its {document.counted(len(pdf), 'page')}", skipped)
+            )
         facts = dict[str, str]()
         with suppress(UnicodeDecodeError):
             facts |= pdf.get_metadata_dict()
@@ -69,11 +63,11 @@ def read(data: bytes) -> Document:
             page = target.get_index() if target else None
             if page is not None:
                 with suppress(UnicodeDecodeError):
-                    entry = mark.level + 1, one_line(mark.get_title())
+                    entry = mark.level + 1, document.one_line(mark.get_title())
                     outline.setdefault(page, []).append(entry)
-    dated = date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
+    dated = document.date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
     blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
-    return Document(tuple(blocks), one_line(facts.get("Title", "")), dated, skipped)
+    return Document(tuple(blocks), document.one_line(facts.get("Title", "")), dated, skipped)
 
 
 def _skipped(pdf: PdfDocument, pages: Sequence[Page | None]) -> str:
@@ -82,11 +76,11 @@ def _skipped(pdf: PdfDocument, pages: Sequence[Page | None]) -> str:
     left_out = sum((page.left_out for page in pages if page), Counter[str]())
     left_out["attached files"] += pdfium.FPDFDoc_GetAttachmentCount(pdf)
     unreadable = "unreadable (fonts without Unicode)"
-    return clauses(
+    return document.clauses(
         _told([i for i, p in numbered if p is None], "broken", "broken"),
         _told([i for i, p in numbered if p and p.is_picture], "a picture", "pictures"),
         _told([i for i, p in numbered if p and p.is_unreadable], unreadable, unreadable),
-        *(counted(left_out[many], many[:-1], many) for many in sorted(left_out)),
+        *(document.counted(left_out[many], many[:-1], many) for many in sorted(left_out)),
         "an XFA form" if pdf.get_formtype() == pdfium.FORMTYPE_XFA_FULL else "",
     )
 

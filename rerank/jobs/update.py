@@ -10,19 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rerank.assessment import model_folder
 from rerank.assessment.fitted_maps import maps_to_dict, read_maps
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import (
-    CALIBRATORS,
-    GIVEN,
-    INDEX,
-    MODEL_KIND,
-    ModelFolder,
-    bound_to,
-    models_of,
-    open_folder,
-    write_changed,
-)
+from rerank.assessment.model_folder import ModelFolder
 from rerank.config import Config
 from rerank.data.beir import read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
@@ -70,8 +61,8 @@ def update(target: str | Path, corpus: str | Path, *, on_bad_lines: str = "") ->
     read_manifest(target)  # there is something to reserve
     with reserved(target):
         kind = read_manifest(target).get("kind")
-        if kind == MODEL_KIND:
-            return _update_model(open_folder(target), passages)
+        if kind == model_folder.MODEL_KIND:
+            return _update_model(model_folder.open_folder(target), passages)
         if kind == INDEX_KIND:
             return _update_index(target, passages)
     raise InputError(f"{target} is {kind or 'neither'}; expected an index or a model folder")
@@ -100,7 +91,7 @@ def _update_index(folder: Path, passages: Mapping[str, Passage]) -> Updated:
 
 
 def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
-    index = old.path / INDEX
+    index = old.path / model_folder.INDEX
     if not index.is_dir():
         raise InputError(f"{old.path} judges lists that others bring, and has no index to update")
     config = Config.from_dict(old.manifest["config"])
@@ -109,17 +100,17 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
     updated = _difference(Corpus(index), passages, uncertified=calibrated)
     if not updated:
         return updated
-    if given := old.manifest.get(GIVEN):
+    if given := old.manifest.get(model_folder.GIVEN):
         raise InputError(
             f"{old.path}: its {' and '.join(given)} is an object, which no folder can hold: it is "
             "not updated in place; calibrate again with the new corpus"
         )
-    encoder = Encoder.from_config(models_of(old, config, download=False)[0], config)
+    encoder = Encoder.from_config(model_folder.models_of(old, config, download=False)[0], config)
 
     def change(folder: Path) -> Mapping[str, Any]:
         build_index(
             passages.values(),
-            folder / INDEX,
+            folder / model_folder.INDEX,
             encoder,
             language=config.language,
             approximate=config.dense == "approximate",
@@ -131,8 +122,8 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
             dataset = LabelledSet.of_corpus(passages, name).described()
             return {**old.manifest, "dataset": dataset, "corpus_digest": digest}
         refused = {mode: refuse_certificates(of_mode, CHANGED) for mode, of_mode in maps.items()}
-        bound = bound_to(old.manifest["config"], old.manifest["fingerprints"])
-        write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
+        bound = model_folder.bound_to(old.manifest["config"], old.manifest["fingerprints"])
+        write_json(folder / model_folder.CALIBRATORS, {"bound_to": bound, **maps_to_dict(refused)})
         before = old.manifest.get("updated", {}).get("fitted_on_corpus")
         described = {
             "parent": old.sha256(),
@@ -141,7 +132,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
         }
         return {**old.manifest, "corpus_digest": digest, "updated": described}
 
-    write_changed(old, old.path, change, without=INDEX, overwrite=True)
+    model_folder.write_changed(old, old.path, change, without=model_folder.INDEX, overwrite=True)
     return updated
 
 
@@ -174,6 +165,6 @@ def export(model: CalibratedReranker, out: str | Path, *, overwrite: bool = Fals
     def change(folder: Path) -> Mapping[str, Any]:
         return {**old, **write_exported(folder, models, config), "exported_from": made_from}
 
-    with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
-        write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)
+    with output_folder(out, overwrite=overwrite, kind=model_folder.MODEL_KIND):
+        model_folder.write_changed(model.files, out, change, without=NETWORKS, overwrite=overwrite)
     return out

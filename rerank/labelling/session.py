@@ -24,21 +24,10 @@ from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
+from rerank.labelling import state
 from rerank.labelling.drawing import PREFIX, How, fresh_queries, propose, sample
 from rerank.labelling.progress import SPLIT, groups_of, labels_of, progress_sentences
-from rerank.labelling.state import (
-    PROPOSED,
-    JudgementFile,
-    LabelConfig,
-    OnTask,
-    Question,
-    drawn_evenly,
-    gone,
-    next_question,
-    questions_of,
-    to_undo,
-    without_undone,
-)
+from rerank.labelling.state import JudgementFile, LabelConfig, OnTask, Question
 from rerank.retrieval.corpus import Corpus
 from rerank.storage.files import file_state
 from rerank.types import Passage, Query
@@ -136,9 +125,11 @@ class Session:
         `rerank.labelling.drawing.sample`.
         """
         with self.file.locked() as append:
-            known = questions_of(self.file.read())
+            known = state.questions_of(self.file.read())
             if self.corpus is not None and any(question.answers() for question in known):
-                append(gone(known, set(self._rows)))  # the corpus has changed, or left them out
+                append(
+                    state.gone(known, set(self._rows))
+                )  # the corpus has changed, or left them out
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
@@ -180,8 +171,8 @@ class Session:
         """
         number = 1 + max((question.draw for question in known), default=-1)
         seed, asked = self.config.seed + number, self.config.draw
-        proposed = any(query.metadata.get(PROPOSED) for query in queries)
-        even = not self.model.calibrated or proposed or (known and drawn_evenly(known))
+        proposed = any(query.metadata.get(state.PROPOSED) for query in queries)
+        even = not self.model.calibrated or proposed or (known and state.drawn_evenly(known))
         how = cast(How, asked) if asked != "auto" else "even" if even else "accuracy"
         named = _with_unique_ids(queries, {question.query_id for question in known})
         sampled = sample(self.model, named, min(count, len(named)), how=how, seed=seed)
@@ -197,7 +188,7 @@ class Session:
                 "weight": sampled[i].weight,
                 "drawn_by": sampled[i].drawn_by,
                 "pool": len(queries),
-                "proposed": bool(query.metadata.get(PROPOSED)),
+                "proposed": bool(query.metadata.get(state.PROPOSED)),
                 "confidence": answer.confidence,
                 "top": answer.top.doc_id if answer.top else None,
             }
@@ -206,7 +197,7 @@ class Session:
 
     def questions(self) -> list[Question]:
         """All questions drawn, with everybody's judgements that count."""
-        return questions_of(self.file.read())
+        return state.questions_of(self.file.read())
 
     def task(self) -> LabelTask | None:
         """What this person is asked now; None if nothing is left."""
@@ -228,7 +219,7 @@ class Session:
     def next_question(self) -> Question | None:
         """The question that this person is asked now; None if all that are drawn were asked."""
         questions, shared = self.questions(), self.config.shared
-        return next_question(questions, self.annotator, shared, without=self._nothing_found)
+        return state.next_question(questions, self.annotator, shared, without=self._nothing_found)
 
     def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
         """Do what a person says of what is asked; `text` rewords a proposed question."""
@@ -250,7 +241,7 @@ class Session:
     def undo(self) -> bool:
         """Take back this person's latest action; return whether there was one that can be."""
         with self.file.locked() as append:
-            if to_undo(without_undone(self.file.read()), self.annotator) is None:
+            if state.to_undo(state.without_undone(self.file.read()), self.annotator) is None:
                 return False
             append([{"do": "undo", "by": self.annotator}])
             return True

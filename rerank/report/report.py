@@ -18,15 +18,7 @@ from calibration.reliability import Curves
 from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import meaning
 from rerank.config import Config
-from rerank.evaluation.ablation import (
-    Budgets,
-    Examples,
-    Step,
-    Trial,
-    by_features,
-    by_labels,
-    columns_by_step,
-)
+from rerank.evaluation import ablation
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
@@ -59,8 +51,8 @@ class Report:
     evaluation: Evaluation
     curves: Curves  # of the evaluation
     rerank: Evaluation | None  # of the same queries, with passages as a caller might bring
-    steps: tuple[Step, ...]
-    budgets: Budgets
+    steps: tuple[ablation.Step, ...]
+    budgets: ablation.Budgets
     explained: tuple[Explained, ...]
 
     @property
@@ -102,12 +94,14 @@ def make_report(
     trials, groups = [], evaluation.labelled.groups
     for k, one in enumerate(fits):  # the rows that it was fitted on, and those of its fold
         rows, fold = one.rows, evaluation.fold_of == k
-        fitted_on = Examples(one.features[rows], one.right[rows], one.groups[rows])
-        measured_on = Examples(evaluation.features[fold], evaluation.right[fold], groups[fold])
-        trials.append(Trial(fitted_on, measured_on, one.calibrator, one.reference))
-    columns = columns_by_step(fitted.maps.features)
+        fitted_on = ablation.Examples(one.features[rows], one.right[rows], one.groups[rows])
+        measured_on = ablation.Examples(
+            evaluation.features[fold], evaluation.right[fold], groups[fold]
+        )
+        trials.append(ablation.Trial(fitted_on, measured_on, one.calibrator, one.reference))
+    columns = ablation.columns_by_step(fitted.maps.features)
     how: dict[str, Any] = {"folds": config.folds, "random_state": config.seed}
-    steps = by_features(trials, columns=columns, **how)
+    steps = ablation.by_features(trials, columns=columns, **how)
     penalties, threshold = steps[-1].penalties, config.thresholds.advisory
     return Report(
         name=str(made_from["dataset"]["name"]),
@@ -118,7 +112,7 @@ def make_report(
         curves=evaluation.curves(),
         rerank=rerank,
         steps=steps,
-        budgets=by_labels(trials, threshold=threshold, penalties=penalties, **how),
+        budgets=ablation.by_labels(trials, threshold=threshold, penalties=penalties, **how),
         explained=tuple(_explain(*one, evaluation, config) for one in _extremes(evaluation)),
     )
 
