@@ -381,7 +381,7 @@ def test_a_right_passage_that_changed_is_asked_about_again(
     (labelled,) = whole.qrels
     (right,) = whole.qrels[labelled]
     monkeypatch.setattr(
-        "rerank.labelling.session.gone", lambda known, corpus: gone(known, corpus - {right})
+        "rerank.labelling.state.gone", lambda known, corpus: gone(known, corpus - {right})
     )
     label(["q"], "--count", 3)
     assert LabelledSet.read(tmp_path / "set").queries.keys() == whole.queries.keys() - {labelled}
