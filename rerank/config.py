@@ -16,7 +16,8 @@ from rerank.errors import InputError, command_line, nearest
 from rerank.protocols import EmbedderChoice, ScorerChoice, is_model, name_of_model
 
 LARGEST = 2**31 - 1  # of any whole number
-Precision = Literal["fp32", "bf16", "int8"]  # of a model's computation
+Computed = Literal["fp32", "bf16", "int8"]  # precisions of a model's computation
+Precision = Literal[Computed, "auto"]  # auto: measured before the model is opened
 Graphs = Literal["fp32", "int8"]  # the precisions that are exported
 ACTIONS = {  # what to do at each level of confidence, surest first
     "HIGH": "use directly and cite",
@@ -208,8 +209,9 @@ class Config:
     precision: Precision = option(
         "int8",
         "precision of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs "
-        "and newer CPUs; each has scores, and a calibration, of its own",
-        choices=("fp32", "bf16", "int8"),
+        "and newer CPUs; each has scores, and a calibration, of its own; auto: what five seconds "
+        "of scoring on this machine choose",
+        choices=("fp32", "bf16", "int8", "auto"),
     )
     dense: str = option(
         "exact",

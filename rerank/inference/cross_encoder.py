@@ -14,7 +14,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import Precision
+from rerank.config import Computed, Precision
 from rerank.errors import InputError, optional
 from rerank.inference.engine import (
     EXPORT_FORMAT,
@@ -56,9 +56,11 @@ class CrossEncoder:
         instruction: str = "",
     ) -> None:
         check_cross_encoder(files, precision, instruction)
+        if precision == "auto":
+            raise InputError("`precision` (--precision) auto is for a calibration; name one here")
         self.files = files
         self.max_length = max_length
-        self.precision = precision
+        self.precision: Computed = precision
         self.windows = windows
         self.instruction = instruction
         identity = f"{files.fingerprint}\0{precision}\0{max_length}\0{EXPORT_FORMAT}"

@@ -42,7 +42,7 @@ def exported_files(files: Model, role: str, config: Config) -> dict[str, bytes]:
             f"the {role} {files.name!r} {files.place}, so no folder can hold it: it cannot be "
             "self-contained"
         )
-    if config.precision == "bf16":
+    if config.precision == "bf16" or config.precision == "auto":  # noqa: PLR1714, which types need
         raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
     precision: Graphs = config.precision if role == "reranker" else config.encoder_precision
     contents = {

@@ -131,6 +131,8 @@ def calibrate(
     config = with_language(config, labelled.corpus.values(), encodes=not labelled.lists)
     _check_config(config)
     models = None
+    if config.precision == "auto" and not overwrite:
+        config = replace(config, precision=_kept(out, "precision") or config.precision)
     if not labelled.lists:  # their scores came with them
         models, config = find_models(config)
     source = open_candidate_source(
@@ -153,7 +155,7 @@ def calibrate(
         "corpus_digest": labelled.corpus_digest(),
     }
     automatic = config.rank_by == "auto"
-    as_made = _with_order(made_from, _kept_order(out)) if automatic else made_from
+    as_made = _with_order(made_from, _kept(out, "rank_by")) if automatic else made_from
     if not overwrite and is_made_from(out, {**as_made, **networks, **NOT_DERIVED}):
         text = (out / REPORT).read_text(encoding="utf-8")
         run, notes = track_if_installed(out, work=workspace)
@@ -188,9 +190,10 @@ def _with_order(made_from: Mapping[str, Any], rank_by: str) -> dict[str, Any]:
     return {**made_from, "config": {**made_from["config"], "rank_by": rank_by}, "order": "auto"}
 
 
-def _kept_order(out: Path) -> str:
+def _kept(out: Path, option: str) -> Any:
+    """An option of the model that is at `out`; "" if there is none."""
     try:
-        return str(read_manifest(out)["config"]["rank_by"])
+        return read_manifest(out)["config"][option]
     except (FolderError, KeyError, TypeError):
         return ""
 

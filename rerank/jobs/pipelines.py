@@ -16,6 +16,7 @@ from rerank.errors import FolderError, InputError
 from rerank.inference.model_files import ModelPair, find_model, lasting_name
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.languages import with_language
+from rerank.jobs.precision import with_precision
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import INDEX_KIND, Index, build_index, layout_of
 from rerank.storage.folder import reserved, verify_folder
@@ -23,10 +24,14 @@ from rerank.workspace import Workspace
 
 
 def find_models(config: Config) -> tuple[ModelPair, Config]:
-    """The models of a configuration, and the configuration with names that hold in any folder."""
+    """The models of a configuration, and the configuration with names that hold in any folder.
+
+    What its precision leaves open is measured.
+    """
     both = (config.encoder, config.reranker)
     chosen = [lasting_name(one) if isinstance(one, str) else one for one in both]
     encoder, reranker = map(find_model, chosen, ("encoder", "reranker"))
+    config = with_precision(config, reranker)
     return (encoder, reranker), replace(config, encoder=encoder.name, reranker=reranker.name)
 
 

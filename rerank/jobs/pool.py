@@ -53,7 +53,7 @@ def pool_sets(
     out = Path(out)
     sets = _read_sets([Path(folder) for folder in folders], out, on_bad_lines)
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
-    models, workspace = find_models(config)[0], Workspace(Path(work))
+    (models, config), workspace = find_models(config), Workspace(Path(work))
     described, pipelines, marks = [], dict[str, Pipeline](), set[str]()
     plans: dict[Mode, dict[str, ScoredPlan]] = {mode: {} for mode in MODES}
     for folder, labelled in sets.items():

@@ -23,7 +23,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +247,9 @@ def others(
         confidence = np.array(answer["confidence"][len(known) :])
         accepted = np.array(answer["accepted"][len(known) :])
         learns = name not in gates.PROMISE_NOTHING
-        said = {"promised" if learns else "accepted": accepted}
-        yield f"{name} {answer['version']}", learns, Answers(right, confidence, **said)
+        said = Answers(right, confidence)
+        said = replace(said, promised=accepted) if learns else replace(said, accepted=accepted)
+        yield f"{name} {answer['version']}", learns, said
 
 
 def from_file(path: Path, measured: Measured) -> Answers:

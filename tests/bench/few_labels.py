@@ -157,8 +157,8 @@ def main() -> None:
         for draw in range(options.draws):
             rng = np.random.default_rng([options.seed, draw])
             rows_of = rng.choice(len(labels), min(options.labels, len(labels)), replace=False)
-            chosen = np.isin(np.arange(len(labels)), rows_of)
-            draws.append(figures(labels.where(chosen), measured, pooled, config))
+            drawn = labels.where(np.isin(np.arange(len(labels)), rows_of))
+            draws.append(figures(drawn, measured, pooled, config))
         rows.append((name, len(labels), len(measured), whole, draws))
         print(line(*rows[-1]), flush=True)
     lost = [w["auroc"] - d["auroc"] for *_, w, ds in rows for d in ds]
