@@ -310,18 +310,25 @@ def measured_rows(
             for way, learns, one in others(drawn, measured, options.environment):
                 if learns or not said[way, 0]:
                     said[way, n if learns else 0].append(one)
-    most = max(sizes)
+
+    def of_labels(n: int) -> int | str:
+        return "all" if n == len(labels) else n
+
     return [
         {
-            "set": name, "way": way, "labels": "all" if n == most else n, "questions": len(asked),
+            "set": name,
+            "way": way,
+            "labels": of_labels(n),
+            "questions": len(asked),
             **mean([asdict(figures(one, measured)) for one in ones]),
-            "resampled": None if way == "ours" else {
-                size if size != most else "all": resampled(said["ours", size], ones, measured)
+            "resampled": {
+                of_labels(size): resampled(said["ours", size], ones, measured)
                 for size in (sizes if n == 0 else [n])
+                if way != "ours"
             },
         }
         for (way, n), ones in said.items()
-    ]  # fmt: skip
+    ]
 
 
 def resampled(
@@ -391,7 +398,7 @@ def differences(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     found: dict[tuple[str, Any], list[dict[str, list[float]]]] = defaultdict(list)
     for row in rows:
-        for labels, values in (row["resampled"] or {}).items():
+        for labels, values in row["resampled"].items():
             found[row["way"], labels].append(values)
     for (way, labels), ones in sorted(found.items(), key=lambda item: str(item[0][1]).zfill(5)):
         cells = [way, str(labels)]
