@@ -18,7 +18,7 @@ from rerank.assessment.ranking_features import diversity, stage_correlation
 from rerank.types import OWN_STAGES, Floats, ListKind, Ranking
 
 RESULTS = 10
-OWN_SCORE = "your own score"  # of lists
+TOP_LOGIT, OWN_SCORE = "sigmoid of top logit", "your own score"  # the latter of lists
 SIMILAR = 0.40  # a result counts from this similarity upwards
 HOT = 70.0  # `temperature` metadata above which a result earns a bonus
 
@@ -73,47 +73,30 @@ def highest(logits: Floats) -> float:
     return float(logits.max()) if len(logits) else 0.0
 
 
-def top_logit_sigmoid(r: Ranking) -> float:
-    """The sigmoid of the best logit: what cross-encoders return as their score."""
-    return float(sigmoid(np.array([best_logit(r)]))[0])
-
-
 def _similarities(r: Ranking) -> Floats:
+    """The best ones, highest first."""
     return np.sort(r.first_stage.dense)[::-1][:RESULTS]
-
-
-def mteb_max(r: Ranking) -> float:
-    """The best similarity (MTEB's abstention task, Gisserot-Boukhlef et al. 2024)."""
-    return _unit(float(_similarities(r)[0]))
-
-
-def mteb_std(r: Ranking) -> float:
-    """The standard deviation of the ten best similarities (likewise)."""
-    return _unit(float(_similarities(r).std()))
-
-
-def mteb_diff1(r: Ranking) -> float:
-    """The lead of the best similarity over the second, 0 if alone (likewise)."""
-    best = _similarities(r)
-    return _unit(float(best[0] - best[1])) if len(best) > 1 else 0.0
-
-
-def own_score(r: Ranking) -> float:
-    """The score of your last stage for its best passage, as it came, cut to [0, 1]."""
-    return _unit(best_logit(r))
 
 
 HEURISTICS: dict[str, Heuristic] = {
     "sufficiency score": sufficiency_score,
     "seven-metric score": seven_metric_score,
     "coverage score": coverage_score,
-    "sigmoid of top logit": top_logit_sigmoid,
-    OWN_SCORE: own_score,
-    "MTEB max": mteb_max,
-    "MTEB std": mteb_std,
-    "MTEB diff1": mteb_diff1,
+    TOP_LOGIT: lambda r: float(sigmoid(np.array([best_logit(r)]))[0]),
+    OWN_SCORE: lambda r: _unit(best_logit(r)),
+    "MTEB max": lambda r: _unit(float(_similarities(r)[0])),
+    "MTEB std": lambda r: _unit(float(_similarities(r).std())),
+    "MTEB diff1": lambda r: _unit(-float(np.diff(_similarities(r)[:2]).sum())),
 }
-NEED_SCORES = ("sigmoid of top logit", OWN_SCORE)  # and nothing else, such as a cosine
+# what each baseline is, and who proposed it
+SOURCES = {name: rule.__doc__ or "" for name, rule in HEURISTICS.items()} | {
+    TOP_LOGIT: "The sigmoid of the best logit: what cross-encoders return as their score.",
+    OWN_SCORE: "The score of your last stage for its best passage, as it came, cut to [0, 1].",
+    "MTEB max": "The best similarity (MTEB's abstention task, Gisserot-Boukhlef et al. 2024).",
+    "MTEB std": "The standard deviation of the ten best similarities (likewise).",
+    "MTEB diff1": "The lead of the best similarity over the second, 0 if alone (likewise).",
+}
+NEED_SCORES = (TOP_LOGIT, OWN_SCORE)  # and nothing else, such as a cosine
 
 
 def baselines_of(kind: ListKind) -> dict[str, Heuristic]:
@@ -121,11 +104,6 @@ def baselines_of(kind: ListKind) -> dict[str, Heuristic]:
     if kind != OWN_STAGES:
         return {name: HEURISTICS[name] for name in NEED_SCORES}
     return {name: rule for name, rule in HEURISTICS.items() if name != OWN_SCORE}
-
-
-def sources() -> dict[str, str]:
-    """What each baseline is and who proposed it: the first line of its docstring."""
-    return {name: (rule.__doc__ or "").partition("\n")[0] for name, rule in HEURISTICS.items()}
 
 
 def entities(text: str) -> list[str]:

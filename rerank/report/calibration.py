@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from calibration.monitoring.recalibration import Recalibration
 from calibration.reliability import reliability_bins
 from rerank.errors import optional
-from rerank.evaluation.baselines import sources
+from rerank.evaluation.baselines import SOURCES
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS
@@ -47,7 +47,7 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     kept = {k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in made_from}
     brought = [rerank_sentence(report.rerank)] if report.rerank else []
     temperature = "The best logit divided by one number, which was fitted."
-    ways = {**sources(), "temperature": temperature, OURS: "This model."}
+    ways = {**SOURCES, "temperature": temperature, OURS: "This model."}
     compared = {way: text for way, text in ways.items() if way in evaluation.confidences}
     named = fitted.reason.startswith(fitted.calibrator)
     chosen = fitted.reason if named else f"{fitted.calibrator}. {fitted.reason}"

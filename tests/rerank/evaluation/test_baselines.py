@@ -11,12 +11,12 @@ from hand_made import make_ranking
 
 from rerank.evaluation.baselines import (
     HEURISTICS,
+    TOP_LOGIT,
     coverage_score,
     entities,
     heuristic_confidences,
     seven_metric_score,
     sufficiency_score,
-    top_logit_sigmoid,
 )
 from rerank.types import Ranking
 
@@ -121,6 +121,7 @@ def test_entities_make_ranking(text: str, expected: list[str]) -> None:
 def test_the_sigmoid_of_the_top_logit() -> None:
     """The best logit that was given, through a sigmoid; extremes do not overflow."""
     made = make_ranking(texts=["a", "b"], logits=[-1.0, 0.7], scored=[True, False])
+    top_logit_sigmoid = HEURISTICS[TOP_LOGIT]
     assert top_logit_sigmoid(made) == pytest.approx(sigmoid(-1.0), abs=1e-12)
     assert top_logit_sigmoid(make_ranking(texts=["a"], logits=[-1e6])) < 1e-12
     assert top_logit_sigmoid(make_ranking(texts=["a"], logits=[1e6])) == pytest.approx(1.0)
