@@ -26,10 +26,6 @@ def rank_documents(
     hold its title (`TITLES`): the model reads that before the text. A model of lists takes its
     scores from there, under the names of its stages. Documents without a text, such as images, are
     left out. `segment` is that of the query, if the model has segments.
-
-    Raises:
-        InputError: not a loaded model, settings as in `check_settings`, a query without words, or a
-            segment of a model that has none.
     """
     check_model(model)
     check_settings(count, min_relevance)
@@ -61,9 +57,6 @@ def search_documents(
     """The `count` best passages that the model finds, best first, each with the metadata to add.
 
     Its own metadata, its id and its title are among these.
-
-    Raises:
-        InputError: as `rank_documents`; the model has nothing to search, or no such metadata.
     """
     check_model(model)
     check_settings(count, min_relevance)

@@ -34,7 +34,6 @@ class LanguageModelConfig:
     no_answer: str = option(NO_ANSWER, "sentence with which an answer is refused")
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, `llm` or `llm_model` alone, a wrong URL, a wrong prompt."""
         check_options(self)
         if bool(self.llm) != bool(self.llm_model):
             raise InputError("a language model needs both `llm`, its URL, and `llm_model`")
@@ -78,5 +77,4 @@ class AnswerConfig:
     language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         check_options(self)

@@ -37,7 +37,6 @@ class Strategy:
     )
 
     def __post_init__(self) -> None:
-        """Refuse values out of range, and a `min_k` above `max_k`."""
         check_options(self)
         if self.min_k > self.max_k:
             raise InputError(f"expected `min_k` <= `max_k`, got {self.min_k} and {self.max_k}")

@@ -210,7 +210,6 @@ class MapsByMode(dict[Mode, FittedMaps]):
         return _source(self, of_lists=any(maps.kind.stages for maps in self.values()))
 
     def __missing__(self, mode: Mode) -> FittedMaps:
-        """Refuse a mode that the model does not have."""
         raise InputError(self.source.refusal(self.main.kind))
 
     @property
@@ -344,9 +343,6 @@ def pooled_for(encoder: Model, reranker: Model, config: Config) -> PooledMaps | 
     """The pooled maps of exactly these models, bundled or beside the cross-encoder's folder.
 
     None if there are none, or if they have other features than this version's.
-
-    Raises:
-        FolderError: a file of that name beside the folder is not JSON.
     """
     if not isinstance(reranker, ModelFiles):
         return None

@@ -167,7 +167,6 @@ class CalibratedReranker:
 
     @classmethod
     def _default(cls, *, cache: ScoreCache | None) -> CalibratedReranker:
-        """The bundled models with the maps pooled over other sets, and no index."""
         config = Config()
         models = find_model(config.encoder, "encoder"), find_model(config.reranker, "reranker")
         pooled = pooled_for(*models, config)
@@ -428,7 +427,6 @@ class CalibratedReranker:
 
 
 def _load_again(folder: Path, digest: str | None) -> CalibratedReranker:
-    """The model that was pickled as its folder."""
     model = CalibratedReranker.load(folder)
     if model.manifest.get(DIGEST) != digest:
         raise InputError(

@@ -73,11 +73,7 @@ class ModelContents:
 def write_model(
     path: Path, c: ModelContents, *, overwrite: bool, write_exported: WriteExported | None = None
 ) -> None:
-    """Write a model folder whole or not at all; `write_exported` adds the networks, if any.
-
-    Raises:
-        FolderError: `path` exists and `overwrite` is False, or it is not a model folder.
-    """
+    """Write a model folder whole or not at all; `write_exported` adds the networks, if any."""
 
     def fill(folder: Path) -> Mapping[str, Any]:
         bound = bound_to(c.manifest["config"], c.manifest["fingerprints"])

@@ -98,7 +98,6 @@ def _found(held: Collection[str], idf: Mapping[str, float]) -> list[str]:
 
 
 def _idf_in(held: Collection[str], idf: Mapping[str, float]) -> float:
-    """The total idf of the words that are held."""
     return sum(idf[word] for word in _found(held, idf))
 
 

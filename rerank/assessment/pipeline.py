@@ -241,7 +241,6 @@ class Pipeline:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Tell the observer how long the block takes."""
         start = time.perf_counter()
         try:
             yield

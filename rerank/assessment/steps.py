@@ -196,12 +196,10 @@ def _waits(pipeline: Pipeline) -> tuple[bool, bool]:
 
 
 def _words_seconds(passage: Passage) -> float:
-    """The seconds that it takes to read the words of a passage, about."""
     return WORDS_S * (min(len(passage.title), READ) + min(len(passage.text), READ))
 
 
 def _timed(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> float:
-    """The seconds that the model takes for some items."""
     start = time.perf_counter()
     run_piece(model, stage, items)
     return time.perf_counter() - start

@@ -260,7 +260,6 @@ def open_reranker(
 
 
 def _groups(pairs: Sequence[Pair], lists: Sequence[int]) -> Iterator[list[Pair]]:
-    """The pairs of each list; empty ones are left out."""
     if not lists:
         return (list(group) for _, group in groupby(pairs, key=lambda pair: pair[0]))
     rest = iter(pairs)

@@ -201,7 +201,6 @@ def _versions() -> str:
 
 
 def _export_once(files: ModelFiles, kind: Kind, folder: Path) -> None:
-    """Write the network of a model into a folder."""
     with progress(2, f"exporting {files.name}, once", unit="step") as bar:
         with optional():
             from rerank.inference import library, onnx_export
@@ -267,11 +266,7 @@ def _quantize(network: Network, folder: Path) -> None:
 
 
 def onnx_runtime() -> Any:
-    """The module `onnxruntime`, imported so that it sends no telemetry and writes nothing to home.
-
-    Raises:
-        InputError: USearch was imported first: importing ONNX Runtime would crash the process.
-    """
+    """The module `onnxruntime`, which sends no telemetry and writes nothing to home."""
     if "usearch.compiled" in sys.modules and "onnxruntime" not in sys.modules:
         raise InputError(
             "USearch was imported before ONNX Runtime, and in this order the process would crash; "

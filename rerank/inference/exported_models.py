@@ -31,12 +31,7 @@ def manifest_entry(precision: Precision) -> dict[str, Any]:
 
 
 def exported_files(files: Model, role: str, config: Config) -> dict[str, bytes]:
-    """The files of a model's network, by name; it is exported if it was not yet.
-
-    Raises:
-        InputError: the precision is bf16, or the model does not export, or was given as an object.
-        MissingExtraError: it must still be exported, and torch is not installed.
-    """
+    """The files of a model's network, by name; it is exported if it was not yet."""
     if not isinstance(files, ModelFiles):
         raise InputError(
             f"the {role} {files.name!r} {files.place}, so no folder can hold it: it cannot be "

@@ -111,7 +111,6 @@ def _pieces(content: bytes) -> tuple[list[tuple[str, float]], int]:
 
 
 def _tokenizer(pieces: list[tuple[str, float]]) -> Any:
-    """XLM-R's tokenizer (SentencePiece's unigrams)."""
     from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
     from tokenizers.processors import TemplateProcessing
 

@@ -139,9 +139,6 @@ def scores_of(
     The scorer gets about `batch` texts at once, in as many threads as it allows. `keep` is called
     with the first request of each batch, counted from 0, and the scores of the batch, as soon as
     they are there, so that they are kept where a later batch fails.
-
-    Raises:
-        InputError: something else than one finite number for each text.
     """
     name, starts, size = scorer.traits.name, list[int](), 0
     for i, request in enumerate(requests):
@@ -168,11 +165,7 @@ def scores_of(
 
 
 def vectors_of(embedder: Embedder, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-    """The unit vectors (n, d) of texts of one role, checked.
-
-    Raises:
-        InputError: something else than n finite vectors of one width, none of them zero.
-    """
+    """The unit vectors (n, d) of texts of one role, checked."""
     size, name = embedder.traits.batch, embedder.traits.name
     chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
     made = in_threads(lambda chunk: embedder.embed(chunk, role), chunks, embedder.traits.threads)
@@ -190,7 +183,6 @@ def vectors_of(embedder: Embedder, texts: Sequence[str], role: Role) -> NDArray[
 
 
 def _as_many(values: Any, count: int, what: str) -> Any:
-    """The values, of which there must be `count`."""
     try:
         length = len(values)
     except TypeError:

@@ -70,7 +70,6 @@ def unpacked_once(
 
 
 def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) -> None:
-    """Write the model into `folder`, which is created."""
     with optional():
         from safetensors.numpy import load_file, save
 

@@ -32,11 +32,6 @@ def cache_folder() -> Path:
     """The folder of unpacked weights and exported graphs; it is created, for its user only.
 
     It is in `$RERANK_CACHE`, or in the user's cache. A link to nothing in its place is removed.
-
-    Raises:
-        InputError: it belongs to another user, or others can write to it; a file is in its place;
-            there is no home folder, or it is read-only.
-        OSError: it cannot be created.
     """
     base = os.environ.get("XDG_CACHE_HOME")
     try:

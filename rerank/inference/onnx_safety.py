@@ -27,10 +27,6 @@ def check_graph_is_safe(graph: bytes, name: str, *, data: str | None = None) -> 
     """Refuse an ONNX file that could read another file, or run code that is not ONNX Runtime's own.
 
     `data` is the one file that it may name, because ONNX Runtime is given its bytes.
-
-    Raises:
-        InputError: it is not an ONNX file, or has operators of another domain, functions of its
-            own, or data outside itself; the message contains `name`.
     """
     kinds = set()
     try:

@@ -131,7 +131,6 @@ class ScoreCache:
         return None
 
     def _connect(self) -> sqlite3.Connection:
-        """The open file, with its table."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

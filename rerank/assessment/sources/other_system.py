@@ -151,10 +151,6 @@ def with_held_passages(
     """The set whose corpus is the labelled passages as the collection holds them, and notes.
 
     A passage that the collection lacks has an empty text; the notes count these.
-
-    Raises:
-        InputError: the collection holds none of them.
-        RetrieverError: the system does not answer.
     """
     named = sorted({doc_id for grades in labelled.qrels.values() for doc_id in grades})
     held: dict[str, Passage] = {}

@@ -81,9 +81,6 @@ class Client:
 
     `of_folder`: a model folder named the address, and the key of an address is sent only to hosts
     that the environment names, because others may have written the folder.
-
-    Raises:
-        InputError: a key would go elsewhere, or cannot stand in a header.
     """
 
     def __init__(self, address: Address, wire: int | None = None, *, of_folder: bool) -> None:
@@ -127,7 +124,6 @@ class Client:
         raise AssertionError("an address has a form")
 
     def _post(self, wire: Wire, asked: str, texts: Sequence[str]) -> list[Any]:
-        """One request, and its tries."""
         body, until = wire.body(self.address.model, asked, texts), time.monotonic() + patience.get()
         wait = FIRST_WAIT
         for turn in range(1, TRIES + 1):
@@ -170,7 +166,6 @@ class Client:
         return values, "", None
 
     def _refused(self, status: int, said: str) -> RefusedError:
-        """The error of an answer that says that the request is wrong."""
         said = " ".join(said.split())
         said = said.replace(self._key, "***") if self._key else said
         advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"

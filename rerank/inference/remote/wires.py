@@ -249,7 +249,6 @@ def _named(model: str) -> dict[str, str]:
 
 
 def _rows(answer: Any, *names: str) -> list[dict[str, Any]]:
-    """The list of results in an answer, or the answer itself."""
     listed = answer
     if isinstance(answer, dict):
         listed = next((answer[name] for name in names if name in answer), None)
@@ -259,7 +258,6 @@ def _rows(answer: Any, *names: str) -> list[dict[str, Any]]:
 
 
 def _by_index(rows: Sequence[Mapping[str, Any]], count: int, name: str) -> list[Any]:
-    """The values of `name` in the order of `index`."""
     if len(rows) != count:
         raise BadAnswerError(f"{len(rows)} results for {count} texts")
     places = [row.get("index") for row in rows]
