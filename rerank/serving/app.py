@@ -26,20 +26,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from rerank.errors import InputError, RetrieverError
+from rerank.serving import responses
 from rerank.serving.decisions import decisions
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, Poller
 from rerank.serving.parts import Part, RequestAssessor, parts_of
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest, StrictRoute
-from rerank.serving.responses import (
-    ModelDescription,
-    ReliabilityPage,
-    RerankResponse,
-    SearchResponse,
-    rerank_response,
-    search_response,
-)
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import event
 from rerank.serving.worker import Worker
@@ -200,31 +193,33 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/search", response_model_exclude_unset=True)
-    async def search(request: Request, body: SearchRequest) -> SearchResponse:
+    async def search(request: Request, body: SearchRequest) -> responses.SearchResponse:
         """Find passages in the index, with the confidence that the first one is right."""
         done = await assessor(request, body)
-        return search_response(done.assessment, body, done.names)
+        return responses.search_response(done.assessment, body, done.names)
 
     @router.post("/v1/rerank", response_model_exclude_none=True)
     @router.post("/v2/rerank", include_in_schema=False, response_model_exclude_none=True)
     @router.post("/rerank", include_in_schema=False, response_model_exclude_none=True)
-    async def rerank(request: Request, body: RerankRequest) -> RerankResponse | list[TextScore]:
+    async def rerank(
+        request: Request, body: RerankRequest
+    ) -> responses.RerankResponse | list[TextScore]:
         """Order the caller's documents. `relevance_score` is a probability.
 
         Who names them `texts`, as clients of TEI do, gets a bare list.
         """
         done = await assessor(request, body)
-        answer = rerank_response(done.assessment, body, done.names)
+        answer = responses.rerank_response(done.assessment, body, done.names)
         if not body.bare:
             return answer
         scored = [(r, r.document.text if r.document else None) for r in answer.results]
         return [TextScore(index=r.index, score=r.relevance_score, text=t) for r, t in scored]
 
     @router.post("/v1/assess", response_model_exclude_none=True)
-    async def assess(request: Request, body: AssessRequest) -> RerankResponse:
+    async def assess(request: Request, body: AssessRequest) -> responses.RerankResponse:
         """Assess documents that this model's cross-encoder has already scored."""
         done = await assessor(request, body, body.reranker)
-        return rerank_response(done.assessment, body, done.names)
+        return responses.rerank_response(done.assessment, body, done.names)
 
     return router
 
@@ -232,12 +227,12 @@ def _answers(assessor: RequestAssessor) -> APIRouter:
 def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
     router = APIRouter(tags=["about"])
 
-    @router.get("/v1/model", response_model=ModelDescription)
+    @router.get("/v1/model", response_model=responses.ModelDescription)
     async def model() -> dict[str, Any]:
         """Return the current model: its fingerprints and its measured reliability."""
         return holder.current.described()
 
-    @router.get("/v1/reliability", response_model=ReliabilityPage)
+    @router.get("/v1/reliability", response_model=responses.ReliabilityPage)
     async def reliability() -> dict[str, Any]:
         """Return how true the confidence was measured to be, and what each threshold accepts."""
         return holder.current.reliability_page()

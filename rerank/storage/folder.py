@@ -17,21 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rerank.errors import FolderError
-from rerank.storage.files import (
-    LARGEST_JSON,
-    digest,
-    files_below,
-    locked,
-    open_locked,
-    parse_json,
-    read_bytes,
-    regular,
-    remove_leftovers,
-    sha256_file,
-    sync,
-    umask,
-    write_file,
-)
+from rerank.storage import files
 
 FORMAT_VERSION = 5
 """Version of the written format; a reader accepts 1 (no digest), 2 (other names in a model folder),
@@ -64,7 +50,7 @@ def write_folder(
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
     try:
-        with locked(new):
+        with files.locked(new):
             manifest = _fill(new, fill, kind)
             check_can_replace(path, overwrite=overwrite, kind=kind)
             if path.exists():
@@ -75,7 +61,7 @@ def write_folder(
                 except OSError:
                     check_can_replace(path, overwrite=False)  # another writer was faster
                     raise
-                sync(path.parent)
+                files.sync(path.parent)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -87,19 +73,19 @@ def _fill(new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
     reserved = {"files", "format_version", DIGEST, *(["kind"] if kind else [])} & set(extra)
     if reserved:
         raise FolderError(f"the manifest's own fields cannot be given: {sorted(reserved)}")
-    files = {}
-    for name, file in sorted(files_below(new).items()):
+    listed = {}
+    for name, file in sorted(files.files_below(new).items()):
         if name == MANIFEST:
             raise FolderError(f"{MANIFEST} is written by the store, not by the caller")
-        files[name] = {"sha256": sha256_file(file), "size": file.stat().st_size}
-        file.chmod(0o666 & ~umask())
-        sync(file)
+        listed[name] = {"sha256": files.sha256_file(file), "size": file.stat().st_size}
+        file.chmod(0o666 & ~files.umask())
+        files.sync(file)
     named = {"kind": kind} if kind else {}
-    manifest = with_digest({"format_version": FORMAT_VERSION, **named, **extra, "files": files})
-    write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
+    manifest = with_digest({"format_version": FORMAT_VERSION, **named, **extra, "files": listed})
+    files.write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
     for folder in [p for p in new.rglob("*") if p.is_dir()]:
-        sync(folder)
-    new.chmod(0o777 & ~umask())
+        files.sync(folder)
+    new.chmod(0o777 & ~files.umask())
     return manifest
 
 
@@ -109,7 +95,9 @@ def is_ours(path: str | Path) -> bool:
     if file.is_symlink() or not file.is_file():
         return False
     try:
-        manifest = parse_json(read_bytes(file, LARGEST_JSON, follow=False), str(file))
+        manifest = files.parse_json(
+            files.read_bytes(file, files.LARGEST_JSON, follow=False), str(file)
+        )
     except FolderError:
         return False
     return isinstance(manifest, dict) and {"format_version", "files"} <= manifest.keys()
@@ -128,13 +116,13 @@ def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, A
     if file.is_symlink() or not file.is_file():
         raise FolderError(f"{path} has no {MANIFEST}")
     try:
-        content = read_bytes(file, LARGEST_JSON, follow=False)
+        content = files.read_bytes(file, files.LARGEST_JSON, follow=False)
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error}") from None
     found = hashlib.sha256(content).hexdigest()
     if sha256 is not None and found != sha256.lower():
         raise FolderError(f"{file} has sha256 {found}, expected {sha256}")
-    manifest = parse_json(content, str(file))
+    manifest = files.parse_json(content, str(file))
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise FolderError(f"{file} is not a manifest of this project: it lists no files")
     version = manifest.get("format_version")
@@ -164,15 +152,15 @@ def with_digest(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, Any]:
     """Check every file of a folder against its manifest, and return the manifest."""
     manifest = read_manifest(path, sha256=sha256)
-    present = files_below(Path(path))
+    present = files.files_below(Path(path))
     present.pop(MANIFEST, None)
     for name, entry in manifest["files"].items():
         if name not in present:
             raise FolderError(f"{path}: {name} is missing")
         try:
-            with regular(present[name], follow=False) as handle:
+            with files.regular(present[name], follow=False) as handle:
                 size = os.fstat(handle).st_size
-                same = size == entry["size"] and digest(handle, size) == entry["sha256"]
+                same = size == entry["size"] and files.digest(handle, size) == entry["sha256"]
         except OSError as error:
             raise FolderError(f"{path}: {name} cannot be read: {error}") from None
         if size != entry["size"]:
@@ -187,13 +175,13 @@ def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, A
 
 
 def read_verified(
-    path: str | Path, name: str, manifest: Mapping[str, Any], *, max_bytes: int = LARGEST_JSON
+    path: str | Path, name: str, manifest: Mapping[str, Any], *, max_bytes: int = files.LARGEST_JSON
 ) -> bytes:
     """Return the bytes of a folder's file, checked against its manifest as they are read."""
     entry = manifest["files"].get(name)
     if entry is None:
         raise FolderError(f"{path}: its manifest lists no {name}")
-    data = read_bytes(Path(path) / name, max_bytes, follow=False)
+    data = files.read_bytes(Path(path) / name, max_bytes, follow=False)
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     return data
@@ -216,10 +204,10 @@ def _swap(new: Path, path: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
     old = aside / path.name
     try:
-        with locked(aside):
+        with files.locked(aside):
             path.rename(old)
             new.rename(path)
-            sync(path.parent)
+            files.sync(path.parent)
     except BaseException:
         if old.exists() and not path.exists():
             old.rename(path)
@@ -234,7 +222,7 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
 
     It removes what killed writers left beside the folder.
     """
-    remove_leftovers(path)
+    files.remove_leftovers(path)
     if not path.exists() and not path.is_symlink():
         return
     if not overwrite:
@@ -248,7 +236,7 @@ def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -
         raise FolderError(f"{refused}: {error}") from error
     if kind is not None and manifest.get("kind") != kind:
         raise FolderError(f"{path} is not {kind} but {manifest.get('kind')}, and is not replaced")
-    if foreign := sorted(files_below(path).keys() - manifest["files"].keys() - {MANIFEST}):
+    if foreign := sorted(files.files_below(path).keys() - manifest["files"].keys() - {MANIFEST}):
         raise FolderError(
             f"{path} holds {foreign[0]}, which this project did not write ({len(foreign)} such); "
             "move it away, so that it is not lost"
@@ -272,7 +260,7 @@ def reserved(path: Path, *, to_read: bool = False) -> Iterator[None]:
     lock_file = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, _ = open_locked(lock_file)
+        handle, _ = files.open_locked(lock_file)
     except BlockingIOError:
         raise FolderError(
             f"another job uses {path}; wait for its end, or give another folder"
