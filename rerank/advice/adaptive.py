@@ -1,7 +1,4 @@
-"""As many passages as a question needs: the first k at which sufficiency reaches a threshold.
-
-It knows nothing of how passages are found, and does not search again.
-"""
+"""As many passages as a question needs: the first k at which sufficiency reaches a threshold."""
 
 from __future__ import annotations
 

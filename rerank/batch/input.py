@@ -40,9 +40,9 @@ def is_parquet(path: Path) -> bool:
 
 
 def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = None) -> Input:
-    """Open an input; it is read to identify it, unless it is `identified`.
+    """Open a file of `rerank.data.lines`, or a folder of part files of one kind.
 
-    It is any file of `rerank.data.lines`, or a folder of part files of one kind.
+    It is read to identify it, unless it is `identified`.
     """
     paths = parts_of(path)
     if ending(paths[0]) not in (*RECORDS, "") and paths == [path]:

@@ -1,8 +1,4 @@
-"""A model folder as an MLflow model: this file is logged with it, and MLflow runs it to load it.
-
-Nothing here imports it: `mlflow.pyfunc.load_model`, `mlflow models serve` and `spark_udf` run it,
-with this package installed.
-"""
+"""A model folder as an MLflow model: MLflow logs this file with it, and runs it to load it."""
 
 from __future__ import annotations
 

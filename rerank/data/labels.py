@@ -1,7 +1,4 @@
-"""Labels, joined once with what is ranked: arrays to fit on and to measure with.
-
-And the weights of queries that were drawn for labelling: how many queries each one represents.
-"""
+"""Labels joined with what is ranked, as arrays; and how many queries each drawn one represents."""
 
 from __future__ import annotations
 

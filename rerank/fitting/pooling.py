@@ -65,10 +65,7 @@ def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMap
 
 
 def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
-    """All queries of the sets, equally many per set: queries of a smaller set are repeated.
-
-    The queries of a set are one group.
-    """
+    """All queries of the sets, each a group; smaller sets repeat theirs, until all are as large."""
     largest = max(map(len, sets.values()))
 
     def repeated(parts: Sequence[Sequence[Any]]) -> list[Any]:
@@ -114,10 +111,7 @@ def leave_one_set_out(
 
 
 def summary(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Means over the sets, by number of labels and arm.
-
-    Besides, the mean difference of log loss, pooled minus alone, with Student's 95% interval.
-    """
+    """Means by number of labels and arm; the difference of log loss with Student's 95% interval."""
     counts = dict.fromkeys(count for rows in figures.values() for count in rows)
     means: dict[str, Any] = {}
     for count in counts:

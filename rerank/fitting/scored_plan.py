@@ -49,10 +49,7 @@ class ScoredPlan:
 def score_modes(
     pipeline: Pipeline, planned: Plan, pooled: Mapping[Mode, FittedMaps]
 ) -> dict[Mode, ScoredPlan]:
-    """The plan's queries with scored candidates, for each mode of the source, the main one first.
-
-    Maps fitted on them are shrunk towards the `pooled` ones, if there are any.
-    """
+    """The plan's queries with scored candidates, for each mode of the source, the main first."""
     source = pipeline.source
     if not source.scores_passages:
         return {source.modes[0]: score_lists(pipeline, planned)}
@@ -69,9 +66,8 @@ def score_search(
 ) -> ScoredPlan:
     """The plan's queries, searched in the index, with unanswerable copies if the fit has too few.
 
-    The report has copies only if the fit has some, so that both are the same mixture. Maps fitted
-    on them are shrunk towards the `pooled` maps, if there are any. Without a `cutoff`, one is
-    chosen.
+    The report has copies only if the fit has some, so that both are the same mixture. Without a
+    `cutoff`, one is chosen.
     """
 
     def retrieved(queries: Labelled[Query], use: str, *, copy: bool) -> Labelled[Candidates]:

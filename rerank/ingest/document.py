@@ -1,9 +1,4 @@
-"""The result of reading a file of any format: its text in order, under headings.
-
-    bytes -> Document -> passages
-
-It knows nothing of formats, and nothing of passages.
-"""
+"""The text of a file of any format, in order, under headings: bytes -> Document -> passages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Cuts a document into passages of bounded length: at headings, then between sentences.
-
-What a user may choose of it, and of the reading before it, is `IngestConfig`.
-"""
+"""Cuts a document into passages of bounded length: at headings, then between sentences."""
 
 from __future__ import annotations
 

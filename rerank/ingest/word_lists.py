@@ -1,7 +1,4 @@
-"""The numbers of Word's lists and clauses, as shown on the page: "2.", "a)", "Section 4.1".
-
-It knows nothing of the text of paragraphs.
-"""
+"""The numbers of Word's lists and clauses, as shown on the page: "2.", "a)", "Section 4.1"."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Recalibrate a model on a few new labels: the ranking stays, the confidence is calibrated again.
-
-The log odds of the confidence get a slope and an intercept, shrunk towards the old model.
-"""
+"""Recalibrate a model on a few new labels: the ranking stays, the confidence changes."""
 
 from __future__ import annotations
 

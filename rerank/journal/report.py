@@ -1,7 +1,4 @@
-"""The journal's report and the data of the Watch page.
-
-It knows nothing of models: all numbers are read from the journal.
-"""
+"""The journal's report and the data of the Watch page, all read from the journal."""
 
 from __future__ import annotations
 

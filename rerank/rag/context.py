@@ -1,7 +1,4 @@
-"""Whether the selected passages contain an answer, and the note to put before them.
-
-It decides from calibrated sufficiency alone. It knows nothing of language models.
-"""
+"""Whether the selected passages contain an answer, by their sufficiency; the note before them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The headline of a report: what is accepted, right and certified, and what comes next.
-
-Of the top passage, and of the first passages together.
-"""
+"""The headline of a report: what is accepted, right and certified, and what comes next."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ASGI middleware of every request: log and count it, then check key, size, time and shape.
-
-It handles bytes and knows nothing of what a request means.
-"""
+"""ASGI middleware of every request: log and count it, then check key, size, time and shape."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The schemas of requests with a query, and what is refused in them; bodies are read strictly.
-
-It knows nothing of sockets and models. The limits come from the settings.
-"""
+"""The schemas of requests with a query, and what is refused in them; bodies are read strictly."""
 
 from __future__ import annotations
 

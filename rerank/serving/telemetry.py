@@ -1,7 +1,4 @@
-"""The server's telemetry: metrics, structured logs, and the drift alarm.
-
-It knows nothing of HTTP.
-"""
+"""The server's telemetry: metrics, structured logs, and the drift alarm."""
 
 from __future__ import annotations
 
