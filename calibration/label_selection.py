@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,8 @@ from calibration.thresholds import binomial_interval
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map
 STRATA = 8  # parts of the confidences, with equally many rows, that are sampled separately
 MIN_LABELS = 2  # labels per stratum, if the budget allows: fewer say nothing of its spread
+ACCEPTED_STRATA = 3  # of `judged_strata`: how many are of rows that reach the threshold
+AGREE = (0, 4)  # of `judged_strata`: those where the judge says what the threshold says
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,46 @@ def choose_rows(
     spread = np.sqrt(np.clip(means * (1 - means), 0.01, None))
     above = np.array([accepted[stratum[0]] for stratum in strata])
     proportions = spread * sizes * np.where(above, 1.0, 1e-6) if quantity == "accuracy" else spread
-    labels_of = allocate(proportions, sizes, count)
+    return _draw(strata, proportions, count, random_state)
+
+
+def judged_strata(confidence: ArrayLike, says: ArrayLike, threshold: float) -> Ints:
+    """Return (n,) strata of rows by what a judge `says` (n,): 1 yes, 0 no, NaN nothing.
+
+    Of the confidences (n,) from `threshold` up: 0, 1 and 2; of those below: 3, 4 and 5.
+    """
+    _, p = check_y_p(np.zeros(np.size(confidence)), confidence)
+    given = np.asarray(says, dtype=np.float64)
+    if given.shape != p.shape or not (np.isnan(given) | (given == 0) | (given == 1)).all():
+        raise ValueError("expected 1, 0 or NaN of the judge for every row")
+    said = np.where(np.isnan(given), 2, 1 - np.nan_to_num(given)).astype(np.int64)
+    return np.asarray(said + 3 * (p < threshold))
+
+
+def choose_judged(strata: ArrayLike, count: int, *, random_state: int = 0) -> Sample:
+    """Draw a stratified sample of `count` rows by their `judged_strata` (n,), to correct the judge.
+
+    Where the judge and the threshold agree, rows are taken to be so with 90%, otherwise with 50%:
+    a stratum gets labels in proportion to its rows times that standard deviation (Neyman 1934). So
+    more are drawn where they disagree, and each row's probability is known. Within a stratum all
+    rows are equally likely.
+
+    Raises:
+        ValueError: a count not in 1..n.
+    """
+    number = np.asarray(strata, dtype=np.int64)
+    if not 1 <= count <= len(number):
+        raise ValueError(f"count must lie between 1 and the {len(number)} rows, got {count}")
+    present = np.unique(number).tolist()
+    parts = [np.flatnonzero(number == h) for h in present]
+    spread = [0.3 if h in AGREE else 0.5 for h in present]
+    proportions = np.array([s * len(part) for s, part in zip(spread, parts, strict=True)])
+    return _draw(parts, proportions, count, random_state)
+
+
+def _draw(strata: Sequence[Ints], proportions: Floats, count: int, random_state: int) -> Sample:
+    """Draw `count` rows, of each stratum in these proportions."""
+    labels_of = allocate(proportions, np.array([len(s) for s in strata]), count)
     rng = np.random.default_rng(random_state)
     pairs = [
         (row, labels / len(stratum))

@@ -6,6 +6,7 @@ Counts, or confidences with labels, in; bounds and certificates out.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from typing import Any
@@ -17,6 +18,7 @@ from calibration import arrays, sequence_tests
 from calibration.arrays import Floats, Groups, Ints
 from calibration.group_tests import expected_groups, group_sizes, group_tails, mean_upper_bound
 from calibration.metrics.intervals import Interval
+from calibration.prediction_powered import Strata, labels_for
 
 ABOUT = "new questions like these"  # what a promise is about, by default
 RIGHT = "right"  # what is promised of an accepted row, by default
@@ -26,6 +28,7 @@ MAX_TIMES = 40  # the advice is never to collect more than this many times the l
 LEAST_TIMES = 1.25  # nor fewer than this many times: there were enough by their accuracy
 PLACES = 64  # places at which it is asked how many labels would do
 ROUNDING = 1e-6  # what two ways to compute a tail may differ by
+OF_DRAWS = 0.005  # what two runs of random draws may differ by
 
 
 def lower_bound(hits: float, n: float, *, level: float = 0.95) -> float:
@@ -98,9 +101,11 @@ class Certificate:
     refused: str = ""  # why nothing is promised, whatever the counts say
     event: str = RIGHT  # what is promised of rows, such as "have an answer"
     copies: int = 0  # of the queries, not labelled but made of labelled ones
+    judge: str = ""  # what has judged more questions than are labelled; "" for none
+    strata: Strata | None = None  # of the judged questions, by what the judge says
 
     def __post_init__(self) -> None:
-        """Refuse what `certify` cannot have made.
+        """Refuse what `certify` and `certify_judged` cannot have made.
 
         Raises:
             ValueError: a share outside [0, 1], counts that are not whole or do not fit together, or
@@ -118,6 +123,10 @@ class Certificate:
             raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
         if not 0 <= self.copies <= self.queries:
             raise ValueError(f"expected at most {self.queries} copies, got {self.copies}")
+        if isinstance(self.strata, Mapping):  # of a file
+            object.__setattr__(self, "strata", Strata(**self.strata))
+        if not isinstance(self.judge, str) or bool(self.judge) != (self.strata is not None):
+            raise ValueError(f"a judge has a name and strata, got {self.judge!r} {self.strata}")
         for name in ("about", "event"):
             if not isinstance(text := getattr(self, name), str) or not text:
                 raise ValueError(f"{name} should say what is promised, got {text!r:.80}")
@@ -133,8 +142,10 @@ class Certificate:
 
         By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value depends on
         which rows go together: here it is that of as many groups as can have a right row, and all
-        of them right, as none is lower (see `group_tails`).
+        of them right, as none is lower (see `group_tails`). With a judge, it is that of the strata.
         """
+        if self.strata is not None:
+            return self.strata.tail(self.target) <= 1 - self.level + OF_DRAWS
         excess = self.right - self.target * self.accepted
         if not self.target or self.accepted > MOST or (self.groups is None and excess <= 0):
             return False
@@ -204,7 +215,10 @@ class Certificate:
     def _rests_on(self) -> str:
         groups = {None: "", 1: " in 1 group"}.get(self.groups, f" in {self.groups} groups")
         copies = f" and {self.copies} unanswerable copies" if self.copies else ""
-        return f"{self.queries - self.copies} labelled queries{copies}{groups}"
+        judged = ""
+        if self.strata is not None:
+            judged = f" and what {self.judge} says of {sum(self.strata.rows):,}"
+        return f"{self.queries - self.copies} labelled queries{copies}{groups}{judged}"
 
     def promises(self, confidence: float) -> bool:
         """Whether an answer of this confidence is certified: it reaches the threshold."""
@@ -212,7 +226,42 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `Certificate(**d)` gives an equal one back."""
-        return asdict(self)
+        values = asdict(self)
+        if self.strata is None:  # as before there were judges
+            del values["judge"], values["strata"]
+        return values
+
+
+def certify_judged(
+    strata: Strata,
+    *,
+    judge: str,
+    threshold: float,
+    target: float = 0.7,
+    level: float = 0.95,
+    about: str = ABOUT,
+) -> Certificate:
+    """Certify one threshold by labels within the strata of what a judge says.
+
+    All rows of `strata` reach `threshold`, which no label has influenced, and the labels of each
+    stratum are a random sample of it. The promise holds whatever the judge does: its verdicts alone
+    certify nothing (`calibration.prediction_powered`).
+    """
+    target, level = check_share("target", target), check_share("level", level)
+    holds = strata.tail(target) <= 1 - level
+    labels, right = sum(strata.labelled), sum(strata.right)
+    return Certificate(
+        threshold=threshold if holds else None,
+        target=target,
+        level=level,
+        queries=labels,
+        accepted=labels if holds else 0,
+        right=right if holds else 0,
+        labels_needed=None if holds else labels_for(strata, target, level),
+        about=about,
+        judge=judge,
+        strata=strata,
+    )
 
 
 def certify(

@@ -46,6 +46,7 @@ ROOMS = {
         offers={
             "the confidence of answers": "rerank.rag.answer.model_answers:recalibrate_answers",
             "MCP": "rerank.rag.mcp_server:mcp_server",
+            "a language model": "rerank.rag.answer.llm:LanguageModel",
         },
     ),
     "journal": Room(
@@ -67,6 +68,9 @@ ROOMS = {
         "rerank.labelling",
         commands={"label": "rerank.labelling.commands:label"},
         server="rerank.labelling.server:part",
+    ),
+    "judging": Room(
+        "rerank.judging", offers={"verdicts of a judge": "rerank.judging.verdicts:verdicts_of"}
     ),
     "training": Room(
         "rerank.training",

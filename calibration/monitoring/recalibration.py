@@ -18,9 +18,10 @@ from calibration.maps import LogisticMap
 from calibration.metrics.intervals import Interval, student_interval
 from calibration.metrics.scores import row_losses
 from calibration.monitoring.sequential import CalibrationMonitor
+from calibration.prediction_powered import Judged, Strata, powered_mean
 from calibration.reliability import Comparison, comparison
 from calibration.selection import cross_fit
-from calibration.thresholds import ABOUT, Certificate, certify
+from calibration.thresholds import ABOUT, Certificate, certify, certify_judged
 
 UNCHANGED = LogisticMap((1.0,), 0.0, (0.0,), (1.0,))  # the update that moves nothing
 # relative reduction of a carried threshold, so that rounding does not lose the rows at it
@@ -65,12 +66,15 @@ class Recalibration:
         moved = f"Log odds times {slope:.2f}, {intercept:+.2f}; log loss {gain}, cross-fitted."
         if self.update == UNCHANGED:
             moved = "The confidence is unchanged: these labels only certify it."
+        strata = self.certificate.strata
+        judged = [f"Of all that is accepted, {powered_mean(strata).sentence}"] if strata else []
         worth = f", worth {effective} independent ones" if effective < before.n else ""
         return [
             *([WORSE] if self.worse else []),
             f"{before.n} labels{worth}: "
             f"{before.base_accuracy:.1%} of the labelled top passages are right.",
             moved,
+            *judged,
             f"One label per group, in their order: {self.monitor.sentence}",
             self.certificate.sentence,
         ]
@@ -85,6 +89,7 @@ def fit_recalibration(
     about: str = ABOUT,
     certifying: ArrayLike | None = None,
     accepted_from: float | None = None,
+    judged: Judged | None = None,
     random_state: int = 0,
 ) -> Recalibration:
     """Learn from labels y (n,) of confidences p (n,); the map behind p must not have seen them.
@@ -92,7 +97,9 @@ def fit_recalibration(
     Labels of one group (n,), such as rephrasings of a question, may be dependent. The certificate
     rests on the labels that are `certifying` (n,), None: all; `about` names the questions that it
     is about. If all labels are of a random sample of the rows with p >= `accepted_from`, p stays,
-    and that one threshold is tested, with the whole chance of error.
+    and that one threshold is tested, with the whole chance of error. If these rows are `judged`,
+    the sample is one of each stratum, and the test is that of `certify_judged`, by the first label
+    of each group.
 
     Raises:
         ValueError: as `calibration.arrays.check_y_p`; fewer than two groups; `certifying` is not
@@ -117,9 +124,17 @@ def fit_recalibration(
     else:
         update, after, lowest = UNCHANGED, before, accepted_from
         apart = np.full(len(right), lowest)
-    certificate = certify(
-        right[rows], apart[rows], groups=number[rows], target=target, floor=lowest, about=about
-    )
+    first = np.sort(np.unique(number, return_index=True)[1])
+    if accepted_from is None or judged is None:
+        certificate = certify(
+            right[rows], apart[rows], groups=number[rows], target=target, floor=lowest, about=about
+        )
+    else:
+        kept = first[rows[first]]
+        strata = Strata.of(right[kept], np.array(judged.stratum)[kept], judged.rows)
+        certificate = certify_judged(
+            strata, judge=judged.judge, threshold=lowest, target=target, about=about
+        )
     if certificate.threshold is not None and not accepted_from:
         # of old confidences, which no label has influenced; the update keeps their order, so the
         # same rows reach the moved threshold
@@ -127,7 +142,6 @@ def fit_recalibration(
         certificate = replace(certificate, threshold=moved * (1 - ROUNDING))
     options: dict[str, Any] = {"threshold": target, "random_state": random_state}
     table = comparison({"before": before, "after": after}, right, groups=number, **options)
-    first = np.sort(np.unique(number, return_index=True)[1])
     monitor = CalibrationMonitor.start().update(right[first], before[first])
     saved = row_losses(right, before) - row_losses(right, after)
     gain = student_interval(saved, number, unseen=1.0)  # nat

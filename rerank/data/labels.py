@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.prediction_powered import Judged
 from rerank.errors import InputError
 from rerank.types import Candidates, Query, Ranking, Scored
 
@@ -63,6 +64,7 @@ WEIGHT = "weight"  # metadata of a query
 DRAWN_BY = "drawn_by"  # metadata beside it: the version of the model whose confidences decided
 ACCEPTED_FROM = "accepted_from"  # beside that: one of a random sample of those from this confidence
 CHOSEN = "chosen"  # metadata of a query: true if it was drawn by its confidence, without a weight
+JUDGED = "judged"  # beside it: the judge (`by`), what it says, the `stratum`, and its rows (`of`)
 LARGEST = 1e9
 
 
@@ -77,6 +79,37 @@ def drawn_at_random(queries: Iterable[Query]) -> bool:
 def drawn_by(queries: Iterable[Query], version: str) -> bool:
     """Whether the model of this version drew all of the queries by its confidences."""
     return all(q.metadata.get(DRAWN_BY) == version for q in queries)
+
+
+def judged_of(queries: Sequence[Query]) -> Judged | None:
+    """The strata that queries were drawn from by what a judge says; None if not all of them were.
+
+    Raises:
+        InputError: metadata that no draw writes, or several judges.
+    """
+    drawn = [query.metadata[JUDGED] for query in queries if JUDGED in query.metadata]
+    if not drawn or len(drawn) < len(queries):
+        return None
+    try:
+        judges = {str(d["by"]) for d in drawn}
+        # a later draw is from what the earlier ones left
+        sizes = [max(sizes) for sizes in zip(*(d["of"] for d in drawn), strict=True)]
+        found = Judged(
+            "".join(judges), tuple(int(d["stratum"]) for d in drawn), tuple(map(int, sizes))
+        )
+        for stratum in found.stratum:
+            if stratum < 0 or found.stratum.count(stratum) > found.rows[stratum]:
+                raise ValueError("more labels than questions")
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        raise InputError(
+            f"metadata {JUDGED!r} should be as `rerank label --judge` writes it; draw again"
+        ) from None
+    if len(judges) > 1:
+        raise InputError(
+            f"metadata {JUDGED!r}: expected one judge, got {', '.join(sorted(judges))}; label what "
+            "one of them drew"
+        )
+    return found
 
 
 def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:

@@ -26,6 +26,7 @@ from rerank.assessment.ranking import by_prior, prior_score
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen
 from rerank.data.labelled_set import given_group
+from rerank.data.labels import judged_of
 from rerank.errors import InputError
 from rerank.fitting.certificates import (
     CUT_FROM_SEARCH,
@@ -161,6 +162,7 @@ def _recalibrated_mode(
         about=about,
         certifying=certifying,
         accepted_from=accepted_from,
+        judged=judged_of([f.query for f in labels]),
         random_state=config.seed,
     )
     if accepted_from is not None:

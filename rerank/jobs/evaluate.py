@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from calibration.label_selection import ACCEPTED_STRATA
 from calibration.monitoring.drift import Drift, alarm
+from calibration.prediction_powered import Strata, powered_mean
 from rerank.assessment.fitted_maps import pooled_over
 from rerank.assessment.model import CalibratedReranker, as_queries
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
@@ -20,7 +22,7 @@ from rerank.cores import one_blas_thread
 from rerank.data.checks import query_hash
 from rerank.data.grouping import grouped
 from rerank.data.labelled_set import LabelledSet, given_group, group_label
-from rerank.data.labels import Labelled, drawn_at_random, drawn_by, weights_of
+from rerank.data.labels import Labelled, drawn_at_random, drawn_by, judged_of, weights_of
 from rerank.errors import InputError
 from rerank.evaluation.baselines import baselines_of
 from rerank.evaluation.measure import OURS, Evaluation, Part, measure, weighted_accuracy
@@ -89,7 +91,8 @@ def evaluate(
     no_cutoff = ReadPolicy(maps.policy.prior, cutoff=0.0)
     scored = pipeline.run(queries.items, no_cutoff, label="scoring candidates")
     part = Part(queries.with_items(scored), maps, baselines_of(maps.kind))
-    evaluation = replace(measure([part], pipeline.config), notes=tuple(notes))
+    evaluation = measure([part], pipeline.config)
+    evaluation = replace(evaluation, notes=(*notes, *_judged_notes(queries, evaluation, model)))
     if not weights:
         return evaluation
     weighted = weighted_accuracy(
@@ -101,6 +104,28 @@ def evaluate(
         own_sample=drawn_by(queries.items, model.version),
     )
     return replace(evaluation, weighted=weighted)
+
+
+def _judged_notes(
+    queries: Labelled[Query], evaluation: Evaluation, model: CalibratedReranker
+) -> list[str]:
+    """What labels in strata of a judge's verdicts say of all questions that it has judged."""
+    by_id = {q.query_id: q for q in queries.items}
+    judged, right = judged_of([by_id[i] for i in evaluation.query_ids]), evaluation.right
+    if judged is None:
+        return []
+    stratum, n = np.array(judged.stratum), ACCEPTED_STRATA
+    parts = (
+        {f"of all questions, with the judge {judged.judge}": 2 * n} if any(judged.rows[n:]) else {}
+    )
+    if drawn_by(queries.items, model.version):
+        parts[f"of what the model accepts, with the judge {judged.judge}"] = n
+    return [
+        f"{what}: {powered_mean(Strata.of(right[within], stratum[within], rows)).sentence}"
+        for what, many in parts.items()
+        for within, rows in [(stratum < many, judged.rows[:many])]
+        if within.any()
+    ]
 
 
 def detect_drift(

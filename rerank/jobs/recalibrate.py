@@ -30,7 +30,7 @@ from rerank.data.feedback import (
 )
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet, given_group, grouped_query
-from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, WEIGHT
+from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, JUDGED, WEIGHT
 from rerank.errors import InputError
 from rerank.fitting.certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.fitting.fit import sketch_with_passages
@@ -189,6 +189,11 @@ def drawn_from(model: CalibratedReranker, feedback: Sequence[Feedback]) -> float
     )
     if {m.get(ACCEPTED_FROM) for m in metadata} != {start}:
         return None
+    if len({JUDGED in m for m in metadata}) > 1:
+        raise InputError(
+            "some of these questions were drawn by what a judge says, and others evenly: give each "
+            "kind on its own"
+        )
     if drawn := sorted({str(m.get(DRAWN_BY)) for m in metadata} - {model.version}):
         raise InputError(
             f"these questions were drawn of what the model {drawn[0]!r:.80} accepts, and "
@@ -214,7 +219,7 @@ def usable_labels(
     if again := len(usable) - len(newest):
         notes.append(f"left out: {again} labels, because {LATER}.")
     labels = list(subsample(newest, max_labels))
-    if weighted := sum(WEIGHT in f.query.metadata for f in labels):
+    if weighted := sum({WEIGHT, JUDGED} & f.query.metadata.keys() == {WEIGHT} for f in labels):
         notes.append(WEIGHTED.format(count=weighted))
     return labels, notes
 

@@ -10,16 +10,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
+from rerank.advice.answer_settings import LanguageModelConfig
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
+from rerank.commands.options import (
+    WORK,
+    Json,
+    ModelChoice,
+    MostRequests,
+    Overwrite,
+    Work,
+    limit_requests,
+)
 from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError, command_line
 from rerank.labelling.state import LabelConfig, OnTask
+from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.labelling.drawing import How
+    from rerank.labelling.drawing import How, Verdicts
     from rerank.labelling.session import Session
     from rerank.types import Query
 
@@ -35,6 +45,7 @@ DONE: dict[str, OnTask] = {
     **{"o": "only", "n": "nothing", "a": "accept", "e": "accept", "s": "skip"},
 }
 PAGE = ("host", "port")
+LLM = ("llm", "llm_model", "llm_timeout", "llm_retries", "llm_max_tokens")
 
 
 @command("work/model --out work/labelled --questions asked.jsonl", resumes=True)
@@ -50,6 +61,9 @@ def label(
     annotator: Annotated[str, Option(metavar="NAME")] = "me",
     page: bool = False,
     next: bool = False,
+    judge: Annotated[str, Option(metavar="NAME")] = "",
+    llm: Annotated[LanguageModelConfig, Only(LLM)],
+    most_requests: MostRequests = None,
     overwrite: Overwrite = False,
     work: Work = WORK,
     json: Json = False,
@@ -66,6 +80,9 @@ def label(
             of the corpus)
         annotator: who is judging
         page: judge on a page in a browser instead, also several people at once
+        judge: model that is asked first whether the top passages answer: a reranker's name or
+            address, or the folder of a calibrated model; or a language model with --llm. Its
+            verdicts are kept in `judged/` beside --out, and make people's labels tell more
         next: judge nothing here: choose the queries whose labels tell most, with weights that keep
             estimates unbiased, and write them to a file
     """
@@ -73,10 +90,15 @@ def label(
 
     if not page:
         typed.refuse("only with --page, which starts a server", *PAGE)
+    limit_requests(most_requests)
+    beside = out.parent if next else out
+    verdicts: Verdicts | None = None
+    if judge or llm.llm:
+        verdicts = offered("verdicts of a judge")(judge, llm, beside, work)
     if next:
         why = "not with --next, which only chooses queries"
         typed.refuse(why, "questions", "annotator", "page", "depth", "shared", "partly_right")
-        _choose(chosen, queries, out, config, work, overwrite=overwrite, json=json)
+        _choose(chosen, queries, out, config, work, verdicts, overwrite=overwrite, json=json)
         return
     if queries is not None:
         raise InputError("QUERIES are only for --next; give a file of questions with --questions")
@@ -87,7 +109,7 @@ def label(
 
     asked = None if questions is None else _read_questions(questions)
     current = session()
-    drawn = current.prepare(asked)
+    drawn = current.prepare(asked, verdicts)
     if drawn:
         note(f"{counted(drawn, 'question')} {'is' if drawn == 1 else 'are'} waiting in {out}")
     if page:
@@ -110,6 +132,7 @@ def _choose(
     out: Path,
     config: LabelConfig,
     work: Path,
+    verdicts: Verdicts | None,
     *,
     overwrite: bool,
     json: bool,
@@ -132,6 +155,7 @@ def _choose(
         how="accuracy" if config.draw == "auto" else cast("How", config.draw),
         seed=config.seed,
         overwrite=overwrite,
+        verdicts=verdicts,
     )
     again = ("--labels", out, "--out", f"{chosen.model}-new")
     tell(

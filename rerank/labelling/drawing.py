@@ -5,23 +5,29 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from calibration.label_selection import Quantity, choose_rows
+from calibration.label_selection import (
+    ACCEPTED_STRATA,
+    Quantity,
+    choose_judged,
+    choose_rows,
+    judged_strata,
+)
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import query_hash, to_json
 from rerank.data.feedback import question_key
-from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, WEIGHT
+from rerank.data.labels import ACCEPTED_FROM, DRAWN_BY, JUDGED, WEIGHT
 from rerank.data.records import query_row
 from rerank.errors import FolderError, InputError
 from rerank.labelling.state import PROPOSED
 from rerank.storage.files import write_file
-from rerank.types import Assessment, Passage, Query
+from rerank.types import Assessment, Floats, Passage, Query
 
 PREFIX = "proposed-"  # of its id, before the hash of its original text
 ABOUT = "What does the documentation say about {}?"
@@ -62,6 +68,8 @@ def question_of(passage: Passage) -> tuple[str, bool]:
 
 
 How = Quantity | Literal["even", "accepted"]
+# of questions and answers: the name of a judge, and 1, 0 or NaN for each, (n,)
+Verdicts = Callable[[Sequence[Query], Sequence[Assessment]], tuple[str, Floats]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,13 @@ def fresh_queries(
 
 
 def sample(
-    model: CalibratedReranker, queries: Sequence[Query], count: int, *, how: How, seed: int
+    model: CalibratedReranker,
+    queries: Sequence[Query],
+    count: int,
+    *,
+    how: How,
+    seed: int,
+    verdicts: Verdicts | None = None,
 ) -> list[SampledQuery]:
     """Sample `count` of the queries, in their order: uniformly, or stratified by confidence.
 
@@ -103,13 +117,26 @@ def sample(
             )
         drawn = {ACCEPTED_FROM: threshold, "population": len(kept), DRAWN_BY: model.version}
         queries = [replace(q, metadata={**q.metadata, **drawn}) for q, _ in kept]
-        answers, count, how = [answer for _, answer in kept], min(count, len(kept)), "even"
-    if how == "even":
+        answers, count = [answer for _, answer in kept], min(count, len(kept))
+        how = "accepted" if verdicts else "even"
+    if verdicts:
+        by, says = verdicts(queries, answers)
+        strata = judged_strata([answer.confidence for answer in answers], says, threshold)
+        chosen = choose_judged(strata, count, random_state=seed)
+        rows, weights = chosen.rows, chosen.weights
+        of = np.bincount(strata, minlength=2 * ACCEPTED_STRATA).tolist()
+        queries = list(queries)
+        for row in rows.tolist():
+            said = {"by": by, "yes": None if np.isnan(says[row]) else bool(says[row])}
+            judged = {**said, "stratum": int(strata[row]), "of": of}
+            queries[row] = replace(queries[row], metadata={**queries[row].metadata, JUDGED: judged})
+    elif how == "even":
         rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
         weights = np.full(count, len(queries) / count)
     else:
+        quantity: Quantity = "map" if how == "map" else "accuracy"
         p = [answer.confidence for answer in answers]
-        chosen = choose_rows(p, count, quantity=how, threshold=threshold, random_state=seed)
+        chosen = choose_rows(p, count, quantity=quantity, threshold=threshold, random_state=seed)
         rows, weights = chosen.rows, chosen.weights
     return [
         SampledQuery(queries[row], answers[row], weight, model.version)
@@ -126,6 +153,7 @@ def label_next(
     how: How = "accuracy",
     seed: int = 0,
     overwrite: bool = False,
+    verdicts: Verdicts | None = None,
 ) -> int:
     """Write a sample of `count` queries to `out`, each with the passage to judge; return how many.
 
@@ -134,7 +162,7 @@ def label_next(
     `calibration.label_selection`), to estimate the accuracy above the advisory threshold or to fit
     the map. Each line is a query with `metadata.weight`, its confidence and its top passage: add
     `right` to it, true or false, and it is a label for `recalibrate`. `accepted` has no weights: it
-    is a random sample, in random order, of what the model accepts.
+    is a random sample, in random order, of what the model accepts. `verdicts`: as in `sample`.
     """
     if Path(out).exists() and not overwrite:
         raise FolderError(
@@ -150,7 +178,7 @@ def label_next(
             f"got {len(fresh)}; give more queries, or a lower --count"
         )
     rows = []
-    drawn_queries = sample(model, fresh, count, how=how, seed=seed)
+    drawn_queries = sample(model, fresh, count, how=how, seed=seed, verdicts=verdicts)
     if how == "accepted":  # so that the first ones alone are a random sample, too
         random.Random(seed).shuffle(drawn_queries)
     for one in drawn_queries:

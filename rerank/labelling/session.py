@@ -25,7 +25,7 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
 from rerank.labelling import state
-from rerank.labelling.drawing import PREFIX, How, fresh_queries, propose, sample
+from rerank.labelling.drawing import PREFIX, How, Verdicts, fresh_queries, propose, sample
 from rerank.labelling.progress import SPLIT, groups_of, labels_of, progress_sentences
 from rerank.labelling.state import JudgementFile, LabelConfig, OnTask, Question
 from rerank.retrieval.corpus import Corpus
@@ -117,12 +117,12 @@ class Session:
         self._refuse_other_contents()
         out.mkdir(parents=True, exist_ok=True)
 
-    def prepare(self, queries: Sequence[Query] | None) -> int:
+    def prepare(self, queries: Sequence[Query] | None, verdicts: Verdicts | None = None) -> int:
         """Draw questions until there are `count`; return how many are drawn now.
 
         The source is `queries`, or proposals from the corpus if that is None. Duplicates, questions
         that the model was fitted on, and those drawn already are left out. The draw is that of
-        `rerank.labelling.drawing.sample`.
+        `rerank.labelling.drawing.sample`, stratified by the `verdicts` of a judge, if there is one.
         """
         with self.file.locked() as append:
             known = state.questions_of(self.file.read())
@@ -139,6 +139,8 @@ class Session:
                         f"{self.model.folder} searches another system, and questions are proposed "
                         "from a corpus of ours only; give questions with --questions FILE"
                     )
+                if verdicts:
+                    raise InputError("a judge is asked about given questions: add --questions FILE")
                 queries = propose(self.corpus, 2 * self.config.count)
             if any(query.where for query in queries):
                 raise InputError(
@@ -158,12 +160,16 @@ class Session:
             hashes = {query_hash(query.text) for query in queries}
             others = {q.draw for q in known if query_hash(q.text) not in hashes}
             continues = sorted({q.draw for q in known} - others)  # draws from the same file
-            drawn = self._draw(list(fresh.values()), known, count) if fresh else []
+            drawn = self._draw(list(fresh.values()), known, count, verdicts) if fresh else []
             append([{**event, "continues": continues} for event in drawn])
             return len(drawn)
 
     def _draw(
-        self, queries: Sequence[Query], known: Sequence[Question], count: int
+        self,
+        queries: Sequence[Query],
+        known: Sequence[Question],
+        count: int,
+        verdicts: Verdicts | None,
     ) -> list[dict[str, Any]]:
         """The events of a draw, in random order, so that it can be stopped at any time.
 
@@ -173,9 +179,11 @@ class Session:
         seed, asked = self.config.seed + number, self.config.draw
         proposed = any(query.metadata.get(state.PROPOSED) for query in queries)
         even = not self.model.calibrated or proposed or (known and state.drawn_evenly(known))
+        even = even and not verdicts
         how = cast(How, asked) if asked != "auto" else "even" if even else "accuracy"
         named = _with_unique_ids(queries, {question.query_id for question in known})
-        sampled = sample(self.model, named, min(count, len(named)), how=how, seed=seed)
+        many = min(count, len(named))
+        sampled = sample(self.model, named, many, how=how, seed=seed, verdicts=verdicts)
         events = []
         for i in np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist():
             query, answer = sampled[i].query, sampled[i].answer

@@ -22,6 +22,7 @@ import cross_fitted
 import cross_reported
 import fitted
 import intervals
+import judged
 import new_groups
 import promoted
 import sampled
@@ -38,6 +39,7 @@ MODULES = (
     promoted,
     contexts,
     sampled,
+    judged,
     controls,
 )
 SECTIONS: dict[str, ModuleType] = {module.__name__: module for module in MODULES}
@@ -59,7 +61,7 @@ def verdict(row: Row, holds: bool) -> tuple[str, bool]:
     return ("yes", True) if holds else ("NO", False)
 
 
-def judged(experiment: Experiment, numbers: Floats) -> list[tuple[str, bool]]:
+def judged_lines(experiment: Experiment, numbers: Floats) -> list[tuple[str, bool]]:
     """The lines of one experiment, each with whether it is as it should be."""
     lines = []
     for row in experiment.rows:
@@ -82,7 +84,7 @@ def main() -> int:
     print(line(HEAD))
     experiments = [e for name in options.only for e in SECTIONS[name].experiments()]
     for experiment, numbers in run(experiments, quick=options.quick, workers=options.workers):
-        for text, good in judged(experiment, numbers):
+        for text, good in judged_lines(experiment, numbers):
             print(text, flush=True)
             wrong += not good
         print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)

@@ -38,6 +38,10 @@ patience: ContextVar[float] = ContextVar("patience", default=300.0)
 Found = TypeVar("Found")
 
 
+class LimitError(RetrieverError):
+    """As many requests were sent as are allowed."""
+
+
 class Meter:
     """Counts the requests of this process by model, each try, and refuses those over a limit."""
 
@@ -54,7 +58,7 @@ class Meter:
         """Count a request that is about to be sent."""
         with self._lock:
             if self.most is not None and self.sent.total() >= self.most:
-                raise RetrieverError(
+                raise LimitError(
                     f"{self.most} requests to models behind addresses were sent, as many as "
                     "--most-requests allows; what they brought is kept: run it again with more"
                 )

@@ -20,6 +20,7 @@ class Generated:
     text: str  # sentences with citations such as [S1]
     calls: int  # of a language model, failed ones included
     cut_off: bool = False  # a language model reached its limit of tokens: the end is missing
+    served: str = ""  # what the endpoint calls the language model
 
 
 class Answerer(Protocol):

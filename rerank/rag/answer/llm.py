@@ -33,15 +33,22 @@ LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each to
 
 
 class LanguageModel:
-    """An answerer that uses chat completions, at temperature 0; `sleep` waits between two tries."""
+    """An answerer that uses chat completions, at temperature 0; `sleep` waits between two tries.
+
+    `before_each` is called before each try, and what it raises ends them.
+    """
 
     def __init__(
-        self, config: LanguageModelConfig, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        config: LanguageModelConfig,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        before_each: Callable[[], object] = bool,
     ) -> None:
         with optional():
             import openai
 
-        self.config, self.sleep = config, sleep
+        self.config, self.sleep, self.before_each = config, sleep, before_each
         self._prompt = config.prompt
         self.client = openai.OpenAI(
             base_url=config.llm,
@@ -60,19 +67,28 @@ class LanguageModel:
         asked = messages(
             question, sources, note=note, strict=strict, prompt=prompt, no_answer=refusal
         )
+        return self.ask(asked)
+
+    def ask(self, asked: Sequence[Any]) -> Generated:
+        """The model's reply to messages.
+
+        Raises:
+            EndpointError: there is none.
+        """
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):
+            self.before_each()
             try:
-                text, reason = self._ask(asked)
-                return Generated(text, sent, cut_off=reason == CUT_OFF)
+                text, reason, served = self._ask(asked)
+                return Generated(text, sent, cut_off=reason == CUT_OFF, served=served)
             except Exception as error:  # an answer that breaks off may raise errors of any library
                 if sent == tries or not _is_transient(error):
                     raise EndpointError(self._sentence(error, sent), calls=sent) from None
                 self.sleep(_wait(error, sent))
         raise AssertionError("a try returns or raises")
 
-    def _ask(self, asked: Sequence[Any]) -> tuple[str, str]:
-        """The answer, and the reason why it ends; a body that is too slow or large is refused."""
+    def _ask(self, asked: Sequence[Any]) -> tuple[str, str, str]:
+        """The answer, why it ends, and the model's name; a slow or large body is refused."""
         config, body = self.config, bytearray()
         end = time.monotonic() + config.llm_timeout
         with self.client.chat.completions.with_streaming_response.create(
@@ -88,7 +104,7 @@ class LanguageModel:
                     raise BrokenAnswer(f"it took more than {config.llm_timeout:g} seconds")
                 if len(body) > LARGEST:
                     raise BrokenAnswer(f"it has more than {LARGEST:,} bytes")
-        text, reason = (_streamed if config.llm_stream else _whole)(bytes(body))
+        text, reason, served = (_streamed if config.llm_stream else _whole)(bytes(body))
         # after the last thoughts, whose beginning the template of some models contains
         text = text.rpartition(THOUGHTS_END)[2].strip()
         if not text or text.startswith(THOUGHTS):
@@ -97,7 +113,7 @@ class LanguageModel:
             raise BrokenAnswer("the answer is empty")
         if len(text) > config.llm_max_tokens * LONGEST_TOKEN:
             raise BrokenAnswer("the answer is much longer than `llm_max_tokens` allows")
-        return text, reason
+        return text, reason, served
 
     def _sentence(self, error: Any, sent: int) -> str:
         """What failed; without the key, which some endpoints repeat in their errors."""
@@ -124,32 +140,35 @@ class EmptyAtLimit(BrokenAnswer):
     """The limit was used up before the answer began; another try would end the same way."""
 
 
-def _whole(body: bytes) -> tuple[str, str]:
-    """The text of an answer that is not streamed, and its `finish_reason`."""
+def _whole(body: bytes) -> tuple[str, str, str]:
+    """The text of an answer that is not streamed, its `finish_reason`, and the model's name."""
     try:
-        choice = json.loads(body)["choices"][0]
+        answer = json.loads(body)
+        choice = answer["choices"][0]
         content, reason = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise BrokenAnswer("it is not a chat completion") from None
-    return _text(content), str(reason)
+    return _text(content), str(reason), str(answer.get("model") or "")
 
 
-def _streamed(body: bytes) -> tuple[str, str]:
-    """The text of a stream of server-sent events, and its `finish_reason`; pings are ignored."""
-    parts, reason = [], None
+def _streamed(body: bytes) -> tuple[str, str, str]:
+    """The same of a stream of server-sent events; pings are ignored."""
+    parts, reason, served = [], None, ""
     for line in re.split(r"\r\n|\r|\n", body.decode(errors="replace")):
         field, _, data = line.partition(":")
         if field != "data" or data.strip() == "[DONE]":
             continue
         try:
-            for choice in json.loads(data)["choices"]:
+            event = json.loads(data)
+            served = str(event.get("model") or served)
+            for choice in event["choices"]:
                 parts.append(_text((choice.get("delta") or {}).get("content")))
                 reason = choice.get("finish_reason") or reason
         except (ValueError, KeyError, AttributeError, TypeError):
             raise BrokenAnswer("it is not a stream of a chat completion") from None
     if reason is None:
         raise BrokenAnswer("the answer breaks off")
-    return "".join(parts), str(reason)
+    return "".join(parts), str(reason), served
 
 
 def _text(content: Any) -> str:
