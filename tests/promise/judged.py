@@ -88,16 +88,16 @@ def experiments() -> list[Experiment]:
         Row("its bias", (1,), partial(centred, most=0.02)),
     )
     worlds = [
-        (f"judge: {name.format(error)}; {labels} labels", partial(judge, error), labels)
+        (f"judge: {name.format(error)}; {labels} labels", judge, error, labels)
         for name, (judge, errors) in JUDGES.items()
         for error in errors
         for labels in ((40, 100) if error == SOME else (40,))
     ]
     of_accepted = [
-        Experiment(world, 1000, partial(certificate, judge.func, *judge.args, labels), false)
-        for world, judge, labels in worlds
+        Experiment(world, 1000, partial(certificate, judge, error, labels), false)
+        for world, judge, error, labels in worlds
     ]
     return of_accepted + [
-        Experiment(world, 400, partial(estimate, judge.func, *judge.args, labels), about)
-        for world, judge, labels in worlds[::3]
+        Experiment(world, 400, partial(estimate, judge, error, labels), about)
+        for world, judge, error, labels in worlds[::3]
     ]

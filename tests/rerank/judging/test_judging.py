@@ -193,7 +193,7 @@ def test_what_no_judge_can_do_is_refused(
     run: Run, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is asked."""
-    out = ["--out", tmp_path / "x.jsonl", "--work", tmp_path / "work"]
+    out = ["--out", tmp_path / "x.jsonl", "--work", tmp_path / "work", "--count", 12]
     both = ["--judge", run.folder, "--llm", "http://127.0.0.1:9/v1", "--llm-model", "m"]
     label = ["label", run.folder, asked, "--next", *out]
     assert "expected one judge" in refused(capsys, *label, *both)
