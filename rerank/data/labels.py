@@ -91,24 +91,15 @@ def judged_of(queries: Sequence[Query]) -> Judged | None:
     if not drawn or len(drawn) < len(queries):
         return None
     try:
-        judges = {str(d["by"]) for d in drawn}
-        # a later draw is from what the earlier ones left
-        sizes = [max(sizes) for sizes in zip(*(d["of"] for d in drawn), strict=True)]
-        found = Judged(
-            "".join(judges), tuple(int(d["stratum"]) for d in drawn), tuple(map(int, sizes))
-        )
+        ((by, of),) = {(str(d["by"]), tuple(d["of"])) for d in drawn}
+        found = Judged(by, tuple(int(d["stratum"]) for d in drawn), tuple(map(int, of)))
         for stratum in found.stratum:
             if stratum < 0 or found.stratum.count(stratum) > found.rows[stratum]:
                 raise ValueError("more labels than questions")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         raise InputError(
-            f"metadata {JUDGED!r} should be as `rerank label --judge` writes it; draw again"
+            f"metadata {JUDGED!r} should be of one draw, as `rerank label --judge` writes it"
         ) from None
-    if len(judges) > 1:
-        raise InputError(
-            f"metadata {JUDGED!r}: expected one judge, got {', '.join(sorted(judges))}; label what "
-            "one of them drew"
-        )
     return found
 
 

@@ -133,6 +133,11 @@ class Session:
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
+            if verdicts and known:
+                raise InputError(
+                    f"{self.out} has questions already, and a judge's strata are those of one draw; "
+                    "give another --out, and all questions at once (--count)"
+                )
             if queries is None:
                 if self.corpus is None:
                     raise InputError(
