@@ -135,8 +135,8 @@ class Session:
                 return 0
             if verdicts and known:
                 raise InputError(
-                    f"{self.out} has questions already, and a judge's strata are those of one draw; "
-                    "give another --out, and all questions at once (--count)"
+                    f"{self.out} has questions already, and those drawn by a judge are of one "
+                    "draw; give another --out, and a --count for all of them"
                 )
             if queries is None:
                 if self.corpus is None:
