@@ -105,7 +105,12 @@ def sample(
     `calibration.label_selection`. `accepted` is uniform among those that the model accepts, or all
     of them, if they are fewer; their metadata say from which confidence up, of how many, and by
     which model.
+
+    With the `verdicts` of a judge on all of them, or on the accepted ones, the sample is stratified
+    by these (`calibration.label_selection.choose_judged`), and the metadata say of which strata.
     """
+    if verdicts and how not in ("accepted", "accuracy"):
+        raise InputError(f"--draw {how}: not with a judge; expected accepted or accuracy")
     answers = model.assess(queries, label="assessing")
     threshold = model.pipeline.config.thresholds.advisory
     if how == "accepted":

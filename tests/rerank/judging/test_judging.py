@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from remote_server import Server, running_server
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
+from rerank.jobs.evaluate import evaluate
 from rerank.judging.judges import BadVerdictError, probability_of
 from rerank.judging.verdicts import says_yes
 
@@ -183,6 +185,30 @@ def test_a_reranker_and_a_calibrated_model_judge(
     assert of[0] / sum(of) == pytest.approx(np.mean(accepted), abs=1.5 / sum(of))
     rows = draw("--judge", run.folder)
     assert opened.version in rows[0]["metadata"]["judged"]["by"]
+
+
+def test_a_labelled_set_with_a_judge_is_estimated(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
+    """Of all questions, and of the accepted ones if this model drew them."""
+    ids = small.splits["test"]
+    accepted = [a.accepted for a in opened.assess([small.queries[i] for i in ids])]
+    of = [400, 0, 0, 0, 600, 0]
+    metadata = [
+        {"judged": {"by": "big-1", "yes": a, "stratum": 0 if a else 4, "of": of}, "weight": 20.0}
+        for a in accepted
+    ]
+    for version, count in ((opened.version, 2), ("another", 1)):
+        drawn = {
+            i: replace(small.queries[i], metadata={**m, "drawn_by": version})
+            for i, m in zip(ids, metadata, strict=True)
+        }
+        labelled = replace(small, queries={**small.queries, **drawn})
+        notes = evaluate(opened, labelled, "test", work=run.work).notes
+        found = [one for one in notes if "with the judge big-1" in one]
+        assert len(found) == count
+        assert "what the judge says of 1,000 questions" in found[0]
+        assert all("what the judge says of 400 questions" in one for one in found[1:])
 
 
 def _queries(folder: Path) -> list[str]:
