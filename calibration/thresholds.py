@@ -247,7 +247,7 @@ def certify_judged(
     stratum are a random sample of it. The promise holds whatever the judge does: its verdicts alone
     certify nothing (`calibration.prediction_powered`).
     """
-    target, level = check_share("target", target), check_share("level", level)
+    target, level = arrays.check_share("target", target), arrays.check_share("level", level)
     holds = strata.tail(target) <= 1 - level
     labels, right = sum(strata.labelled), sum(strata.right)
     return Certificate(
