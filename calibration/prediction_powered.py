@@ -115,7 +115,7 @@ class Powered:
         low, high = self.interval
         gained = self.worth - self.labels
         worth = (
-            f"worth {gained} labels"
+            f"worth {gained} label{'s' * (gained > 1)}"
             if gained > 0
             else "worth none: without it as many labels say as much"
         )

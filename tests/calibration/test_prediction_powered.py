@@ -24,7 +24,7 @@ def test_one_stratum_is_the_exact_binomial_interval() -> None:
     assert found.interval[0] == pytest.approx(beta.ppf(0.025, 33, 8), abs=0.003)
     assert found.interval[1] == pytest.approx(beta.ppf(0.975, 34, 7), abs=0.003)
     assert found.worth == pytest.approx(40, abs=2)
-    assert "worth none" in found.sentence or "worth 1 labels" in found.sentence
+    assert "worth none" in found.sentence or "worth 1 label" in found.sentence
 
 
 @pytest.mark.parametrize(("yes", "no"), [(30, 10), (10, 2), (20, 20), (38, 2), (3, 1)])
