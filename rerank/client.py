@@ -52,8 +52,6 @@ Given = Mapping[str, Any] | None
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Answer]):
-    """A request, and how its answer is read."""
-
     path: str
     body: Mapping[str, Any]
     read: Callable[[Json], Answer]

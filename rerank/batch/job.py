@@ -143,7 +143,6 @@ def _scoring(
 def _score_locally(
     model: CalibratedReranker, queries_in: Input, checkpoint: Checkpoint
 ) -> Iterator[tuple[Position, ScoredChunk]]:
-    """The end and the result of each chunk, scored one at a time in this process."""
     for chunk in queries_in.chunks(checkpoint.position):
         if checkpoint.state.ended_at:
             yield chunk.end, _one_by_one(model, chunk.rows, checkpoint)
@@ -178,7 +177,6 @@ def _keep(
     *,
     strict: bool,
 ) -> None:
-    """Append the results of the chunks to the checkpoint, until all is scored."""
     total, done = queries_in.total, checkpoint.state.line
     with progress(total, "rescoring queries", unit="query", done=done) as bar:
         for end, scored in results:

@@ -185,8 +185,6 @@ NO_STYLE = _Style()
 
 
 class _Body:
-    """Writes the HTML of a document, block after block."""
-
     def __init__(self, package: _Package, depth: int = 0) -> None:
         self.left: Counter[str] = Counter()  # what was not read
         self.title = ""
@@ -367,7 +365,6 @@ class _Body:
         return f" [Note: {text}]" if text else ""
 
     def _joined(self, parent: Any) -> str:
-        """The paragraphs and tables below an element, as one line."""
         parts = []
         for node in _children(parent):
             kind = kind_of(node)

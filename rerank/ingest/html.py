@@ -364,8 +364,6 @@ class _List:
 
 
 class _Walk:
-    """Collects text until a block begins or ends."""
-
     def __init__(self, labels: dict[int, str]) -> None:
         self._blocks: list[Block] = []
         self._headings = Headings(self._blocks)
@@ -480,7 +478,6 @@ class _Walk:
 
 
 def _is_block(tag: str) -> bool:
-    """Whether an element with this tag ends the text before it."""
     return tag[:1] != "-" and tag not in ("td", "th", "br") and not INLINE.fullmatch(tag)
 
 

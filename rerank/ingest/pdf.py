@@ -71,7 +71,6 @@ def read(data: bytes) -> Document:
 
 
 def _skipped(pdf: PdfDocument, pages: Sequence[Page | None]) -> str:
-    """What of the pages and of the file is not read."""
     numbered = list(enumerate(pages, start=1))
     left_out = sum((page.left_out for page in pages if page), Counter[str]())
     left_out["attached files"] += pdfium.FPDFDoc_GetAttachmentCount(pdf)

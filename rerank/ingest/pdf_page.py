@@ -334,7 +334,6 @@ def _annotations(
 
 
 def _quads(annotation: Any) -> Iterator[Box]:
-    """The boxes of text that a mark is on."""
     for i in range(min(pdfium.FPDFAnnot_CountAttachmentPoints(annotation), MAX_ANNOTATIONS)):
         at = pdfium.FS_QUADPOINTSF()
         if pdfium.FPDFAnnot_GetAttachmentPoints(annotation, i, byref(at)):

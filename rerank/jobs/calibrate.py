@@ -218,7 +218,6 @@ def _fit_and_measure(
     made_from: Mapping[str, Any],
     config: Config,
 ) -> ModelContents:
-    """The maps of each mode, what was measured of them, and the report with its pictures."""
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fitted = in_processes(

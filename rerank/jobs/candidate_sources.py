@@ -92,7 +92,6 @@ def _own_index(
     workspace: Workspace,
     index: Path | None,
 ) -> CandidateSource:
-    """Our own index and models, over the corpus of the set."""
     pooled = pooled_for(*models, config)
     metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
     open_ = partial(
@@ -112,7 +111,6 @@ def _own_index(
 def _other_system(
     labelled: LabelledSet, config: Config, models: ModelPair, workspace: Workspace, retriever: Path
 ) -> CandidateSource:
-    """Another search system for the candidates, and our cross-encoder."""
     system: SearchSystem = offered("search systems")(retriever)
     labelled, notes = with_held_passages(labelled, system)
     metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
@@ -134,7 +132,6 @@ def _other_system(
 
 
 def _lists(labelled: LabelledSet, config: Config) -> CandidateSource:
-    """The stages of any other system, whose scores came with the lists."""
     if config.expected_unanswerable:
         raise InputError(
             "no unanswerable copies of lists can be made (`expected_unanswerable`): what the "

@@ -204,7 +204,6 @@ def _read_questions(path: Path) -> list[Query]:
 
 
 def _ask(session: Session, keys: KeyReader) -> None:
-    """Ask until no question is left or the person quits."""
     from rerank.labelling.progress import EVERY
 
     shown_at, asked_about = _done(session), ""

@@ -109,7 +109,6 @@ def _newest(work: Path) -> dict[int, bytes]:
 
 
 def _write_in_order(work: Path, out: Path) -> None:
-    """Write one line per query, in the order of the queries."""
     with out.open("wb") as file:
         file.writelines(line for _, line in sorted(_newest(work).items()))
 

@@ -85,7 +85,6 @@ def answer(
 
 
 def _read(queries: Path, model: Path, out: Path) -> Any:
-    """The rows of a file of queries, whose answers may be written to `out`."""
     from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
     from rerank.data.lines import JSONL, ending

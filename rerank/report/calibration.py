@@ -108,7 +108,6 @@ def split_sentences(report: Report) -> list[str]:
 
 
 def _copies_sentence(report: Report) -> str:
-    """How many unanswerable copies were made, and which queries the figures are about."""
     measured = report.evaluation.labelled
     sentence = (
         f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "

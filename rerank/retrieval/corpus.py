@@ -52,7 +52,6 @@ class Corpus:
         return self._kept(row) if short else self._read(row)
 
     def _read(self, row: int) -> Passage:
-        """The passage at a row, read from disk."""
         try:
             held = json.loads(self._bytes[self.offsets[row] : self.offsets[row + 1]])
             return Passage(held["_id"], held["title"], held["text"], held["metadata"])

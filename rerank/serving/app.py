@@ -189,7 +189,6 @@ async def _life(
 
 
 def _answers(assessor: RequestAssessor) -> APIRouter:
-    """The routes that return an assessment as it is: search, rerank, assess."""
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/search", response_model_exclude_unset=True)

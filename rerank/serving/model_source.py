@@ -161,7 +161,6 @@ def _copied(folder: Path) -> Iterator[Path]:
 def _open(
     copy: Path, folder: Path, observe: Observe | None, manifest_sha256: str | None
 ) -> ServedModel:
-    """Load and check the copy of a folder, and let the model answer once."""
     try:
         model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
         reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))

@@ -323,7 +323,5 @@ def train_encoder(
 
 
 class _EncoderTrainer(loop.Resuming, SentenceTransformerTrainer):  # type: ignore[misc]  # it has no types
-    """Loads a checkpoint as it was written, or fails."""
-
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         load_model(self.model[0].auto_model, Path(checkpoint_path) / loop.WEIGHTS)

@@ -305,7 +305,6 @@ def _bytes_of(parts: Sequence[tuple[str, frozenset[str]]]) -> int:
 
 @cached_by_bytes(2**26, _bytes_of)
 def _stemmed(text: str, language: str) -> tuple[tuple[str, frozenset[str]], ...]:
-    """The sentences of a text, each with its stems."""
     parts = split_passage(text)
     return tuple((part, frozenset(words(part, language=language))) for part in parts)
 

@@ -186,8 +186,6 @@ def _with_text(assessment: Assessment) -> Assessment:
 
 
 class _Draft(NamedTuple):
-    """What an answerer wrote, sentence by sentence."""
-
     checked: list[Checked] | None  # None: a refusal
     calls: int  # of a language model, for both tries
     cut_off: bool = False

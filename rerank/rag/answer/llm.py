@@ -178,7 +178,6 @@ def _text(content: Any) -> str:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
     if isinstance(error, EmptyAtLimit):
         return False
     status = getattr(error, "status_code", None)
