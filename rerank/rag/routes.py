@@ -27,20 +27,12 @@ from rerank.errors import InputError
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.llm import LanguageModel
 from rerank.rag.answer.model_answers import answer_assessed
+from rerank.serving import responses
 from rerank.serving.middleware import while_connected
 from rerank.serving.parts import AssessedRequest, Host, Part, RequestAssessor
 from rerank.serving.refusals import Refusal, not_ready
 from rerank.serving.requests import IndexRequest, StrictRoute, configured
-from rerank.serving.responses import (
-    AssessmentFields,
-    Confident,
-    Level,
-    Named,
-    SearchResult,
-    Verdict,
-    assessment_fields,
-    key,
-)
+from rerank.serving.responses import Confident, Named, SearchResult, Verdict, key
 from rerank.serving.telemetry import event
 from rerank.types import Passage, RankedPassage
 
@@ -150,7 +142,7 @@ class AnswerFields(Confident):
     attribution_coverage: float | None = key("attribution_coverage")
     model_calls: int = key("model_calls")
     answer_confidence: float | None = key("answer_confidence", None)
-    answer_level: Level | None = key("answer_level", None)
+    answer_level: responses.Level | None = key("answer_level", None)
     cut_off: bool | None = key("cut_off", None)
     error: str | None = key("error", None)
 
@@ -177,7 +169,7 @@ class AskPage(Named):
     """All that the Ask page shows."""
 
     answer: AnswerFields
-    assessment: AssessmentFields
+    assessment: responses.AssessmentFields
     feedback: bool = Field(description="whether the server takes feedback on the answer")
     k: int = key("k")
     sufficiency_k: int = key("sufficiency_k")
@@ -289,7 +281,7 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         why = explanation.explain(model, assessment).to_dict()
         page = {
             **done.names,
-            "assessment": assessment_fields(assessment),
+            "assessment": responses.assessment_fields(assessment),
             "feedback": feedback,
             "k": taken.k,
             "sufficiency_k": assessment.sufficiency_k,
