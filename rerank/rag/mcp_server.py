@@ -23,6 +23,7 @@ with optional():
     from pydantic import ValidationError
 
 EXPLAIN_ALIAS = "assess_retrieval_confidence"  # the name that some clients know
+Filter = dict[str, Any] | None
 SHOWN = 50  # characters of an unknown argument's name
 ABOUT = {  # by whether the model is calibrated
     True: "Every probability is calibrated: of answers with a confidence of 0.7, seven in ten are "
@@ -42,28 +43,31 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
     )
     server = _StrictServer("calibrated-rerank", instructions=instructions, log_level="ERROR")
 
-    def assessed(query: str, segment: str) -> Assessment:
-        return model.search(query, metadata=model.of_segment(segment))
+    def assessed(query: str, segment: str, where: Filter) -> Assessment:
+        return model.search(query, metadata=model.of_segment(segment), where=where)
 
-    def search(query: str, min_k: int = 1, max_k: int = 8, segment: str = "") -> dict[str, Any]:
+    def search(
+        query: str, min_k: int = 1, max_k: int = 8, segment: str = "", filter: Filter = None
+    ) -> dict[str, Any]:
         """Find passages: as many as the question needs, from min_k to max_k, at most 10.
 
         `confidence` is P(the first passage answers the question), `sufficiency` is P(one of the
         passages does). A `note` that is not empty belongs in front of the passages. `segment` is
-        the kind of question, if the model has segments.
+        the kind of question, if the model has segments. `filter` is metadata that a passage must
+        have, such as {"language": "en", "source": ["manual", "faq"], "year": {"gte": 2020}}.
         """
         with _as_tool_errors():
-            taken = take(assessed(query, segment), Strategy(min_k, max_k))
+            taken = take(assessed(query, segment, filter), Strategy(min_k, max_k))
         return {**taken.to_dict(), "note": gate_handed_on(taken.assessment, taken.k).note()}
 
-    def explain(query: str, segment: str = "") -> dict[str, Any]:
+    def explain(query: str, segment: str = "", filter: Filter = None) -> dict[str, Any]:
         """Say how sure the retrieval is that its best passage answers the question, and why.
 
-        It gives the signals, what each moved the confidence by, and recommendations. `segment` is
-        the kind of question, if the model has segments.
+        It gives the signals, what each moved the confidence by, and recommendations. `segment` and
+        `filter` are as of `search`.
         """
         with _as_tool_errors():
-            return explanation.explain(model, assessed(query, segment)).to_dict()
+            return explanation.explain(model, assessed(query, segment, filter)).to_dict()
 
     server.add_tool(search, description=inspect.getdoc(search))
     server.add_tool(explain, description=inspect.getdoc(explain))

@@ -17,6 +17,7 @@ from rerank.advice.strategies import Strategy
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
+from rerank.errors import InputError
 
 mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 
@@ -91,6 +92,25 @@ def test_a_segment_is_passed_on(
     assert found["sufficiency"] == take(expected).sufficiency
 
 
+def test_a_filter_is_as_in_python(
+    model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both tools pass it on as it came; a key that no passage has is told."""
+    wrong = called(model, "search", query=questions[0], filter={"year": 2020})
+    assert wrong.is_error
+    with pytest.raises(InputError, match="year") as raised:
+        model.search(questions[0], where={"year": 2020})
+    assert wrong.content[0].text.endswith(str(raised.value))
+    filters = [None, {"source": ["manual", "faq"]}, {"year": {"gte": 2020, "lt": 2024}}]
+    asked: list[Any] = []
+    found = model.search(questions[0])
+    monkeypatch.setattr(model, "search", lambda _, **said: asked.append(said["where"]) or found)
+    for tool in ("search", "explain"):
+        for given in filters:
+            assert not called(model, tool, query=questions[0], filter=given).is_error
+    assert asked == filters * 2
+
+
 def test_no_passage_is_never_sufficient(
     model: CalibratedReranker, questions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,11 +144,15 @@ def test_assessment_gives_what_python_gives(
         ({"query": "x", "maxk": 3}, "unknown argument 'maxk'; did you mean 'max_k'?"),
         (
             {"query": "x", "language": "en"},
-            "unknown argument 'language'; the arguments are query, min_k, max_k, segment",
+            "unknown argument 'language'; the arguments are query, min_k, max_k, segment, filter",
         ),
         (
             {"query": "x", "segment": "German"},
             "the model has no segments, so none is called 'German'; calibrate it with --segment-by",
+        ),
+        (
+            {"query": "x", "filter": {"year": {"from": 2020}}},
+            "filter 'year' has 'from'; expected ['gt', 'gte', 'lt', 'lte']",
         ),
         (
             {"query": "x", "min_k": "many"},
