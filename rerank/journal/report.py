@@ -17,7 +17,7 @@ from calibration.tables import aligned
 from rerank.config import Thresholds
 from rerank.journal.database import JOURNAL
 from rerank.journal.reading import JUDGED_PASSAGES, monitors
-from rerank.journal.store import DAY, JournalStore, Row
+from rerank.journal.store import ANSWERED, DAY, REFUSED, UNSURE, JournalStore, Row
 from rerank.types import Mode
 
 MODEL_COLUMNS = (
@@ -75,6 +75,8 @@ class JournalReport:
             f"{self.journal}: {count} questions in the last {self.days:g} days\n\n{models}\n\n"
             f"Model {self.model}:\n{tests}"
         )
+        if answering := [m for m in self.models if m["answers"]]:
+            text += "\n".join(["\n\nGenerated answers:", *map(_answers_sentence, answering)])
         if self.documents:
             text += (
                 "\n\nCame first for several questions, and never sure enough (mean confidence; "
@@ -93,6 +95,15 @@ def _model_cells(row: Row) -> tuple[str, ...]:
         f"{row['right']}/{row['judged']}",
         f"{row['answers_right']}/{row['answers_judged']}",
         datetime.fromtimestamp(row["last"], UTC).strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def _answers_sentence(row: Row) -> str:
+    supported = row["attribution"]
+    return (
+        f"{row['model']}: {row['answers']}, of these {row['refused']} refused and {row['unsure']} "
+        "with low confidence"
+        + ("" if supported is None else f"; sources support {supported:.0%} of their sentences")
     )
 
 
@@ -136,7 +147,11 @@ def _threshold(store: JournalStore, model: str) -> float:
 
 
 def _models(since: float) -> Select[Any]:
-    """The versions of the model that answered: shares, means, and what people have judged."""
+    """The versions of the model that answered: shares, means, and what people have judged.
+
+    `answers` are generated ones, some `refused`, some `unsure` (of low confidence); `attribution`
+    is the mean share of an answer's sentences that sources support, None where none was generated.
+    """
     asked = func.count()
     return (
         select(
@@ -148,6 +163,10 @@ def _models(since: float) -> Select[Any]:
             _count(JUDGED_PASSAGES & _C.right).label("right"),
             _count(JUDGED_ANSWERS).label("answers_judged"),
             _count(JUDGED_ANSWERS & _C.right).label("answers_right"),
+            _count(_C.decision.in_((ANSWERED, UNSURE, REFUSED))).label("answers"),
+            _count(_C.decision == REFUSED).label("refused"),
+            _count(_C.decision == UNSURE).label("unsure"),
+            func.avg(_C.attribution).label("attribution"),
             func.max(_C.time).label("last"),
         )
         .where(_C.time >= since)

@@ -32,6 +32,7 @@ function show(data) {
         "Questions a day (UTC) by level: accepted, low, very low; the line is the mean confidence, from 0 to 1.")),
     table("The same in numbers", ["day (UTC)", "questions", "accepted", "mean confidence"],
       data.by_day.map((day) => [day.day, day.questions, day.accepted, day.confidence.toFixed(2)])),
+    ...answers(data.models.filter((one) => one.answers)),
     make("h2", {}, "Answers to review"),
     make("p", { class: "quiet" },
       "Answers below the advisory threshold that nobody has judged yet. Is the first passage right?"),
@@ -60,6 +61,15 @@ function labels(model, monitors) {
   const known = monitors.filter((one) => one.n);
   if (!known.length) return [make("p", {}, "Nobody has judged a first passage of this model yet."), about];
   return [...known.map((one) => test(one.sentence, one.alarm)), about];
+}
+
+/** How many generated answers were refused or unsure, and how far sources support them. */
+function answers(models) {
+  if (!models.length) return [];
+  return [make("h2", {}, "Generated answers"),
+    table("Generated answers", ["model", "answers", "refused", "low confidence", "sentences that sources support"],
+      models.map((one) => [one.model, one.answers, one.refused, one.unsure,
+        one.attribution === null ? "" : percent(one.attribution)]))];
 }
 
 /** The newest answers of this model beside the questions that it was fitted on. */

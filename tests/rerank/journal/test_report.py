@@ -12,7 +12,7 @@ from journals import make_entry, sqlite_url
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from rerank.journal.reading import monitors, newest_labels, one_per_question
 from rerank.journal.report import DOCUMENT_COLUMNS, report
-from rerank.journal.store import DAY, Entry, JournalStore
+from rerank.journal.store import ANSWERED, DAY, REFUSED, UNSURE, Entry, JournalStore
 
 
 @pytest.fixture
@@ -142,6 +142,20 @@ def test_labels_of_answers_are_counted_apart(store: JournalStore) -> None:
     assert (model["right"], model["judged"]) == (0, 1)
     assert (model["answers_right"], model["answers_judged"]) == (1, 2)
     assert report(store).calibration.n == 1
+
+
+def test_refusals_doubts_and_attribution_are_told(store: JournalStore) -> None:
+    """By model, of generated answers alone; the mean is of those that have sentences."""
+    said = [(ANSWERED, 1.0), (ANSWERED, 0.5), (UNSURE, 0.75), (REFUSED, None), (REFUSED, 0.25)]
+    store.add([entry(i, f"q{i}", 0.8, decision=d, attribution=a) for i, (d, a) in enumerate(said)])
+    store.add([entry(8, "p", 0.8), entry(9, "r", 0.8, model="m2")])
+    told = {row["model"]: row for row in json.loads(json.dumps(report(store).to_dict()))["models"]}
+    keys = ("answers", "refused", "unsure", "attribution")
+    assert [told["m1"][key] for key in keys] == [5, 2, 1, pytest.approx(0.625)]
+    assert [told["m2"][key] for key in keys] == [0, 0, 0, None]
+    sentence = "m1: 5, of these 2 refused and 1 with low confidence; sources support 62% of"
+    assert sentence in report(store).text()
+    assert "m2: 0" not in report(store).text()
 
 
 def test_the_tests_may_be_of_another_model_than_the_newest(store: JournalStore) -> None:
