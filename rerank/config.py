@@ -255,7 +255,8 @@ class Config:
     metadata_features: str = option(
         "",
         "metadata of a passage, such as its age or source, with commas between: each becomes a "
-        "feature of its relevance, with a fitted weight",
+        "feature of its relevance, with a fitted weight; query_entities, names in the metadata of "
+        "a query: the share of them that a passage holds",
     )
     sufficiency_k: int = option(
         5, "the verdict is of P(one of the first k passages is right)", ge=2, le=10

@@ -1,6 +1,8 @@
-"""Features of a passage's metadata: numbers, or one of a few words.
+"""Features of a passage's metadata: numbers, or one of a few words; and one of the query's names.
 
-The weight of each is fitted on the labels like any other. No label is used here.
+`query_entities` in the metadata of a query are names in it, a list that may be empty. The feature
+is the share of them that a passage holds. The weight of each is fitted on the labels like any
+other. No label is used here.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.words import PassageWords, read_words, words
 from rerank.errors import InputError
-from rerank.types import LARGEST_SCORE, Floats, Passage, metadata_name
+from rerank.types import LARGEST_SCORE, Floats, Passage, Query, metadata_name
 
 MAX_WORDS = 20  # different words under one key
 DAYS = 365.25  # of a year
+QUERY_ENTITIES = "query_entities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +50,68 @@ class MetadataFeature:
 Metadata = tuple[MetadataFeature, ...]  # of a model: the last features of its passages
 
 
-def metadata_features(columns: Collection[MetadataFeature], passages: Sequence[Passage]) -> Floats:
-    """The value of each feature for n passages, (n, d), finite."""
+def metadata_features(
+    columns: Collection[MetadataFeature],
+    passages: Sequence[Passage],
+    query: Query | None = None,
+    language: str = "english",
+) -> Floats:
+    """The value of each feature for n passages of a query, (n, d), finite."""
     rows = [[column.of(passage) for column in columns] for passage in passages]
-    return np.array(rows, dtype=np.float64).reshape(len(passages), len(columns))
+    made = np.array(rows, dtype=np.float64).reshape(len(passages), len(columns))
+    for at, column in enumerate(columns):
+        if column.key == QUERY_ENTITIES and query and query.metadata.get(QUERY_ENTITIES):
+            named = [words(name, language=language) for name in entities_of(query)]
+            made[:, at] = [share_held(p, list(filter(None, named)), language) for p in passages]
+    return made
 
 
-def choose_metadata_features(keys: Sequence[str], passages: Collection[Passage]) -> Metadata:
-    """The features under these keys: one for a key with numbers, else one for each of its words."""
-    return tuple(feature for key in keys for feature in _features_of_key(key, passages))
+def share_held(passage: Passage, names: Sequence[Sequence[str]], language: str) -> float:
+    """The share of the names, each as its stemmed words, that a passage holds; 1 without names.
+
+    The words of a name stand one after another in its text, or are all in its title.
+    """
+    found = read_words(passage.title, passage.text, language)
+    return sum(_holds(found, name) for name in names) / len(names) if names else 1.0
 
 
-def _features_of_key(key: str, passages: Collection[Passage]) -> list[MetadataFeature]:
+def _holds(found: PassageWords, name: Sequence[str]) -> bool:
+    begins = ({at - i for at in found.places.get(word, ())} for i, word in enumerate(name))
+    return all(word in found.title for word in name) or bool(set.intersection(*begins))
+
+
+def entities_of(query: Query) -> Sequence[str]:
+    """The names in a query, by its metadata; an InputError where it does not say."""
+    names = query.metadata.get(QUERY_ENTITIES, "")
+    if names is None:
+        return ()
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"the model uses the names in a query; expected a list of texts as {QUERY_ENTITIES!r} "
+            f"in its metadata, [] where it has none, got {names or 'none'!r:.80}"
+        )
+    return names
+
+
+def choose_metadata_features(
+    keys: Sequence[str], passages: Collection[Passage], queries: Collection[Query] = ()
+) -> Metadata:
+    """The features under these keys: one for a key with numbers, else one for each of its words.
+
+    `queries` are all labelled ones; each says its names, if these are a feature.
+    """
+    return tuple(f for key in keys for f in _features_of_key(key, passages, queries))
+
+
+def _features_of_key(
+    key: str, passages: Collection[Passage], queries: Collection[Query]
+) -> list[MetadataFeature]:
+    if key == QUERY_ENTITIES:
+        if not any(list(map(entities_of, queries))):
+            raise InputError(
+                f"no query has names as {key!r} in its metadata; leave the feature out"
+            )
+        return [MetadataFeature(key, None, 1.0)]
     values = [p.metadata[key] for p in passages if metadata_name(p.metadata, key)]
     words = Counter(metadata_name({key: value}, key) for value in values)
     if len(words) < 2:

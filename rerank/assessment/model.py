@@ -23,6 +23,7 @@ from rerank.assessment.fitted_maps import (
     pooled_for,
     read_maps,
 )
+from rerank.assessment.metadata_features import entities_of
 from rerank.assessment.model_folder import (
     FITTED_ON,
     GIVEN,
@@ -219,6 +220,11 @@ class CalibratedReranker:
         return self.pipeline.config.segment_by
 
     @property
+    def query_key(self) -> str | None:
+        """The metadata of a query that is used, by which segments go; None: it uses more."""
+        return None if self.source.said else self.segment_by
+
+    @property
     def segments(self) -> frozenset[str]:
         """The segments that any mode was fitted for."""
         return frozenset(name for maps in self.maps.values() for name in maps.segments.updates)
@@ -378,7 +384,8 @@ class CalibratedReranker:
         Raises:
             InputError: the query is empty; it or a passage is not text; the model does not have
                 the mode of the query, or has nothing to search; the scores that came with the
-                passages are of other stages; or no passage has metadata that it was fitted on.
+                passages are of other stages; no passage has metadata that it was fitted on; or the
+                query does not say its names, if it was fitted on these.
         """
         if not has_text(query.text):
             raise InputError("the query is empty; expected some words")
@@ -386,7 +393,10 @@ class CalibratedReranker:
         for name, text in [("the query", query.text), *provided]:
             if not is_encodable(text):
                 raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
-        keys = {feature.key: None for feature in self.source.metadata}
+        said = self.source.said
+        keys = {feature.key: None for feature in self.source.metadata if feature.key not in said}
+        if said:
+            entities_of(query)
         if keys and query.passages and not any(keys.keys() & p.metadata for p in query.passages):
             raise InputError(
                 f"the model was fitted on the metadata {', '.join(keys)} of passages, and no "

@@ -88,7 +88,7 @@ def rescore(
     queries, out = Path(queries), Path(out)
     rejected_file = out.with_name(f"{out.name}.rejected.jsonl")
     scoring, convert = _scoring(engine, actors), _converter(out, model)
-    queries_in = open_input(queries, RowParser(model.segment_by))
+    queries_in = open_input(queries, RowParser(model.query_key))
     check_places(model.folder, queries, out, rejected_file)
     _check_replaceable(out, "predictions", OF_PREDICTIONS)
     _check_replaceable(rejected_file, "rejected rows", "reason")

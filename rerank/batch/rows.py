@@ -69,14 +69,17 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowParser:
-    """Parses rows; of a row's metadata it reads the key that names the segment, if there is one."""
+    """Parses rows; of a row's metadata it reads the key that names the segment, if there is one.
 
-    segment_by: str = ""
+    None: all of the metadata is read.
+    """
+
+    segment_by: str | None = ""
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of a row that are read."""
-        return tuple(name for name in FIELDS if name != "metadata" or self.segment_by)
+        return tuple(name for name in FIELDS if name != "metadata" or self.segment_by != "")
 
     def __call__(self, line: int, row: Mapping[str, Any]) -> Row:
         """The query of a row (see `rerank.data.records.read_query`), or why it has none.

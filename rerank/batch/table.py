@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from rerank.assessment.metadata_features import QUERY_ENTITIES
 from rerank.assessment.pipeline import CHUNK
 from rerank.data.lines import Problems
 from rerank.data.records import QUERY, read_query
@@ -25,6 +26,13 @@ TOP = 10  # passages in a row, best first
 INPUT_EXAMPLE: dict[str, list[Any]] = {
     "query_id": ["q1", None],  # a missing id becomes the row's number
     "query": ["median along an axis while ignoring NaNs", "sort an array"],
+    "passages": [  # only where a query brings its own; with every field that may be missing
+        [
+            {"_id": "numpy.nanmedian", "title": "", "text": "Ignores NaNs.", "metadata": None},
+            {"text": "The median along the axis."},
+        ],
+        None,
+    ],
 }
 OUTPUT_EXAMPLE: dict[str, list[Any]] = {
     "query_id": ["1"],
@@ -65,13 +73,14 @@ def assess_table(
 ) -> pd.DataFrame:
     """One row per query, in their order, with the columns of `OUTPUT_EXAMPLE`.
 
-    `table` has a column `query` (the older name `text` works too), and may have `query_id` and the
-    metadata that names the model's segments; other columns are ignored.
+    `table` has a column `query` (the older name `text` works too), and may have `query_id`,
+    `passages` of the query, and the metadata that the model uses of a query: what names its
+    segments, and `query_entities`. Other columns are ignored.
 
     Raises:
         InputError: no column `query`, or rows that cannot be used; the message names them.
     """
-    queries = _queries(table, model.segment_by)
+    queries = _queries(table, model.query_key, [model.segment_by, *model.source.said])
     rows: list[dict[str, Any]] = []
     for start in range(0, len(queries), CHUNK):
         assessed = model.assess(queries[start : start + CHUNK])
@@ -154,34 +163,40 @@ def assess_lists(
     return frame.iloc[[p.row for p in passages]].assign(**told, **whole)
 
 
-def input_example(segment_by: str) -> dict[str, list[Any]]:
-    """Example queries for a model whose segments are named by this metadata; "": it has none."""
+def input_example(segment_by: str, *, entities: bool = False) -> dict[str, list[Any]]:
+    """Example queries for a model whose segments are named by this metadata; "": it has none.
+
+    `entities`: it uses the names in a query.
+    """
     column: dict[str, list[Any]] = {segment_by: ["some segment", None]} if segment_by else {}
-    return {**column, **INPUT_EXAMPLE}
+    names: dict[str, list[Any]] = {QUERY_ENTITIES: [["NaN"], None]} if entities else {}
+    return {**column, **names, **INPUT_EXAMPLE}
 
 
-def _queries(table: Mapping[str, Sequence[Any]] | pd.DataFrame, segment_by: str) -> list[Query]:
+def _queries(
+    table: Mapping[str, Sequence[Any]] | pd.DataFrame, key: str | None, used: Sequence[str]
+) -> list[Query]:
     name = next((name for name in QUERY if name in table), None)
     if name is None:
         raise InputError(f"expected a column {QUERY[0]!r}, got {sorted(map(str, table))}")
     texts = _values(table, name)
-    none = [None] * len(texts)
-    ids, segments = (
-        _values(table, key) if key in table else none for key in ("query_id", segment_by)
-    )
+    optional_ones = {n: _values(table, n) for n in ("query_id", "passages", *used) if n in table}
+    ids = optional_ones.pop("query_id", [None] * len(texts))
     given = {str(query_id) for query_id in ids}
     queries, problems = [], Problems()
-    for row, (query_id, text, segment) in enumerate(zip(ids, texts, segments, strict=True)):
+    for row, (query_id, text) in enumerate(zip(ids, texts, strict=True)):
+        own = {n: values[row] for n, values in optional_ones.items()}
         record = {
             "_id": str(row) if query_id is None else query_id,
             name: text,
-            "metadata": {segment_by: segment},
+            "passages": own.pop("passages", None),
+            "metadata": own,
         }
         if query_id is None and str(row) in given:
             problems.add(f"row {row}", "it has no id, and its number is the id of another row")
             continue
         try:
-            queries.append(read_query(record, segment_by=segment_by, passages=False))
+            queries.append(read_query(record, segment_by=key))
         except InputError as error:
             problems.add(f"row {row}", str(error))
     problems.raise_if_any("the table")

@@ -106,7 +106,7 @@ class _Actor:
     ) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model, manifest_sha256=manifest_sha256)
-        self._input = open_input(queries, RowParser(self._model.segment_by), identity)
+        self._input = open_input(queries, RowParser(self._model.query_key), identity)
 
     def __call__(self, places: pa.Table) -> pa.Table:
         rows = []

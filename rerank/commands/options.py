@@ -60,6 +60,14 @@ Segment = Annotated[
     str,
     Option("segment of the query, if the model was calibrated with --segment-by", metavar="NAME"),
 ]
+Entities = Annotated[
+    str,
+    Option(
+        "names in the query, with commas between, if the model was calibrated with "
+        "--metadata-features query_entities; a lone comma: none",
+        metavar="NAMES",
+    ),
+]
 OnBadLines = Annotated[
     str,
     Option(
@@ -189,13 +197,25 @@ def limit_requests(most: int | None) -> None:
 
 
 def typed_queries(
-    model: CalibratedReranker, texts: Sequence[str], segment: str, where: str = ""
+    model: CalibratedReranker,
+    texts: Sequence[str],
+    segment: str,
+    where: str = "",
+    entities: str = "",
 ) -> list[Query]:
     """The queries, with ids from 1 up; a note says if no segment was given or fitted."""
+    from rerank.assessment.metadata_features import QUERY_ENTITIES
     from rerank.filters import Where
     from rerank.types import Query
 
-    metadata = model.of_segment(segment)
+    metadata: dict[str, Any] = dict(model.of_segment(segment))
+    if entities:
+        if not model.source.said:
+            raise InputError(
+                f"the model uses no names in a query (--entities); calibrate it with "
+                f"--metadata-features {QUERY_ENTITIES}"
+            )
+        metadata[QUERY_ENTITIES] = [n for name in entities.split(",") if (n := name.strip())]
     if segment and segment not in model.segments:
         note(
             f"nothing was fitted for {model.segment_by} {segment!r}, so the confidence is that of "

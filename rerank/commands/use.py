@@ -58,6 +58,7 @@ def search(
     second_tries: bool = False,
     segment: options.Segment = "",
     where: options.Filter = "",
+    entities: options.Entities = "",
     json: options.JsonLines = False,
 ) -> None:
     """Answer queries with passages and a confidence each.
@@ -91,7 +92,7 @@ def search(
 
             with named_by_flags():
                 check_floor(model)
-        asked = options.typed_queries(model, queries, segment, where)
+        asked = options.typed_queries(model, queries, segment, where, entities)
         start = time.perf_counter()
         assessed = model.assess(asked)
         latency = (time.perf_counter() - start) / len(asked)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.assessment.fitted_maps import PooledMaps, features_of, pooled_for
-from rerank.assessment.metadata_features import choose_metadata_features
+from rerank.assessment.metadata_features import Metadata, choose_metadata_features
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
 from rerank.assessment.pipeline import OF_ENCODERS, OF_RERANKERS, Models, Pipeline
 from rerank.assessment.sources.lists import ScoredLists
@@ -93,7 +93,7 @@ def _own_index(
     index: Path | None,
 ) -> CandidateSource:
     pooled = pooled_for(*models, config)
-    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    metadata = _metadata_of(labelled, config)
     open_ = partial(
         open_pipeline, labelled, config, workspace, index=index, models=models, metadata=metadata
     )
@@ -113,7 +113,7 @@ def _other_system(
 ) -> CandidateSource:
     system: SearchSystem = offered("search systems")(retriever)
     labelled, notes = with_held_passages(labelled, system)
-    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    metadata = _metadata_of(labelled, config)
     source = OtherSystem(system, config, metadata)
 
     def open_() -> Pipeline:
@@ -144,12 +144,18 @@ def _lists(labelled: LabelledSet, config: Config) -> CandidateSource:
                 "their scores: leave it out"
             )
     assert labelled.lists is not None, "only lists need no models"
-    metadata = choose_metadata_features(config.metadata_keys, labelled.corpus.values())
+    metadata = _metadata_of(labelled, config)
     source = ScoredLists(labelled.lists, config, metadata)
     kind, names = source.kind, features_of(source.kind, metadata).names()
     inputs = {"stages": list(kind.stages), "texts": kind.texts, **names}
     made_from = {"fingerprints": {}, "inputs": inputs}
     return CandidateSource(labelled, made_from, partial(Pipeline, source, None))
+
+
+def _metadata_of(labelled: LabelledSet, config: Config) -> Metadata:
+    """The features of the metadata that the configuration names."""
+    passages, queries = labelled.corpus.values(), labelled.queries.values()
+    return choose_metadata_features(config.metadata_keys, passages, queries)
 
 
 def check_vectors(pipeline: Pipeline, system: SearchSystem, labelled: LabelledSet) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps, read_maps
+from rerank.assessment.metadata_features import QUERY_ENTITIES
 from rerank.assessment.model_folder import MEASURED, PAGE, ModelFolder, open_folder
 from rerank.config import Config
 from rerank.errors import command_line
@@ -32,6 +33,8 @@ OF_CONFIDENCE = {  # metrics by which models are compared, and their names in `m
     "accepted_right": "accuracy_accepted",
     "accepted_right_lower95": "accuracy_accepted_lower95",
 }
+SHOWN = ("auroc", "smece", "brier")  # in the tags of a version
+LABELS = {"query_id": "string", "query": "string", "doc_id": "string", "relevance": "long"}
 SUFFICIENCY_AT = 5
 NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "tokenizers")
 
@@ -66,10 +69,11 @@ def model_name(manifest: Mapping[str, Any]) -> str:
 
 def record_of(folder: ModelFolder) -> RunRecord:
     """Parameters, metrics, data, pictures, tables, certificate and the folder as a model."""
-    maps = read_maps(folder)
+    maps, config = read_maps(folder), Config.from_dict(folder.manifest["config"])
     measured = folder.json(MEASURED)
     dataset, queries = folder.manifest["dataset"], folder.manifest["queries"]
     name, certificate = str(dataset.get("name")), maps.main.certificate
+    context = maps.main.context_certificate
     params = {k: v for k, v in folder.manifest.items() if k not in ("files", "digest", "kind")}
     params, parts = flatten(params), dict[Mode, Any]()
     metrics: dict[str, float] = {}
@@ -88,8 +92,11 @@ def record_of(folder: ModelFolder) -> RunRecord:
             "dataset": name,
             "calibrator": _calibrator(folder),
             "certified": str(certificate.threshold is not None).lower(),
+            "certificate": certificate.sentence,
+            "context_certificate": context.sentence if context else "",
+            "confidence": ", ".join(f"{k} {metrics[k]:.3f}" for k in SHOWN if k in metrics),
         },
-        inputs=(DataUsed(name, str(dataset.get("digest")), "calibration", counts),),
+        inputs=(DataUsed(name, str(dataset.get("digest")), "calibration", counts, LABELS),),
         files=tuple(
             folder.path / file
             for file in folder.manifest["files"]
@@ -101,7 +108,7 @@ def record_of(folder: ModelFolder) -> RunRecord:
         description=f"Confidence calibrated on {queries.get('fit', 0)} queries of {name}. "
         f"{certificate.sentence}",
         # a table of queries cannot hold the scored lists that such a model takes
-        flavour=flavour(Config.from_dict(folder.manifest["config"]).segment_by)
+        flavour=flavour(config.segment_by, entities=QUERY_ENTITIES in config.metadata_keys)
         if maps.source.scores_passages
         else None,
         key=folder.sha256(),
@@ -170,8 +177,8 @@ def weights(maps: Mapping[Mode, FittedMaps]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["mode", "map", "input", "weight", "mean", "scale"])
 
 
-def flavour(segment_by: str) -> Flavour:
-    """How MLflow runs a model folder whose segments are named by this metadata: `mlflow_model`."""
+def flavour(segment_by: str, *, entities: bool = False) -> Flavour:
+    """How MLflow runs a model folder by `mlflow_model`; arguments as of `input_example`."""
     from rerank.batch.table import OUTPUT_EXAMPLE, frame, input_example
 
     code = Path(__file__).parent.parent / "batch" / "mlflow_model.py"
@@ -179,7 +186,7 @@ def flavour(segment_by: str) -> Flavour:
     for name in NEEDED:
         with suppress(PackageNotFoundError):  # run from a tree that is not installed
             requirements.append(f"{name}=={version(name)}")
-    examples = frame(input_example(segment_by)), frame(OUTPUT_EXAMPLE)
+    examples = frame(input_example(segment_by, entities=entities)), frame(OUTPUT_EXAMPLE)
     return Flavour(code, *examples, tuple(requirements))
 
 

@@ -27,6 +27,7 @@ def answer(
     queries: Path | None = None,
     segment: options.Segment = "",
     where: options.Filter = "",
+    entities: options.Entities = "",
     out: Path | None = None,
     overwrite: options.Overwrite = False,
     restart: options.Restart = False,
@@ -50,7 +51,9 @@ def answer(
     if queries is None:
         typed.refuse("only with --out", "overwrite", "restart")
     else:
-        typed.refuse("only with QUERY; a row of a file names it in its metadata", "segment")
+        typed.refuse(
+            "only with QUERY; a row of a file names it in its metadata", "segment", "entities"
+        )
         typed.refuse("only with QUERY; a row of a file has it as `filter`", "where")
     rows = _read(queries, chosen.model, out) if queries and out else None
     with options.journal_kept(settings) as record:
@@ -69,7 +72,7 @@ def answer(
             if done.failed:
                 note(f"{done.failed} of them hold an error: the language model gave no answer")
             return REJECTED if done.failed else 0
-        asked = options.typed_queries(model, [query or ""], segment, where)
+        asked = options.typed_queries(model, [query or ""], segment, where, entities)
         (found,) = answers(model, asked, config, thresholds=t, record=record)
         if found.error:
             raise EndpointError(found.error)

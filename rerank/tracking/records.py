@@ -42,12 +42,16 @@ class Flavour:
 
 @dataclass(frozen=True, slots=True)
 class DataUsed:
-    """A data set that a run used (MLflow input). `counts`, such as queries per split, are shown."""
+    """A data set that a run used (MLflow input). `counts`, such as queries per split, are shown.
+
+    `columns` are the fields of a label and MLflow's names of their types.
+    """
 
     name: str
     digest: str
     used_for: str
     counts: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) ->
 
 def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+    from mlflow.types import ColSpec, Schema
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
     from mlflow.utils.time import get_current_time_millis
 
@@ -229,7 +230,9 @@ def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) ->
         source = {"tags": {"dataset": used.name, "digest": used.digest}}
         place, counts = json.dumps(source), json.dumps(dict(used.counts))
         digest = used.digest[:LONGEST_DIGEST]
-        entity = Dataset(used.name, digest, source_type="code", source=place, profile=counts)
+        columns = Schema([ColSpec(kind, name) for name, kind in used.columns.items()]).to_dict()
+        schema = json.dumps({"mlflow_colspec": columns}) if columns else None
+        entity = Dataset(used.name, digest, "code", place, schema=schema, profile=counts)
         inputs.append(DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)]))
     if inputs:
         client.log_inputs(run_id, inputs)

@@ -64,7 +64,7 @@ class ScoredLists(Source):
     def probes(self) -> list[Query]:
         """A list with a score of each stage."""
         scores = {stage: np.array([1.0, 0.0]) for stage in self.kind.stages}
-        return [Query(PROBE, passages=self.plain_passages(PROBE_TEXTS), scores=scores)]
+        return [replace(self.plain_query(PROBE, PROBE_TEXTS), scores=scores)]
 
     def check(self, query: Query) -> None:
         """Refuse a list of another kind than the model was calibrated on."""
@@ -95,7 +95,7 @@ class ScoredLists(Source):
         provided = query.passages or ()
         if not provided:
             width = len(list_passage_features(self.kind)) - len(CROSS_ENCODER)
-            none = self.with_metadata(np.zeros((0, width)), ())
+            none = self.with_metadata(query, np.zeros((0, width)), ())
             return Candidates(query, (), _stage(np.zeros(0, dtype=np.int64), np.zeros(0)), none)
         self.check(query)
         rows = with_text(provided) if self.kind.texts else np.arange(len(provided))
@@ -120,7 +120,7 @@ class ScoredLists(Source):
             replace(query, scores=scores),
             passages,
             stage := _stage(rows, fused[group]),
-            self.with_metadata(features[group], passages),
+            self.with_metadata(query, features[group], passages),
         )
         by_id = sorted(range(len(passages)), key=lambda i: (-stage.fused[i], passages[i].doc_id))
         return candidates.take(np.array(by_id))

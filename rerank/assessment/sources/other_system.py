@@ -88,7 +88,7 @@ class OtherSystem(Source):
 
     def probes(self) -> list[Query]:
         """A search."""
-        return [Query(PROBE)]
+        return [Query(PROBE, metadata=self.said)]
 
     def check(self, query: Query) -> None:
         """Refuse a list that came with other scores than those of the system and our reranker."""

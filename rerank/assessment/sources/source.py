@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rerank.assessment.metadata_features import Metadata, metadata_features
+from rerank.assessment.metadata_features import QUERY_ENTITIES, Metadata, metadata_features
 from rerank.assessment.passage_features import first_stage_features
 from rerank.assessment.ranking import by_prior, count_to_score
 from rerank.config import Config
@@ -117,13 +117,19 @@ class Source(ABC):
 
     def probes(self) -> list[Query]:
         """A simple query for each mode in which a working model can answer one."""
-        search = [Query(PROBE)] if self.searches else []
-        return [*search, Query(PROBE, passages=self.plain_passages(PROBE_TEXTS))]
+        search = [Query(PROBE, metadata=self.said)] if self.searches else []
+        return [*search, self.plain_query(PROBE, PROBE_TEXTS)]
 
-    def plain_passages(self, texts: Sequence[str]) -> tuple[Passage, ...]:
-        """Texts as passages that say that they have no metadata."""
+    @property
+    def said(self) -> dict[str, None]:
+        """The metadata of a query that says that it has none of what the model uses."""
+        return {f.key: None for f in self.metadata if f.key == QUERY_ENTITIES}
+
+    def plain_query(self, asked: str, texts: Sequence[str]) -> Query:
+        """A query with texts as passages, all of which say that they have no metadata."""
         said = dict.fromkeys(feature.key for feature in self.metadata)
-        return tuple(Passage(str(i), "", text, said) for i, text in enumerate(texts))
+        passages = tuple(Passage(str(i), "", text, said) for i, text in enumerate(texts))
+        return Query(asked, metadata=self.said, passages=passages)
 
     def passages(self) -> Iterator[Passage]:
         """All passages of the index, in the order of their rows."""
@@ -213,13 +219,16 @@ class Source(ABC):
         features = first_stage_features(
             query.text, [passages[i] for i in first], stage.take(first), self.index
         )[group]
-        return Candidates(query, tuple(passages), stage, self.with_metadata(features, passages))
+        return Candidates(
+            query, tuple(passages), stage, self.with_metadata(query, features, passages)
+        )
 
-    def with_metadata(self, features: Floats, passages: Sequence[Passage]) -> Floats:
-        """The features (n, d) of the passages, and those of their metadata."""
+    def with_metadata(self, query: Query, features: Floats, passages: Sequence[Passage]) -> Floats:
+        """The features (n, d) of the passages, and those of their metadata and the query's."""
         if not self.metadata:
             return features
-        return np.hstack([features, metadata_features(self.metadata, passages)])
+        own = metadata_features(self.metadata, passages, query, self.index.language)
+        return np.hstack([features, own])
 
 
 def rank_passages(

@@ -44,7 +44,7 @@ def cross_encoder_judge(model: CalibratedReranker) -> Judge | None:
         return None
 
     def judge(claim: str, evidence: str) -> float:
-        top = model.rerank(claim, model.source.plain_passages([evidence])).top
+        top = model.assess([model.source.plain_query(claim, [evidence])])[0].top
         return top.relevance if top else 0.0
 
     return judge

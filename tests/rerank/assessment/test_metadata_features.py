@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rerank.assessment.metadata_features import (
     MAX_WORDS,
+    QUERY_ENTITIES,
     MetadataFeature,
     choose_metadata_features,
     metadata_features,
@@ -18,7 +19,7 @@ from rerank.assessment.metadata_features import (
     number,
 )
 from rerank.errors import InputError
-from rerank.types import Passage
+from rerank.types import Passage, Query
 
 
 def passages(*metadata: dict[str, Any]) -> list[Passage]:
@@ -76,6 +77,46 @@ def test_what_teaches_nothing_is_refused(metadata: list[dict[str, Any]], said: s
     with pytest.raises(InputError, match=said) as raised:
         choose_metadata_features(("kind",), passages(*metadata))
     assert "--metadata-features" in str(raised.value)
+
+
+def naming(names: object) -> Query:
+    return Query("any", metadata={QUERY_ENTITIES: names})
+
+
+def test_the_share_of_names_by_hand() -> None:
+    """Words one after another in the text, or all in the title; in one coding, stemmed."""
+    found = [
+        Passage("a", "", "Ada Lovelace wrote to Babbage."),
+        Passage("b", "", "Lovelace, and later Ada; of Caf\u00e9 Babbages"),
+        Passage("c", "Lovelace, Ada", "nothing"),
+        Passage("d", "", ""),
+    ]
+    columns = choose_metadata_features((QUERY_ENTITIES,), found, [naming(["Ada"]), naming([])])
+    assert [column.name for column in columns] == ["metadata.query_entities"]
+    asked = naming(["ADA LOVELACE", "Babbage", "cafe\u0301", "  ", "++"])
+    assert metadata_features(columns, found, asked)[:, 0].tolist() == [
+        *(pytest.approx(share) for share in (2 / 3, 2 / 3, 1 / 3, 0.0)),
+    ]
+    for none in (naming([]), naming(None), naming([" "]), Query("any"), None):
+        assert metadata_features(columns, found, none)[:, 0].tolist() == [1.0] * 4
+    chinese = [Passage("a", "", "\u6211\u7231\u5317\u4eac\u5e02"), Passage("b", "", "\u4eac\u5317")]
+    shares = metadata_features(columns, chinese, naming(["\u5317\u4eac"]), "none")
+    assert shares[:, 0].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("queries", "said"),
+    [
+        ([naming([]), naming(None)], "no query has names as 'query_entities'"),
+        ([naming(["Ada"]), Query("any")], "expected a list of texts as 'query_entities'"),
+        ([naming("Ada, Babbage")], "got 'Ada, Babbage'"),
+        ([naming(["Ada", 3])], "got .'Ada', 3."),
+    ],
+)
+def test_queries_that_do_not_say_their_names_are_refused(queries: list[Query], said: str) -> None:
+    """An empty list says that there is none."""
+    with pytest.raises(InputError, match=said):
+        choose_metadata_features((QUERY_ENTITIES,), [], queries)
 
 
 @pytest.mark.parametrize(

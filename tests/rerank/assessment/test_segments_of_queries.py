@@ -113,8 +113,8 @@ def test_a_column_of_a_table_is_the_segment(model: CalibratedReranker) -> None:
         check_coherent(row)
     with pytest.raises(InputError, match="row 1: it has no id, and its number is the id of"):
         assess_table(model, {"query": [QUESTION] * 2, "query_id": [1, None]})
-    assert list(flavour("source").inputs) == ["source", "query_id", "query"]
-    assert list(flavour("").inputs) == ["query_id", "query"]
+    assert list(flavour("source").inputs) == ["source", "query_id", "query", "passages"]
+    assert list(flavour("").inputs) == ["query_id", "query", "passages"]
 
 
 def test_the_command_takes_a_segment(

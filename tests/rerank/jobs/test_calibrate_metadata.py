@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,12 +20,14 @@ from known_lists import known_lists, unlabelled, write_lines
 from server import serving
 
 from rerank.adapters.metadata import rank_documents
-from rerank.assessment.metadata_features import number
+from rerank.assessment.metadata_features import QUERY_ENTITIES, number
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import rescore
+from rerank.batch.table import assess_table
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import passage_row, read_query
+from rerank.data.words import words
 from rerank.errors import InputError
 from rerank.jobs.calibrate import calibrate
 from rerank.types import Passage
@@ -121,6 +124,77 @@ def test_of_our_own_index(
     capsys.readouterr()
     said = refused(capsys, *arguments, "--overwrite", "--metadata-features", "author")
     assert "no passage has any" in said
+
+
+@pytest.fixture(scope="module")
+def named(arguments: list[object], tmp_path_factory: pytest.TempPathFactory) -> CalibratedReranker:
+    """A model of the same documents whose queries say their names: here, their last two words."""
+    small = LabelledSet.read(Path(str(arguments[1])))
+    queries = {
+        i: replace(q, metadata={**q.metadata, QUERY_ENTITIES: q.text.split()[-2:]})
+        for i, q in small.queries.items()
+    }
+    place = tmp_path_factory.mktemp("named")
+    replace(small, queries=queries, name="named").write(place / "named")
+    command = ["calibrate", place / "named", "--out", place / "model", *arguments[4:]]
+    assert call(*command, "--metadata-features", QUERY_ENTITIES) == 0
+    return CalibratedReranker.load(place / "model")
+
+
+def test_the_names_in_a_query_arrive_every_way(
+    named: CalibratedReranker,
+    dated: CalibratedReranker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What Python answers, to the bit: a file, MLflow's table, a route, the command line.
+
+    A query that does not say its names is refused every way; an empty list, or null, says none.
+    """
+    names = ["array", "no such name"]
+    expected = named.search(QUESTION, metadata={QUERY_ENTITIES: names})
+    none = named.search(QUESTION, metadata={QUERY_ENTITIES: []})
+    shares = expected.ranking.features[:, -1]
+    assert set(shares) == {0.0, 0.5}
+    held = ["array" in words(p.full_text) for p in expected.ranking.passages]
+    assert [share == 0.5 for share in shares] == held
+    assert set(none.ranking.features[:, -1]) == {1.0}
+    assert none.confidence != expected.confidence
+    assert named.search(QUESTION, metadata={QUERY_ENTITIES: None}).confidence == none.confidence
+    for wrong in ({}, {QUERY_ENTITIES: "array"}):
+        with pytest.raises(InputError, match=QUERY_ENTITIES):
+            named.search(QUESTION, metadata=wrong)
+
+    said = {QUERY_ENTITIES: names}
+    asked: list[dict[str, Any]] = [{"_id": "a", "query": QUESTION, "metadata": said}]
+    asked += [{"_id": "b", "query": QUESTION}]
+    rescore(named, write_lines(tmp_path / "asked.jsonl", asked), tmp_path / "out.jsonl")
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(line) | {"query_id": ""} == expected.to_dict()
+    assert QUERY_ENTITIES in (tmp_path / "out.jsonl.rejected.jsonl").read_text()
+
+    column = pd.DataFrame({"query": [QUESTION] * 2, QUERY_ENTITIES: [names, None]})
+    assert assess_table(named, column)["confidence"].tolist() == [
+        expected.confidence,
+        none.confidence,
+    ]
+    with pytest.raises(InputError, match=QUERY_ENTITIES):
+        assess_table(named, {"query": [QUESTION]})
+
+    with serving(named.folder) as started, httpx.Client(timeout=600) as client:
+        body = {"query": QUESTION, "metadata": said}
+        answer = client.post(f"{started.url}/v1/search", json=body).json()
+        assert answer["confidence"] == expected.confidence
+        bare = client.post(f"{started.url}/v1/search", json={"query": QUESTION})
+        assert (bare.status_code, QUERY_ENTITIES in bare.json()["message"]) == (422, True)
+
+    capsys.readouterr()
+    assert call("search", named.folder, QUESTION, "--json", "--entities", ",".join(names)) == 0
+    assert json.loads(capsys.readouterr().out)["confidence"] == expected.confidence
+    assert call("search", named.folder, QUESTION, "--json", "--entities", ",") == 0
+    assert json.loads(capsys.readouterr().out)["confidence"] == none.confidence
+    assert QUERY_ENTITIES in refused(capsys, "search", named.folder, QUESTION)
+    assert "--entities" in refused(capsys, "search", dated.folder, QUESTION, "--entities", "x")
 
 
 def test_metadata_and_ids_arrive_every_way(dated: CalibratedReranker, tmp_path: Path) -> None:

@@ -393,10 +393,22 @@ def test_mlflow_serves_the_numbers_of_load(
     assert client.post("/invocations", json={"inputs": {"word": ["x"]}}).status_code == 400
 
 
+def test_passages_of_a_query_are_ranked(loaded: Any, model: CalibratedReranker) -> None:
+    """A row may bring its own, with any of a passage's fields; another row searches."""
+    texts = ["Sort an array along an axis.", "Median of an array, ignoring NaNs."]
+    brought = [{"_id": "a", "text": texts[0], "metadata": {"year": 2020}}, {"text": texts[1]}]
+    asked = frame({"query": ["sort an array"] * 2, "passages": [brought, None]})
+    said = loaded.predict(asked)
+    expected = model.rerank("sort an array", [{"id": "a", "text": texts[0]}, texts[1]])
+    assert said["confidence"][0] == expected.confidence
+    assert [p["doc_id"] for p in said["ranking"][0]] == ["a", "1"]
+    assert said["confidence"][1] == model.search("sort an array").confidence
+
+
 def test_the_signature_is_that_of_the_table(loaded: Any) -> None:
     """Text is needed, an id is not; the output is flat."""
     inputs = {c.name: c.required for c in loaded.metadata.signature.inputs}
-    assert inputs == {"query_id": False, "query": True}
+    assert inputs == {"query_id": False, "query": True, "passages": False}
     assert loaded.metadata.signature.outputs.input_names() == list(OUTPUT_EXAMPLE)
 
 

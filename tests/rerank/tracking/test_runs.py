@@ -60,7 +60,9 @@ def test_everything_of_a_record_is_read_back(
         metrics={"brier": 0.2, "auroc": float("nan"), "smece": float(np.float64(0.01))},
         curves={"loss": {20: 0.9, 40: 0.5}},
         tags={"set": "pydata"},
-        inputs=[DataUsed("pydata", "a" * 64, "calibration", {"train_queries": 3})],
+        inputs=[
+            DataUsed("pydata", "a" * 64, "calibration", {"train_queries": 3}, {"id": "string"})
+        ],
         files=[place / "reliability.png"],
         tables={"comparison": pd.DataFrame({"name": ["raw"], "brier": [0.25]})},
         folder=folder,
@@ -88,6 +90,8 @@ def test_everything_of_a_record_is_read_back(
     (used,) = client.get_run(run.run_id).inputs.dataset_inputs
     assert (used.dataset.name, used.dataset.digest) == ("pydata", "a" * 36)
     assert json.loads(used.dataset.profile) == {"train_queries": 3}
+    (column,) = json.loads(used.dataset.schema)["mlflow_colspec"]
+    assert (column["name"], column["type"]) == ("id", "string")
     assert {tag.key: tag.value for tag in used.tags} == {"mlflow.data.context": "calibration"}
     curve = client.get_metric_history(run.run_id, "loss")
     assert {point.step: point.value for point in curve} == {20: 0.9, 40: 0.5}
