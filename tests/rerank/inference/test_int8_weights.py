@@ -52,7 +52,8 @@ def test_the_bundled_manifest_says_how_they_came_to_be() -> None:
     assert manifest["licence"] == "Apache-2.0"
     assert manifest["command"].startswith("make weights")
     training = manifest["training"]
-    assert training["config"]["seed"] == 11
+    assert training["config"]["seed"] == 7
+    assert training["base_training"]["config"]["seed"] == 11
     assert all(s["digest"] and s["examples"] for s in training["sets"])
     assert set(training["packages"]) >= {"torch", "sentence-transformers"}
     card = (BUNDLED_RERANKER / "README.md").read_text()
