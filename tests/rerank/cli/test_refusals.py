@@ -70,7 +70,7 @@ def test_a_hub_model_without_a_hub_is_refused(
     assert "nobody/nothing@v1" in message
 
 
-@pytest.mark.parametrize("command", ["calibrate", "index"])
+@pytest.mark.parametrize("command", ["calibrate", "data index"])
 def test_a_folder_that_exists_is_not_replaced(
     small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_folder_that_exists_is_not_replaced(
     out.mkdir()
     (out / "thesis.txt").write_text("ten years of work")
     for more in ((), ("--overwrite",)):
-        assert str(out) in refused(capsys, command, small_folder, "--out", out, *more)
+        assert str(out) in refused(capsys, *command.split(), small_folder, "--out", out, *more)
     assert [p.name for p in out.iterdir()] == ["thesis.txt"]
 
 
