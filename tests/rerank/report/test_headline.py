@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from command_line import call
+from known_lists import known_lists, write_lines
 
 from calibration.thresholds import Certificate
+from rerank.assessment.fitted_maps import read_maps
+from rerank.assessment.model_folder import open_folder
 from rerank.report.headline import after_calibration
 
 NOTHING = Certificate(None, 0.7, 0.95, 100, 0, 0, labels_needed=240)
@@ -42,3 +47,18 @@ def test_labels_that_were_not_used_come_before_new_ones() -> None:
     advised = after_calibration(NOTHING, promotable=True, unused=1234)
     used = "calibrate on more of the 1,234 labelled queries that were not used"
     assert advised == f"{used}; to try the model: {SEARCH}"
+
+
+def test_sixty_labels_give_the_certificate_of_the_context_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the first passages together, within the three first lines that `calibrate` prints."""
+    lists = write_lines(tmp_path / "lists.jsonl", known_lists(60, seed=1))
+    arguments = ["calibrate", lists, "--out", tmp_path / "model", "--work", tmp_path / "work"]
+    assert call(*arguments, "--sufficiency-k", "5", "--calibrator", "logistic") == 0
+    first = capsys.readouterr().out.splitlines()[:3]
+    certificate = read_maps(open_folder(tmp_path / "model")).main.context_certificate
+    assert certificate is not None
+    assert certificate.threshold is not None
+    (line,) = [one for one in first if one.startswith("One of the first 5: ")]
+    assert certificate.brief in line
