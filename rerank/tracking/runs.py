@@ -230,8 +230,8 @@ def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) ->
         source = {"tags": {"dataset": used.name, "digest": used.digest}}
         place, counts = json.dumps(source), json.dumps(dict(used.counts))
         digest = used.digest[:LONGEST_DIGEST]
-        columns = Schema([ColSpec(kind, name) for name, kind in used.columns.items()]).to_dict()
-        schema = json.dumps({"mlflow_colspec": columns}) if columns else None
+        columns = [ColSpec(kind, name) for name, kind in used.columns.items()]
+        schema = json.dumps({"mlflow_colspec": Schema(columns).to_dict()}) if columns else None
         entity = Dataset(used.name, digest, "code", place, schema=schema, profile=counts)
         inputs.append(DatasetInput(entity, [InputTag(MLFLOW_DATASET_CONTEXT, used.used_for)]))
     if inputs:
