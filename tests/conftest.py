@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from mlflow_databases import migrate_once
 from session_run import Run, interrupted_run
 from small_sets import cut
@@ -44,6 +45,9 @@ from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
 from rerank.types import Ranking, Scored
 from rerank.workspace import Workspace
+
+settings.register_profile("no clock", deadline=None)  # a busy machine is slow, not wrong
+settings.load_profile("no clock")
 
 CONFIG = Config(
     rerank_depth=4,
