@@ -36,6 +36,7 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.recipes import build_pydata
+from rerank.data.records import query_row
 from rerank.evaluation import measure as measuring
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search
@@ -237,6 +238,15 @@ def rankings(searched: ScoredPlan, maps: FittedMaps) -> dict[str, Ranking]:
 def fitted(searched: ScoredPlan, config: Config) -> Fitted:
     """What fitting on the same candidates gives."""
     return fit(searched, config, to_keep=True)
+
+
+@pytest.fixture
+def questions(small: LabelledSet, tmp_path: Path) -> Path:
+    """The 30 questions that the model was not fitted on, in a file."""
+    path = tmp_path / "questions.jsonl"
+    rows = (query_row(small.queries[i]) for i in small.splits["test"])
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 @pytest.fixture(scope="session")

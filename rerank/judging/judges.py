@@ -20,6 +20,7 @@ from rerank.inference.remote.client import METER, THREADS, RemoteScorer
 from rerank.inference.remote.wires import read_choice, read_predicates, read_questions
 from rerank.inference.score_cache import ScoreCache
 from rerank.rooms import offered
+from rerank.storage.folder import MANIFEST
 from rerank.types import Query, Ranking
 from rerank.workspace import Workspace
 
@@ -32,7 +33,6 @@ ASKED = "Question: {question}\n\nPassage: {passage}"
 LIST = 10  # passages that a judge of lists reads
 NUMBER = re.compile(r"\W*(\d{1,3}(?:\.\d+)?)\s*(?:%|/\s*100)?\W*")
 WORD = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
-MANIFEST = "manifest.json"  # of a folder that may be a calibrated model
 PROBABILITIES = {read_questions, read_predicates, read_choice}  # wires whose scores are such
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from rerank.errors import InputError, RerankError
 from rerank.inference.remote.client import LimitError
 from rerank.judging.judges import BadVerdictError, Judge, open_judge
 from rerank.progress import in_chunks
-from rerank.storage.files import lock
+from rerank.storage.files import appending, whole_lines
 from rerank.types import Assessment, Floats, Query
 
 FOLDER = "judged"
@@ -91,10 +90,8 @@ class VerdictFile:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         failed = Counter[str]()
-        handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
-        try:
-            lock(handle, wait=True)
-            known = self._read(handle)
+        with appending(self.path) as (append, _):
+            known = self._read()
             keys = [self._key(q, a) for q, a in zip(queries, answers, strict=True)]
             failed["the search finds no passage"] = keys.count("")
             asked = dict(zip(keys, zip(queries, answers, strict=True), strict=True))
@@ -103,8 +100,7 @@ class VerdictFile:
             def step(part: Sequence[tuple[str, Query, Assessment]]) -> list[Exception]:
                 rows = in_threads(self._ask, part, self.judge.threads)
                 said = [row for row in rows if isinstance(row, dict)]
-                os.write(handle, "".join(to_json(row) + "\n" for row in said).encode())
-                os.fsync(handle)
+                append(map(to_json, said))
                 known.update({row["key"]: row["says"] for row in said})
                 errors = [row for row in rows if not isinstance(row, dict)]
                 ends: list[Exception] = [e for e in errors if isinstance(e, LimitError)]
@@ -117,8 +113,6 @@ class VerdictFile:
             label = f"asking {self.judge.name}"
             for error in in_chunks(new, step, size=AT_ONCE, label=label, unit="question"):
                 failed[str(error)] += 1
-        finally:
-            os.close(handle)
         return np.array([known.get(key, np.nan) for key in keys]), +failed
 
     def _ask(self, one: tuple[str, Query, Assessment]) -> dict[str, Any] | Exception:
@@ -146,14 +140,10 @@ class VerdictFile:
         read = [self.judge.digest, query.text, *texts]
         return hashlib.sha256(json.dumps(read).encode()).hexdigest() if texts else ""
 
-    def _read(self, handle: int) -> dict[str, float]:
-        """The verdicts by key; a last line that a killed process left unfinished is removed."""
-        data = self.path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        os.ftruncate(handle, whole)
-        os.lseek(handle, whole, os.SEEK_SET)
+    def _read(self) -> dict[str, float]:
+        """The verdicts by key."""
         try:
-            rows = [json.loads(line) for line in data[:whole].splitlines()]
+            rows = [json.loads(line) for line in whole_lines(self.path)]
             return {str(row["key"]): float(row["says"]) for row in rows}
         except (ValueError, KeyError, TypeError):
             raise InputError(

@@ -11,7 +11,6 @@ corpus does not have any more: their judgements do not count.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, Literal
 from rerank.config import check_options, option
 from rerank.data.checks import to_json
 from rerank.errors import InputError
-from rerank.storage.files import lock
+from rerank.storage.files import appending, whole_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,8 @@ class JudgementFile:
 
     def read(self) -> list[Event]:
         """All complete lines, in order; empty if there is no file."""
-        data = self.path.read_bytes() if self.path.exists() else b""
         events: list[Event] = []
-        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        for number, line in enumerate(whole_lines(self.path), start=1):
             try:
                 event = json.loads(line)
             except ValueError:
@@ -80,24 +78,11 @@ class JudgementFile:
 
     @contextmanager
     def locked(self) -> Iterator[Callable[[Sequence[Event]], None]]:
-        """Hold the write lock of the file, after waiting for it; yields what appends lines to it.
-
-        A process that is killed meanwhile may have written only the first lines.
-        """
-        handle = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o666)
-
-        def append(events: Sequence[Event]) -> None:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # without an unfinished last line
-            file.seek(0, os.SEEK_END)
-            file.write("".join(to_json(event) + "\n" for event in events).encode())
-            file.flush()
-            os.fsync(handle)
-
-        with os.fdopen(handle, "r+b") as file:
-            if not lock(handle, wait=True):
+        """Hold the write lock of the file, after waiting for it; yields what appends events."""
+        with appending(self.path) as (append, is_locked):
+            if not is_locked:
                 raise InputError(f"{self.path}: this file system has no locks; use another folder")
-            yield append
+            yield lambda events: append(map(to_json, events))
 
 
 Grade = Literal["right", "partly", "wrong"]

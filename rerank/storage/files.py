@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -268,6 +268,32 @@ def lock(handle: int, *, wait: bool = False) -> bool:
     except (ImportError, OSError):
         return False
     return True
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file, without an unfinished last one of a killed process; none without one."""
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+
+@contextmanager
+def appending(path: Path) -> Iterator[tuple[Callable[[Iterable[str]], None], bool]]:
+    """Hold the lock of a file of lines, made if there is none, after waiting for other writers.
+
+    Yields what appends lines to it durably, in place of an unfinished last one, and whether its
+    file system has locks. A process that is killed meanwhile may have written only the first lines.
+    """
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+
+    def append(lines: Iterable[str]) -> None:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.seek(0, os.SEEK_END)
+        file.write("".join(line + "\n" for line in lines).encode())
+        file.flush()
+        os.fsync(handle)
+
+    with os.fdopen(handle, "r+b") as file:
+        yield append, lock(handle, wait=True)
 
 
 def open_locked(path: Path) -> tuple[int, bool]:

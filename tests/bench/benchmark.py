@@ -35,14 +35,12 @@ from calibration.arrays import sigmoid
 from calibration.metrics import aurc, auroc, log_loss, nauc, smece, smece_floor
 from calibration.thresholds import lower_bound
 from rerank.assessment.fitted_maps import FittedMaps, pooled_for
-from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking import read, reorder
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.evaluation.baselines import HEURISTICS, heuristic_confidences
-from rerank.fitting.fit import fit
-from rerank.fitting.passage_maps import choose_cutoff, fit_prior, limit_labelled
+from rerank.fitting.passage_maps import limit_labelled
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.fitting.unanswerable import copies_in
 from rerank.jobs.pipelines import find_models
@@ -168,10 +166,7 @@ def ours(
     labels: Labelled[Scored], measured: Measured, pooled: FittedMaps | None, config: Config
 ) -> Answers:
     """A fit on these labels, with its certificate for new questions like these."""
-    candidates = labels.with_items([s.candidates for s in labels.items])
-    prior, _ = fit_prior(candidates, config, pooled.policy.prior if pooled else None)
-    policy = ReadPolicy(prior, choose_cutoff(labels, config, pooled))
-    fitted = fit(ScoredPlan(labels, measured.scored, policy, pooled=pooled), config)
+    fitted = few_labels.fitted_on(labels, measured.scored, pooled, config)
     threshold = fitted.maps.certificate.threshold
     return by_maps(measured, fitted.maps, config, np.inf if threshold is None else threshold)
 

@@ -32,7 +32,7 @@ from rerank.config import Config
 from rerank.data.labels import hits
 from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
-from rerank.fitting.fit import fit
+from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passage_maps import choose_cutoff, fit_prior, limit_labelled
 from rerank.fitting.plan import plan
 from rerank.fitting.pooling import fit_pooled_maps
@@ -78,19 +78,23 @@ def parts(scored: ScoredPlan, seed: int) -> tuple[Any, Any]:
     return originals.where(chosen), originals.where(~chosen)
 
 
-def figures(
-    labels: Any, measured: Any, pooled: FittedMaps | None, config: Config
-) -> dict[str, Any]:
-    """What a fit on these labels measures on the others, and the base rate of these labels."""
+def fitted_on(labels: Any, measured: Any, pooled: FittedMaps | None, config: Config) -> Fitted:
+    """A fit on these labels: the prior, what is scored, and the maps."""
     prior, _ = fit_prior(
         labels.with_items([s.candidates for s in labels.items]),
         config,
         pooled.policy.prior if pooled else None,
     )
-    planned = ScoredPlan(labels, measured, ReadPolicy(prior), pooled=pooled)
-    cutoff = choose_cutoff(labels, config, pooled)
-    fitted = fit(replace(planned, policy=ReadPolicy(prior, cutoff)), config)
-    seen = limit_labelled(measured, cutoff)
+    policy = ReadPolicy(prior, choose_cutoff(labels, config, pooled))
+    return fit(ScoredPlan(labels, measured, policy, pooled=pooled), config)
+
+
+def figures(
+    labels: Any, measured: Any, pooled: FittedMaps | None, config: Config
+) -> dict[str, Any]:
+    """What a fit on these labels measures on the others, and the base rate of these labels."""
+    fitted = fitted_on(labels, measured, pooled, config)
+    seen = limit_labelled(measured, fitted.maps.policy.cutoff)
     predicted = predict(seen.items, fitted.maps, config)
     right, p = hits(seen.with_items(predicted.rankings))[:, 0], predicted.confidence
     rate = (fitted.right.sum() + 1) / (len(fitted.right) + 2)

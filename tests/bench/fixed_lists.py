@@ -20,15 +20,8 @@ import rerank
 from calibration.metrics import auroc
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
+from rerank.evaluation.measure import ndcg
 from rerank.types import Assessment, Query
-
-
-def gain(relevant: dict[str, float], ids: list[str]) -> float:
-    """Return nDCG@10 with linear gains (Järvelin and Kekäläinen 2002)."""
-    discount = 1 / np.log2(np.arange(2, 12))
-    ideal = sorted(relevant.values(), reverse=True)[:10]
-    gained = [relevant.get(doc_id, 0.0) for doc_id in ids[:10]]
-    return float(discount[: len(gained)] @ gained / (discount[: len(ideal)] @ ideal))
 
 
 def main() -> None:
@@ -63,7 +56,11 @@ def main() -> None:
     present, absent = ranked("present"), ranked("absent")
     orders = [list(found.ranking.doc_ids) for found in present]
     first = [order[0] in line["relevant"] for order, line in zip(orders, lines, strict=True)]
-    ndcg = [gain(line["relevant"], ids) for line, ids in zip(lines, orders, strict=True)]
+    grades = [line["relevant"] for line in lines]
+    gains = [
+        ndcg([of.get(doc_id, 0.0) for doc_id in ids], list(of.values()))
+        for of, ids in zip(grades, orders, strict=True)
+    ]
     p = np.array([found.sufficiency_at[-1] for found in (*present, *absent)])
     here = np.repeat([1.0, 0.0], len(lines))
     least = np.quantile(p[here > 0], 1 - KEPT)
@@ -71,7 +68,7 @@ def main() -> None:
     labels += [False for found in absent for _ in found.ranking.doc_ids]
     pairs = np.concatenate([found.relevance for found in (*present, *absent)])
     print(
-        f"{len(lines)} questions: nDCG@10 {np.mean(ndcg):.3f}, first right {np.mean(first):.3f}, "
+        f"{len(lines)} questions: nDCG@10 {np.mean(gains):.3f}, first right {np.mean(first):.3f}, "
         f"AUROC of present {auroc(here, p):.3f}, false accepts where {KEPT:.0%} are kept "
         f"{(p[here == 0] >= least).mean():.3f}, pair ECE ({BINS} bins) "
         f"{ece(np.array(labels, dtype=float), pairs):.3f}"

@@ -16,7 +16,6 @@ from remote_server import Server, running_server
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.records import query_row
 from rerank.jobs.evaluate import evaluate
 from rerank.judging.judges import BadVerdictError, probability_of
 from rerank.judging.verdicts import says_yes
@@ -26,22 +25,13 @@ Draw = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
-def asked(small: LabelledSet, tmp_path: Path) -> Path:
-    """The questions that the model was not fitted on, in a file."""
-    path = tmp_path / "asked.jsonl"
-    rows = (query_row(small.queries[i]) for i in small.splits["test"])
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-@pytest.fixture
-def draw(run: Run, asked: Path, tmp_path: Path) -> Draw:
+def draw(run: Run, questions: Path, tmp_path: Path) -> Draw:
     """Draw questions to label beside a judge's verdicts; their lines."""
 
     def drawn(*judge: object, how: str = "accepted", count: int = 12) -> list[dict[str, Any]]:
         out = tmp_path / "next.jsonl"
         fixed = ["--out", out, "--work", tmp_path / "work", "--overwrite", "--next", "--draw", how]
-        assert call("label", run.folder, asked, *fixed, "--count", count, *judge) == 0
+        assert call("label", run.folder, questions, *fixed, "--count", count, *judge) == 0
         return [json.loads(line) for line in out.read_text().splitlines()]
 
     return drawn
@@ -158,14 +148,14 @@ def test_a_language_model_replies_with_a_number(
 
 
 def test_requests_are_bounded_and_the_rest_comes_later(
-    draw: Draw, run: Run, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    draw: Draw, run: Run, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was said before the limit is kept; in all, each question is asked about once."""
     with endpoint(says("70")) as chat:
         llm = ["--llm", chat.url, "--llm-model", "judge-1"]
         out = ["--next", "--out", tmp_path / "next.jsonl", "--count", 12, "--draw", "accuracy"]
         limited = [*llm, "--most-requests", 5, "--work", tmp_path / "work"]
-        assert call("label", run.folder, asked, *out, *limited) == 3
+        assert call("label", run.folder, questions, *out, *limited) == 3
         assert "5 requests to models behind addresses were sent" in capsys.readouterr().err
         assert len(verdicts(tmp_path)) == len(chat.requests) == 5
         assert not (tmp_path / "next.jsonl").exists()
@@ -212,16 +202,18 @@ def test_a_labelled_set_with_a_judge_is_estimated(
 
 
 def _queries(folder: Path) -> list[str]:
-    return [json.loads(line)["text"] for line in (folder / "asked.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)["text"] for line in (folder / "questions.jsonl").read_text().splitlines()
+    ]
 
 
 def test_what_no_judge_can_do_is_refused(
-    run: Run, asked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is asked."""
     out = ["--out", tmp_path / "x.jsonl", "--work", tmp_path / "work", "--count", 12]
     both = ["--judge", run.folder, "--llm", "http://127.0.0.1:9/v1", "--llm-model", "m"]
-    label = ["label", run.folder, asked, "--next", *out]
+    label = ["label", run.folder, questions, "--next", *out]
     assert "expected one judge" in refused(capsys, *label, *both)
     assert "not with a judge" in refused(capsys, *label, "--judge", run.folder, "--draw", "map")
     proposed = ["label", run.folder, "--out", tmp_path / "set", "--judge", run.folder]

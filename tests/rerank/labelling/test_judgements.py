@@ -55,6 +55,6 @@ def test_a_file_system_without_locks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two people would overwrite each other's judgements there."""
-    monkeypatch.setattr("rerank.labelling.state.lock", lambda *_, **__: False)
+    monkeypatch.setattr("rerank.storage.files.lock", lambda *_, **__: False)
     with pytest.raises(InputError, match="this file system has no locks"):
         JudgementFile(tmp_path / "judgements.jsonl").append([{"do": "skip"}])

@@ -18,7 +18,6 @@ from processes import run_python
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.beir import read_corpus, read_queries
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.records import query_row
 from rerank.errors import InputError
 from rerank.labelling import session as session_module
 from rerank.labelling.commands import _read_questions, _without_escapes
@@ -27,15 +26,6 @@ from rerank.labelling.state import LabelConfig, gone, questions_of
 
 Run = Any  # the session's run, see conftest
 Label = Callable[..., str]
-
-
-@pytest.fixture
-def questions(small: LabelledSet, tmp_path: Path) -> Path:
-    """The 30 questions that the model was not fitted on, in a file."""
-    path = tmp_path / "questions.jsonl"
-    rows = (query_row(small.queries[i]) for i in small.splits["test"])
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.fixture
