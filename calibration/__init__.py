@@ -21,7 +21,7 @@ from calibration.maps import CalibrationMap, LogisticMap, TwoStageMap, map_from_
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.reliability import Comparison, Reliability, comparison, measure
-from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
+from calibration.score_maps import BetaMap, IsotonicMap
 from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
 from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
         PlattCalibrator,
         TemperatureCalibrator,
         TwoStageCalibrator,
-        VennAbersCalibrator,
     )
 
-__all__ = ["BetaMap", "CalibrationMap", "IsotonicMap", "LogisticMap", "TwoStageMap", "VennAbersMap"]
+__all__ = ["BetaMap", "CalibrationMap", "IsotonicMap", "LogisticMap", "TwoStageMap"]
 __all__ += ["BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "PlattCalibrator"]
-__all__ += ["TemperatureCalibrator", "TwoStageCalibrator", "VennAbersCalibrator", "map_from_dict"]
+__all__ += ["TemperatureCalibrator", "TwoStageCalibrator", "map_from_dict"]
 __all__ += ["Choice", "Segments", "choose", "cross_fit", "grouped_folds"]
 __all__ += ["Comparison", "Reliability", "comparison", "measure"]
 __all__ += ["Certificate", "certify", "lower_bound", "upper_bound"]

@@ -19,7 +19,6 @@ from calibration import score_fitting
 from calibration.arrays import Floats, Groups, Ints, as_floats, as_scores, refuse_masked
 from calibration.fitting import fit_logistic, fit_two_stage
 from calibration.maps import CalibrationMap
-from calibration.score_maps import VennAbersMap
 
 
 class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
@@ -122,19 +121,6 @@ class IsotonicCalibrator(_ScoreCalibrator):
     """Isotonic fit of one score; see `fit_isotonic`."""
 
     _fit = staticmethod(score_fitting.fit_isotonic)
-
-
-class VennAbersCalibrator(_ScoreCalibrator):
-    """Two isotonic fits of one score, one of which is calibrated; see `fit_venn_abers`."""
-
-    map_: VennAbersMap
-    _fit = staticmethod(score_fitting.fit_venn_abers)
-
-    def doubt(self, X: ArrayLike) -> Floats:
-        """Return (n,) interval widths in [0, 1]: the wider, the less the labels say here."""
-        check_is_fitted(self, "map_")
-        low, high = self.map_.interval(X)
-        return high - low
 
 
 class LogisticCalibrator(_Calibrator):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from calibration import arrays
 from calibration.arrays import Floats
-from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
+from calibration.score_maps import BetaMap, IsotonicMap
 
 BLOCK = 2048  # rows that are computed together: few enough to stay in a core's cache
 
@@ -110,7 +110,7 @@ class LogisticMap:
         return {"kind": "logistic", **{name: arrays.plain(getattr(self, name)) for name in names}}
 
 
-ScoreMap = LogisticMap | BetaMap | IsotonicMap | VennAbersMap
+ScoreMap = LogisticMap | BetaMap | IsotonicMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,11 @@ class TwoStageMap:
 
 CalibrationMap = ScoreMap | TwoStageMap
 
-_SCORE_KINDS = ("logistic", "beta", "isotonic", "venn-abers")
+_SCORE_KINDS = ("logistic", "beta", "isotonic")
 _KINDS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "logistic": (LogisticMap, ("coef", "intercept", "mean", "scale", "low", "high")),
     "beta": (BetaMap, ("a", "b", "c")),
     "isotonic": (IsotonicMap, ("x", "y", "mean", "scale")),
-    "venn-abers": (VennAbersMap, ("x", "low", "high")),
     "two-stage": (
         lambda first, then, update: TwoStageMap(  # `then` is the second stage on disk
             _stage("first", first, ("logistic",)),

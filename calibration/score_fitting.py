@@ -1,10 +1,10 @@
-"""One score to a probability: Platt, temperature, beta, isotonic and Venn-Abers.
+"""One score to a probability: Platt, temperature, beta and isotonic.
 
 Scores (n,) and labels y (n,) of 0 and 1 in, a map out. The scores of temperature and beta are log
 odds; the others take any number that rises with the probability.
 
-For labels of one class every function gives the smoothed base rate: for all scores, or, by isotonic
-and Venn-Abers, for those that it has seen. For a constant score it gives about the share of hits.
+For labels of one class every function gives the smoothed base rate: for all scores, or, by
+isotonic, for those that it has seen. For a constant score it gives about the share of hits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Ints, as_labels, as_scores, logit, sigmoid
 from calibration.maps import LogisticMap, ScoreMap
-from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
+from calibration.score_maps import BetaMap, IsotonicMap
 
 
 def base_rate(y: ArrayLike) -> float:
@@ -189,38 +189,10 @@ def fit_isotonic(scores: ArrayLike, y: ArrayLike) -> IsotonicMap:
     return IsotonicMap(tuple(model.X_thresholds_), tuple(knots), middle, scale)
 
 
-def fit_venn_abers(scores: ArrayLike, y: ArrayLike) -> VennAbersMap:
-    """Return the inductive Venn-Abers map of one score (n,) (Vovk, Petej and Fedorova 2015).
-
-    By its definition: at every knot and in every gap, the isotonic fit of the rows plus one of
-    label 0, and plus one of label 1. It takes seconds for five thousand distinct scores.
-    """
-    from sklearn.isotonic import isotonic_regression
-
-    s = as_scores(scores)
-    labels = as_labels(y, len(s))
-    x, knot, rows = np.unique(s, return_inverse=True, return_counts=True)
-    hits = np.bincount(knot, labels)
-    ends = np.empty((2, 2 * len(x) + 1))
-    for place in range(2 * len(x) + 1):
-        at, is_knot = divmod(place, 2)
-        if is_knot:
-            more, hits_at = rows + 0.0, hits.copy()
-        else:
-            more, hits_at = np.insert(rows + 0.0, at, 0), np.insert(hits, at, 0)
-        more[at] += 1
-        for label in (0, 1):
-            hits_at[at] += label
-            ends[label, place] = isotonic_regression(hits_at / more, sample_weight=more)[at]
-    ends = np.maximum.accumulate(np.clip(ends, 0, 1), axis=1)  # rounding
-    return VennAbersMap(tuple(x), tuple(ends[0]), tuple(np.maximum(ends[0], ends[1])))
-
-
 # How a score becomes a probability, by name, simple to complex. Add a fit of your own here.
 SCORE_FITS: dict[str, Callable[[ArrayLike, ArrayLike], ScoreMap]] = {
     "temperature": fit_temperature,
     "logistic": fit_platt,
     "beta": fit_beta,
     "isotonic": fit_isotonic,
-    "venn-abers": fit_venn_abers,
 }

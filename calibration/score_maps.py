@@ -1,4 +1,4 @@
-"""Maps of one score to a probability: isotonic, beta and Venn-Abers; numpy only.
+"""Maps of one score to a probability: isotonic and beta; numpy only.
 
 Each is a frozen value that survives plain JSON bit for bit (`maps.map_from_dict`).
 """
@@ -113,46 +113,3 @@ class BetaMap(_ScoreMap):
     def predict_checked(self, s: Floats) -> Floats:
         """`predict` for checked scores."""
         return arrays.sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
-
-
-@dataclass(frozen=True, slots=True)
-class VennAbersMap(_ScoreMap):
-    """Two rising step functions of a score: for its label being 0 (`low`), and for 1 (`high`).
-
-    With m knots x, place 2i is the gap below knot i and place 2i + 1 the knot itself, so there are
-    2m + 1 places. One of the two functions is calibrated, whatever the distribution (Vovk, Petej
-    and Fedorova 2015, inductive Venn-Abers); the probability between them is the one with the least
-    log loss.
-    """
-
-    kind: ClassVar[str] = "venn-abers"
-    x: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    _arrays: tuple[Floats, ...] = arrays.arrays_field()
-
-    def __post_init__(self) -> None:
-        arrays.set_finite_numbers(self, "x", "low", "high")
-        arrays.freeze_arrays(self, self.x, self.low, self.high)
-        places = 2 * len(self.x) + 1
-        if (got := (len(self.low), len(self.high))) != (places, places):
-            raise ValueError(f"{len(self.x)} knots have {places} places of low and high, got {got}")
-        arrays.check_rising("x", self.x, strictly=True)
-        arrays.check_rising("low", self.low)
-        arrays.check_rising("high", self.high)
-        if any(a > b for a, b in zip(self.low, self.high, strict=True)):
-            raise ValueError("low must not be above high")
-
-    def interval(self, scores: ArrayLike) -> tuple[Floats, Floats]:
-        """Return (low, high), (n,) each; the wider, the less the labels say about such a score."""
-        return self._interval(arrays.as_scores(scores))
-
-    def _interval(self, s: Floats) -> tuple[Floats, Floats]:
-        x, low, high = self._arrays
-        place = np.searchsorted(x, s) + np.searchsorted(x, s, side="right")
-        return low[place], high[place]
-
-    def predict_checked(self, s: Floats) -> Floats:
-        """`predict` for checked scores: high / (1 - low + high)."""
-        low, high = self._interval(s)
-        return np.asarray(high / (1 - low + high), dtype=np.float64)

@@ -20,7 +20,7 @@ from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
 # independent labelled rows that a candidate takes to be considered; fewer it would overfit
-MINIMUM_ROWS: Mapping[str, int] = {"beta": 300, "isotonic": 1000, "venn-abers": 1000}
+MINIMUM_ROWS: Mapping[str, int] = {"beta": 300, "isotonic": 1000}
 
 
 class Predicts(Protocol):

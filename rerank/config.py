@@ -240,7 +240,7 @@ class Config:
     calibrator: str = option(
         "auto",
         "how the confidence is mapped; auto chooses by cross-validation",
-        choices=("auto", "temperature", "logistic", "beta", "isotonic", "venn-abers"),
+        choices=("auto", "temperature", "logistic", "beta", "isotonic"),
         registered=True,
     )
     promise: str = option(

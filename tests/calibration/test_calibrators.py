@@ -25,7 +25,6 @@ from calibration.calibrators import (
     PlattCalibrator,
     TemperatureCalibrator,
     TwoStageCalibrator,
-    VennAbersCalibrator,
 )
 from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
 from calibration.maps import map_from_dict
@@ -178,38 +177,6 @@ def test_beta_with_equal_weights_is_the_logistic_map() -> None:
     np.testing.assert_allclose(BetaMap(0.7, 0.7, 0.2).predict(z), expit(0.7 * z + 0.2))
 
 
-def test_venn_abers_by_hand() -> None:
-    """Scores 1, 2 of labels 0, 1. At 1.5 a label of 0 makes (0, 0, 1), a label of 1 (0, 1, 1)."""
-    fitted = VennAbersCalibrator().fit([1.0, 2.0], [0, 1])
-    low, high = fitted.map_.interval([0.5, 1.0, 1.5, 2.0, 2.5])
-    np.testing.assert_allclose(low, [0, 0, 0, 0.5, 0.5])
-    np.testing.assert_allclose(high, [0.5, 0.5, 1, 1, 1])
-    np.testing.assert_allclose(fitted.predict_proba([1.5])[:, 1], 1 / 2)
-    np.testing.assert_allclose(fitted.doubt([1.5, 2.5]), [1.0, 0.5])
-
-
-def test_venn_abers_is_two_isotonic_fits() -> None:
-    """At any score the two ends are scikit-learn's isotonic fits with that row added."""
-    X, y, _ = world(60)
-    s = np.round(X[:, 0], 1)
-    low, high = (
-        VennAbersCalibrator().fit(s, y).map_.interval(probe := np.arange(-300, 301, 15) / 100)
-    )
-    for label, ends in ((0, low), (1, high)):
-        for score, end in zip(probe, ends, strict=True):
-            fit = IsotonicRegression().fit(np.append(s, score), np.append(y, label))
-            assert end == pytest.approx(fit.predict([score])[0], abs=1e-9)
-
-
-def test_venn_abers_doubts_less_with_more_labels() -> None:
-    """The width falls as labels grow: it is the map's own doubt."""
-    widths = []
-    for n in (50, 800):
-        X, y, _ = world(n)
-        widths.append(VennAbersCalibrator().fit(X[:, 0], y).doubt(np.linspace(-1, 1, 50)).mean())
-    assert widths[1] < widths[0] / 3
-
-
 def test_an_update_moves_with_the_labels() -> None:
     """No label leaves the map; a thousand bring it to where the truth is; ten lie between."""
     rng = np.random.default_rng(0)
@@ -256,7 +223,6 @@ CALIBRATORS = [
     TemperatureCalibrator(),
     BetaCalibrator(),
     IsotonicCalibrator(),
-    VennAbersCalibrator(),
     *(TwoStageCalibrator(second_stage=second_stage) for second_stage in SCORE_FITS),
 ]
 

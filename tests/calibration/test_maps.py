@@ -19,13 +19,12 @@ from calibration.calibrators import (
     TwoStageCalibrator,
 )
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
-from calibration.score_maps import BetaMap, IsotonicMap, VennAbersMap
+from calibration.score_maps import BetaMap, IsotonicMap
 
 MAPS = [
     LogisticMap((0.1, -1 / 3), 1e-17, (0.2, 1e300), (1.5, 0.1)),
     IsotonicMap((-1.0, 0.1, 2 / 3), (0.0, 0.3, 1.0), 0.1, 3.0),
     BetaMap(1 / 3, 0.0, -2.0),
-    VennAbersMap((-1.0, 1 / 3), (0.0, 0.0, 0.1, 0.1, 0.2), (0.3, 0.3, 0.4, 0.9, 1.0)),
     TwoStageMap(LogisticMap((1.0,), 0.0, (0.0,), (1.0,)), IsotonicMap((0.5,), (0.7,))),
     TwoStageMap(
         LogisticMap((1.0, 2.0), 0.0, (0.0, 0.0), (1.0, 1.0)),
@@ -69,11 +68,6 @@ def test_json_keeps_every_bit(original: LogisticMap) -> None:
         ({"kind": "isotonic", "x": [0]}, "lacks mean, scale, y"),
         ({**ISOTONIC, "scale": 0.0}, "scale must be positive"),
         ({"kind": "beta", "a": -1.0, "b": 1.0, "c": 0.0}, "must not be negative"),
-        ({"kind": "venn-abers", "x": [0.0], "low": [0.1], "high": [0.2]}, "1 knots have 3 places"),
-        (
-            {"kind": "venn-abers", "x": [0.0], "low": [0.3] * 3, "high": [0.2] * 3},
-            "low must not be above",
-        ),
         ({**LOGISTIC, "colour": 1}, "has the unknown colour"),
         ({**LOGISTIC, "coef": [1.0]}, "one number a feature of each, got .*'mean': 2"),
         ({**LOGISTIC, "intercept": float("nan")}, "finite"),
