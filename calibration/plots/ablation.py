@@ -1,27 +1,24 @@
-"""Three pictures of what goes into a confidence: one query's features, all features, labels.
+"""Two pictures of what goes into a confidence: the features of one query, and all features.
 
 As in `confidence`: arrays in, a matplotlib `Figure` with its caption out, without global state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, logit, sigmoid
+from calibration.arrays import logit, sigmoid
 from calibration.plots import style
 
 STRONGEST = 10  # features with a bar of their own
 NAMES = 0.43  # share of a picture's width that the names of its rows take
 LONGEST = 47  # characters per line of these names
-ROOM = 0.085  # share of a picture's width that a number below it takes
 CHANCES = (0.5, 0.25, 0.75, 0.1, 0.9, 0.05, 0.95, 0.01, 0.99, 0.001, 0.999)
 
 
@@ -141,71 +138,3 @@ def feature_groups(
         "queries are the same.",
     )
     return figure
-
-
-def label_budget(
-    labels: Sequence[int],
-    measured: Mapping[str, ArrayLike],
-    selected: Mapping[str, ArrayLike],
-    *,
-    threshold: float = 0.7,
-    below: str = "",
-) -> Figure:
-    """Return the results of fits on these label counts (s,), each (s, r) over r random subsets.
-
-    Each of `measured` has its own panel; those of `selected` are shares and have one panel
-    together. Dots are medians, lines reach from the lowest to the highest subset; NaN is left out.
-    """
-    arrays = {name: np.asarray(values) for name, values in {**measured, **selected}.items()}
-    for name, values in arrays.items():
-        if values.ndim != 2 or len(values) != len(labels):
-            raise ValueError(f"{name}: expected ({len(labels)}, r) numbers, got {values.shape}")
-    panels = [
-        *({name: arrays[name]} for name in measured),
-        {name: arrays[name] for name in selected},
-    ]
-    named = [labels[-1]]
-    for n in reversed(labels):  # those with room for their number
-        if np.log(named[-1] / n) > ROOM * np.log(labels[-1] / labels[0]):
-            named.append(n)
-    top, foot, each, gap = 0.9, 1.55, 1.5, 0.25
-    height = top + foot + len(panels) * each + (len(panels) - 1) * gap
-    figure = style.sheet(6.4, height, "What fewer labels would have given", below)
-    for i, shown in enumerate(panels):
-        bottom = height - top - (i + 1) * each - i * gap
-        axes = style.panel(figure, (style.LEFT, bottom / height, style.WIDE, each / height))
-        axes.set_xscale("log")
-        axes.set_xlim(0.86 * labels[0], 1.16 * labels[-1])
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticks(labels, [f"{n:,}" if n in named else "" for n in labels])
-        axes.tick_params(labelbottom=i == len(panels) - 1)
-        axes.locator_params(axis="y", nbins=4)
-        axes.yaxis.set_label_coords(-0.09, 0.5)
-        for colour, values in zip((style.BLUE, style.AMBER), shown.values(), strict=False):
-            _spread(axes, labels, values, colour)
-        axes.set_ylabel(next(iter(shown)) if len(shown) == 1 else "share")
-    axes.axhline(threshold, color=style.SOFT, lw=1.1, ls=style.DASHED, zorder=1)
-    axes.set_ylim(-0.03, 1.03)
-    axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.set_xlabel("labelled queries fitted on")
-    kinds = [
-        Line2D([], [], color=colour, marker="o", mec="white", ms=7, label=name)
-        for colour, name in zip((style.BLUE, style.AMBER), selected, strict=False)
-    ]
-    promise = Line2D([], [], color=style.SOFT, lw=1.1, ls=style.DASHED, label=f"{threshold:g}")
-    style.legend_below(figure, [*kinds, promise], foot, ncols=3, columnspacing=1.6)
-    style.caption(
-        figure,
-        "How to read it: dots are the median of random subsets of the fitted queries, lines reach "
-        "from the lowest to the highest of them; the last dot is all labels. Where a curve is "
-        "flat, more labels would help little. Log loss and smECE: lower is better.",
-    )
-    return figure
-
-
-def _spread(axes: Axes, labels: Sequence[int], values: Floats, colour: str) -> None:
-    defined = {n: row[~np.isnan(row)] for n, row in zip(labels, values, strict=True)}
-    ends = [(n, row.min(), row.max(), np.median(row)) for n, row in defined.items() if len(row)]
-    x, low, high, middle = zip(*ends, strict=True) if ends else ((), (), (), ())
-    axes.vlines(x, low, high, color=colour, alpha=0.55, lw=1.6)
-    axes.plot(x, middle, "-o", color=colour, lw=1.2, ms=6.5, mec="white", mew=0.9, zorder=4)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from calibration.monitoring.recalibration import Recalibration
 from calibration.reliability import reliability_bins
@@ -63,13 +66,32 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
         *pictured("Is the confidence calibrated?", pictures, "reliability", "histogram"),
         *pictured("Accuracy and coverage", pictures, "risk_coverage"),
         *_explained_sections(report.explained, pictures),
-        *pictured("What the confidence is based on", pictures, "features", "labels"),
+        *pictured("What the confidence is based on", pictures, "features"),
+        fewer_labels(report),
         orders,
         events,
         Section("Passages that callers bring", brought),
         Section("Data, configuration and fingerprints", words=kept, folded=True),
     ]
     return [one for one in sections if one.sentences or one.table or one.words or one.picture]
+
+
+def fewer_labels(report: Report) -> Section:
+    """The medians of fits on random subsets of the labels; empty if there are too few to draw."""
+    got, title = report.budgets, "What fewer labels would have given"
+    if len(got.labels) < 2:
+        return Section(title)
+    with warnings.catch_warnings(action="ignore"):  # nothing accepted: no share of it is right
+        medians = [np.nanmedian(x, axis=1) for x in (got.log_loss, got.smece, got.accepted)]
+        medians.append(np.nanmedian(got.accepted_right, axis=1))
+    heads = ["labels", "log loss", "smECE", f"accepted at {got.threshold:g}", "right of these"]
+    rows = zip(got.labels, *medians, strict=True)
+    cells = [[f"{n:,}", *("" if np.isnan(x) else f"{x:.3f}" for x in row)] for n, *row in rows]
+    note = (
+        f"medians of {len(got.smece[0])} random subsets of each size. Log loss and smECE: lower is "
+        "better. If they no longer fall in the last rows, more labels will help little."
+    )
+    return Section(title, table=[heads, *cells], note=note)
 
 
 def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section]:
@@ -230,7 +252,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
         figures[one.file] = ablation.feature_effects(
             one.names, one.contributions, base=base, confidence=p, title=one.title, below=below
         )
-    steps, budgets = report.steps, report.budgets
+    steps = report.steps
     figures["features"] = ablation.feature_groups(
         [step.name for step in steps],
         [step.saved for step in steps],
@@ -238,14 +260,6 @@ def report_figures(report: Report) -> dict[str, Figure]:
         notes=[f"{step.features} features, AUROC {step.auroc:.3f}" for step in steps],
         below=f"{len(report.planned.fit):,} queries fitted on, {len(ours):,} measured",
     )
-    if len(budgets.labels) > 1:
-        figures["labels"] = ablation.label_budget(
-            budgets.labels,
-            {"log loss": budgets.log_loss, "smECE": budgets.smece},
-            {"accepted": budgets.accepted, "right, of the accepted": budgets.accepted_right},
-            threshold=budgets.threshold,
-            below=f"{len(ours):,} queries measured, {len(budgets.smece[0])} subsets of each size",
-        )
     return figures
 
 

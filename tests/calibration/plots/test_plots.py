@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import logit, sigmoid
 from calibration.metrics.calibration_error import bins, consistency_band
-from calibration.plots.ablation import feature_effects, feature_groups, label_budget
+from calibration.plots.ablation import feature_effects, feature_groups
 from calibration.plots.confidence import (
     confidence_histogram,
     reliability_diagram,
@@ -69,12 +69,6 @@ FIGURES = {
         base=-0.2,
         confidence=0.79,
         title="The surest answer that was wrong",
-    ),
-    "labels": lambda: label_budget(
-        [50, 100, 200, 500, 1000, 12345],
-        {"log loss": RNG.random((6, 5)), "smECE": RNG.random((6, 5))},
-        {"accepted": RNG.random((6, 5)), "right, of the accepted": np.full((6, 5), np.nan)},
-        below="drawn numbers",
     ),
 }
 
@@ -190,33 +184,12 @@ def test_effects_say_where_a_second_stage_bends_them() -> None:
     assert "second stage" not in draw(exact).caption
 
 
-def test_budget_dots_are_medians_and_lines_reach_to_the_extremes() -> None:
-    """Three subsets of each budget: the dot is the middle one; NaN is left out."""
-    losses = np.array([[0.3, 0.9, 0.5], [0.2, np.nan, 0.4]])
-    figure = label_budget([50, 100], {"log loss": losses}, {"accepted": np.ones((2, 3))})
-    assert points(figure) == [(50, 0.5), (100, pytest.approx(0.3))]
-    reach = [segment[:, 1].tolist() for segment in figure.axes[0].collections[0].get_segments()]
-    assert reach == [[0.3, 0.9], [0.2, 0.4]]
-
-
-def test_budgets_that_lie_close_are_not_written_over_each_other() -> None:
-    """The number of all labels is always there; one beside it gives way."""
-    labels = [50, 100, 200, 500, 1000, 1153]
-    numbers = np.ones((6, 2))
-    figure = label_budget(labels, {"log loss": numbers}, {"accepted": numbers})
-    figure.draw_without_rendering()
-    shown = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
-    assert shown == ["50", "100", "200", "500", "", "1,153"]
-
-
 def test_shapes_that_do_not_fit_are_refused() -> None:
     """A picture of numbers that do not belong together is a mistake, and the message says which."""
     with pytest.raises(ValueError, match="one contribution per name"):
         feature_effects(["a", "b"], [1.0], base=0.0, confidence=0.5)
     with pytest.raises(ValueError, match="an interval a name"):
         feature_groups(["a"], [0.1], [])
-    with pytest.raises(ValueError, match="smECE: expected"):
-        label_budget([50], {"smECE": np.ones((2, 3))}, {"accepted": np.ones((1, 3))})
 
 
 def test_a_drawn_picture_comes_with_and_without_its_caption() -> None:
@@ -237,11 +210,9 @@ def test_a_name_with_dollar_signs_is_no_formula() -> None:
     """A data set's name is shown as it is, whatever it looks like."""
     name = r"$\frac$ 5_$"
     assert draw(diagram(Y, P, title=f"{name} set")).title == f"{name} set"
-    numbers = {name: np.ones((1, 3))}
     for figure in (
         feature_effects([name], [1.0], base=0.0, confidence=0.5),
         feature_groups([name], [0.1], [(0.0, 0.2)]),
-        label_budget([50], numbers, {"accepted": np.ones((1, 3))}),
     ):
         figure.draw_without_rendering()
 

@@ -363,7 +363,7 @@ def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> 
     client, kept = tracked
     names = {a.path for a in client.list_artifacts(kept.info.run_id)}
     assert {"reliability.png", "risk_coverage.png", "feature_weights.json", "model"} <= names
-    assert {"histogram.png", "features.png", "labels.png"} <= names
+    assert {"histogram.png", "features.png"} <= names
     inside = f"{FOLDER}/{INNER}"
     files = {a.path for a in client.list_artifacts(kept.info.run_id, inside)}
     names = ("manifest.json", "calibrators.json", "index", "report.html")

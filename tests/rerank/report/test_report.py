@@ -29,6 +29,7 @@ from rerank.fitting.fit import Fitted
 from rerank.fitting.plan import Plan
 from rerank.report.calibration import (
     band_sentence,
+    fewer_labels,
     groups_sentence,
     measured_sections,
     report_figures,
@@ -425,11 +426,18 @@ def test_the_text_has_every_sentence_and_table(report: Report) -> None:
 
 
 def test_pictures_in_the_order_of_the_page(report: Report) -> None:
-    """Every picture of the run; that of fewer labels only where there could be fewer."""
+    """Every picture of the run."""
     names = ["reliability", "risk_coverage", "histogram", "surest_wrong", "least_sure_right"]
-    assert list(report_figures(report)) == [*names, "features", "labels"]
-    few = replace(report.budgets, labels=(40,), log_loss=report.budgets.log_loss[-1:])
-    assert "labels" not in report_figures(replace(report, budgets=few))
+    assert list(report_figures(report)) == [*names, "features"]
+
+
+def test_the_table_of_fewer_labels_has_medians(report: Report) -> None:
+    """A row for each number of labels; none where there could not be fewer."""
+    got = report.budgets
+    rows = fewer_labels(report).table[1:]
+    assert [row[0] for row in rows] == [f"{n:,}" for n in got.labels]
+    assert rows[0][1] == f"{np.median(got.log_loss[0]):.3f}"
+    assert not fewer_labels(replace(report, budgets=replace(got, labels=(40,)))).table
 
 
 def test_real_names_fit_into_the_pictures(report: Report) -> None:
@@ -470,7 +478,7 @@ def test_the_page_holds_all_of_it_in_order(
         pictures["risk_coverage"].caption.split(".")[0],
         "put first",
         pictures["features"].caption.split(".")[0],
-        pictures["labels"].caption.split(".")[0],
+        "What fewer labels would have given",
         *evaluation.orders,
         *(name for name, *_ in evaluation.events_cells()[1:]),
         "config.rerank_depth",
