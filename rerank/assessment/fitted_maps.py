@@ -293,7 +293,6 @@ class PooledMaps:
     maps: Mapping[Mode, FittedMaps]
     fingerprints: Mapping[str, Any]  # see `scored_by`
     sets: Sequence[Mapping[str, Any]]  # name, digest, licence, and counts of each set
-    measured: Mapping[str, Any] = field(default_factory=dict)  # leave-one-set-out figures
     marks: frozenset[str] = frozenset()  # of every query fitted on (`rerank.data.grouping`)
 
     def described(self) -> dict[str, Any]:
@@ -307,7 +306,6 @@ class PooledMaps:
         return {
             "fingerprints": dict(self.fingerprints),
             "sets": list(map(dict, self.sets)),
-            "measured": dict(self.measured),
             "marks": " ".join(sorted(self.marks)),
             **maps_to_dict(self.maps),
         }
@@ -316,7 +314,7 @@ class PooledMaps:
     def from_dict(cls, values: Mapping[str, Any]) -> PooledMaps:
         """Read `to_dict`'s value."""
         try:
-            parts = (values["fingerprints"], values["sets"], values["measured"])
+            parts = (values["fingerprints"], values["sets"])
         except (KeyError, TypeError) as error:
             raise InputError(f"pooled maps cannot be read: {error}") from None
         marks = frozenset(str(values.get("marks", "")).split())

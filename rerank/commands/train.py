@@ -29,12 +29,10 @@ def prior(
         out: JSON file to write; read as FOLDER.pooled.json beside the FOLDER of a cross-encoder
         max_queries: use at most so many queries of a set
     """
-    from rerank.fitting.pooling import markdown_table
     from rerank.jobs.pool import pool_sets
 
     made = pool_sets(
         datasets, out, config, work=work, max_queries=max_queries, on_bad_lines=on_bad_lines
     )
-    count, mean = len(made.sets), made.measured["mean"]
-    text = f"{out}: maps pooled over {count} sets"
-    tell(json, text, markdown_table(mean), maps=out, sets=count, measured=mean)
+    count = len(made.sets)
+    tell(json, f"{out}: maps pooled over {count} sets", maps=out, sets=count)

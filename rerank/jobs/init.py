@@ -83,7 +83,7 @@ def init(
             },
             maps=maps_to_dict(pooled.maps),
             sketch={},
-            measured={"leave_one_set_out": dict(pooled.measured)},
+            measured={},
             report=f"{said}\n",
             page=as_page("A model without labels", said),
             pictures={},

@@ -1,4 +1,4 @@
-"""Fit pooled maps on many labelled sets, and measure on each set how well those of the others do.
+"""Fit pooled maps on many labelled sets.
 
 Splits called test are not used. Copies of queries with their answers taken out teach the maps
 doubt, even if a user's own labels have no unanswerable query.
@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from calibration.arrays import plain
 from rerank.assessment.fitted_maps import PooledMaps, scored_by
-from rerank.assessment.pipeline import Pipeline
 from rerank.config import Config
 from rerank.cores import one_blas_thread
 from rerank.data.grouping import marks_of
@@ -24,11 +22,10 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
 from rerank.fitting.plan import plan
-from rerank.fitting.pooling import MIN_SETS, fit_pooled_maps, leave_one_set_out, summary
+from rerank.fitting.pooling import MIN_SETS, fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import find_models, open_pipeline
-from rerank.progress import progress
 from rerank.storage.files import write_file
 from rerank.types import MODES, Mode
 from rerank.workspace import Workspace
@@ -54,7 +51,7 @@ def pool_sets(
     sets = _read_sets([Path(folder) for folder in folders], out, on_bad_lines)
     config = replace(config or Config(), expected_unanswerable=UNANSWERABLE)
     (models, config), workspace = find_models(config), Workspace(Path(work))
-    described, pipelines, marks = [], dict[str, Pipeline](), set[str]()
+    described, marks = [], set[str]()
     plans: dict[Mode, dict[str, ScoredPlan]] = {mode: {} for mode in MODES}
     for folder, labelled in sets.items():
         ids = tuple(i for split, ids in labelled.splits.items() if split != "test" for i in ids)
@@ -65,8 +62,8 @@ def pool_sets(
             seed=config.seed,
         )
         marks |= marks_of(planned.fit.items)
-        pipelines[labelled.name] = open_pipeline(labelled, config, workspace)
-        for mode, scored in score_modes(pipelines[labelled.name], planned, {}).items():
+        pipeline = open_pipeline(labelled, config, workspace)
+        for mode, scored in score_modes(pipeline, planned, {}).items():
             plans[mode][labelled.name] = scored
         described.append(
             {
@@ -78,21 +75,15 @@ def pool_sets(
             }
         )
     maps = {mode: fit_pooled_maps(plans[mode], config) for mode in MODES}
-    with progress(len(sets), "leaving one set out", unit="set") as bar:
-        figures = leave_one_set_out(plans["search"], pipelines, config, done=bar.update)
-    measured = {"sets": plain(figures), "mean": plain(summary(figures))}
-    pooled = PooledMaps(maps, scored_by(*models, config), described, measured, frozenset(marks))
+    pooled = PooledMaps(maps, scored_by(*models, config), described, frozenset(marks))
     write_file(out, json.dumps(pooled.to_dict(), indent=1) + "\n")
     return pooled
 
 
 def _read_sets(folders: Sequence[Path], out: Path, on_bad_lines: str) -> Mapping[Path, LabelledSet]:
     """The sets, after refusing what would fail after hours of work."""
-    if len(folders) <= MIN_SETS:
-        raise InputError(
-            f"expected at least {MIN_SETS + 1} labelled sets, because each is measured by maps "
-            f"of the others, got {len(folders)}"
-        )
+    if len(folders) < MIN_SETS:
+        raise InputError(f"expected at least {MIN_SETS} labelled sets to pool, got {len(folders)}")
     name, count = Counter(folder.resolve().name for folder in folders).most_common(1)[0]
     if count > 1:
         raise InputError(f"{count} labelled sets are named {name!r}; rename the folders")

@@ -6,23 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
 
 from rerank.assessment.decisions import to_assessments
 from rerank.assessment.fitted_maps import FittedMaps, PooledMaps
-from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.pooling import (
-    FIGURES,
-    balance_sets,
-    fit_pooled_maps,
-    leave_one_set_out,
-    markdown_table,
-    summary,
-)
+from rerank.fitting.pooling import balance_sets, fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Mode
 
@@ -91,42 +82,3 @@ def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) 
 def test_too_few_sets_are_refused(sets: dict[str, ScoredPlan], config: Config) -> None:
     with pytest.raises(InputError, match="at least 4 labelled sets"):
         fit_pooled_maps({"set 0": sets["set 0"]}, config)
-
-
-def test_leaving_one_set_out_measures_on_labels_that_no_map_saw(
-    sets: dict[str, ScoredPlan],
-    searched: ScoredPlan,
-    pipeline: Pipeline,
-    config: Config,
-) -> None:
-    """The maps are of the other sets; a set too small to be measured on says nothing."""
-    seen: list[list[str]] = []
-
-    def noting(others: dict[str, ScoredPlan], asked: Config) -> FittedMaps:
-        seen.append(sorted(others))
-        return fit_pooled_maps(others, asked)
-
-    one = {"whole": searched, **{name: sets[name] for name in list(sets)[:4]}}
-    pipelines = dict.fromkeys(one, pipeline)
-    found = leave_one_set_out(one, pipelines, config, fit_pooled=noting, labels=(0,))
-    assert all(name not in others for name, others in zip(found, seen, strict=True))
-    assert set(found["whole"]) == {"0"}
-    assert not found["set 0"]
-    assert "| 0 | pooled | 1 |" in markdown_table(summary(found))
-    told = summary(found)["0"]["pooled"]
-    assert told["sets"] == 1
-    assert 0 <= told["auroc"] <= 1
-
-
-def test_the_interval_over_sets_is_students() -> None:
-    """The differences of four sets as values: SciPy's interval of their mean is the oracle."""
-    gaps = [-0.10, -0.02, 0.03, -0.07]
-    figures = dict.fromkeys((*FIGURES, "accepted_count"), 0.5)
-    rows = {
-        f"set {k}": {"25": {"pooled": {**figures, "log_loss": 0.5 + gap}, "alone": figures}}
-        for k, gap in enumerate(gaps)
-    }
-    found = summary(rows)["25"]["gap"]
-    expected = ttest_1samp(gaps, 0).confidence_interval(0.95)
-    assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
-    assert (found["log_loss"], found["worst"], found["better"]) == pytest.approx((-0.04, 0.03, 3))

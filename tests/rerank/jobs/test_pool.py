@@ -11,10 +11,10 @@ from rerank.errors import InputError
 from rerank.jobs.pool import licence_of, pool_sets
 
 
-def test_each_set_is_measured_by_maps_of_the_others(tmp_path: Path) -> None:
-    """So one more is needed than a fit takes."""
-    with pytest.raises(InputError, match=r"at least 5 labelled sets.*got 4"):
-        pool_sets([tmp_path / name for name in "abcd"], tmp_path / "maps.json")
+def test_too_few_sets_are_refused_before_the_work(tmp_path: Path) -> None:
+    """By their number, before one is looked for."""
+    with pytest.raises(InputError, match=r"at least 4 labelled sets.*got 3"):
+        pool_sets([tmp_path / name for name in "abc"], tmp_path / "maps.json")
 
 
 def test_two_sets_of_one_name_are_refused(tmp_path: Path) -> None:
