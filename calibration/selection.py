@@ -65,11 +65,7 @@ def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
 
 
 def held_out(fold: Ints) -> Iterator[NDArray[np.bool_]]:
-    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out.
-
-    Raises:
-        ValueError: fewer than two folds, so that no row would be left to fit on.
-    """
+    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out."""
     if len(fold) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
     return (fold == k for k in range(int(fold.max()) + 1))

@@ -302,11 +302,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """The configuration of `to_dict`.
-
-        Raises:
-            InputError: a field is unknown or has the wrong type.
-        """
+        """The configuration of `to_dict`."""
         values = dict(values)
         if values.pop("long_passages", "beginning") != "beginning":  # a field of versions before
             raise InputError(

@@ -35,11 +35,7 @@ def main_mode(modes: Iterable[Mode]) -> Mode:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. `title` may be empty; `text` only beside a title or scores.
-
-    Raises:
-        InputError: an id, a title or a text that is not text.
-    """
+    """One retrievable text. `title` may be empty; `text` only beside a title or scores."""
 
     doc_id: str
     title: str
@@ -154,9 +150,6 @@ def as_passage(given: AnyPassage, position: int) -> Passage:
     """A text, or a dictionary with a text (`TEXTS`), a title and an id, as a passage.
 
     Without an id it is the position. The metadata is its `metadata`, else all other keys.
-
-    Raises:
-        InputError: an id, a title or a text that is not text.
     """
     if isinstance(given, Passage):
         return given

@@ -149,11 +149,7 @@ class JournalStore(AbstractContextManager["JournalStore"]):
             yield connection
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Write entries in one transaction: all or none. Those already there are unchanged.
-
-        Raises:
-            RefusedValueError: the database works, but rejects one of the values.
-        """
+        """Write entries in one transaction: all or none. Those already there are unchanged."""
         insert = INSERT[self._engine.dialect.name](JOURNAL).on_conflict_do_nothing()
         with self._write() as connection:
             connection.execute(insert, entries)

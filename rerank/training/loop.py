@@ -26,7 +26,6 @@ from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 WEIGHTS = "model.safetensors"  # of a checkpoint
 LOGGED = 20  # a logged loss is the mean of at most this many steps
-GPU_LOADERS = 4  # processes that read ahead of a GPU
 NDCG = "validation_ndcg@10"  # as sentence-transformers' evaluator names it
 FIRST_STAGE = "validation_base_ndcg@10"
 
@@ -51,7 +50,6 @@ def arguments(folder: Path, config: FinetuneConfig | EncoderConfig) -> dict[str,
         "seed": config.seed,
         "report_to": "none",
         "disable_tqdm": True,
-        "dataloader_num_workers": GPU_LOADERS if on_gpu else 0,
         "dataloader_pin_memory": False,
     }
 

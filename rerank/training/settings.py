@@ -58,9 +58,6 @@ class FinetuneConfig(TrainingConfig):
         "n ** (1 / this)",
         ge=0,
     )
-    loss: str = option(
-        "listwise", "what is learned from the labels", choices=("listwise", "binary")
-    )
     teacher: str = option(
         "", "cross-encoder whose scores are learned from as well: a name, a folder, a hub id"
     )

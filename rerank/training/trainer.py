@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,6 @@ from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 logger = logging.getLogger(__name__)
 
-ListLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
 CPU_PAIRS = 8  # per batch on a CPU: padding costs there what a larger batch saves
 GPU_PAIRS = 256
 ABSENT = -1e4  # the logit of no passage: its probability is 0 in fp32, and its gradient too
@@ -64,13 +62,6 @@ def listwise_or_none(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch.logsumexp(every, -1) - torch.logsumexp(every.masked_fill(~chosen, ABSENT), -1)
 
 
-def binary(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Mean binary cross-entropy: each passage is judged by itself."""
-    there, target = logits > ABSENT, (right > 0).to(logits.dtype)
-    each = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
-    return (each * there).sum(-1) / there.sum(-1)
-
-
 def distillation(logits: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """KL(softmax(teacher) || softmax(logits)) over each list (Hinton et al. 2015), and the null.
 
@@ -85,19 +76,15 @@ def _with_none(logits: torch.Tensor) -> torch.Tensor:
     return torch.cat([logits.new_zeros(*logits.shape[:-1], 1), logits], -1)
 
 
-LOSSES: dict[str, ListLoss] = {"listwise": listwise_or_none, "binary": binary}
-
-
 class ListsLoss(nn.Module):
     """The mean over a batch's lists of (1 - share) x label loss + share x distillation.
 
     `share` applies only to lists with a teacher.
     """
 
-    def __init__(self, model: Any, *, loss: str = "listwise", share: float = 0.5) -> None:
+    def __init__(self, model: Any, *, share: float = 0.5) -> None:
         super().__init__()
         self.model = model
-        self.loss = LOSSES[loss]
         self.share = share
 
     def forward(
@@ -109,7 +96,7 @@ class ListsLoss(nn.Module):
         parts = torch.split(self._logits(pairs), [len(texts) for texts in passage_lists])
         logits = pad_sequence(list(parts), batch_first=True, padding_value=ABSENT)
         target = pad_sequence(list(labels), batch_first=True).to(logits)
-        from_labels = self.loss(logits, target[..., 0])
+        from_labels = listwise_or_none(logits, target[..., 0])
         untaught = target[..., 1].isnan().any(-1)
         teacher = target[..., 1].nan_to_num().masked_fill(logits <= ABSENT, ABSENT)
         both = (1 - self.share) * from_labels + self.share * distillation(logits, teacher)
@@ -123,14 +110,9 @@ class ListsLoss(nn.Module):
         logits = []
         for start in range(0, len(order), size):
             features = self.model.preprocess([pairs[i] for i in order[start : start + size]])
-            there = {k: _to(device, v) if torch.is_tensor(v) else v for k, v in features.items()}
+            there = {k: v.to(device) if torch.is_tensor(v) else v for k, v in features.items()}
             logits.append(self.model(there)["scores"].view(-1).float())
-        return torch.cat(logits)[_to(device, torch.tensor(order).argsort())]
-
-
-def _to(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor on the device; to a GPU it is copied while the one before is read."""
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+        return torch.cat(logits)[torch.tensor(order).argsort().to(device)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +168,7 @@ def train(
             greater_is_better=True if validation else None,
         ),
         train_dataset=_dataset(examples, config.seed),
-        loss=ListsLoss(model, loss=config.loss, share=config.distil),
+        loss=ListsLoss(model, share=config.distil),
         evaluator=evaluator if validation else None,
         callbacks=[loop.Progress(), *([EarlyStoppingCallback(config.patience)] if chooses else [])],
     )

@@ -42,23 +42,6 @@ def test_several_right_passages_share_the_probability() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(logits=LOGITS, data=st.data())
-def test_the_binary_loss_is_the_mean_log_loss(logits: list[float], data: st.DataObject) -> None:
-    """It equals scikit-learn's log loss of the sigmoids."""
-    import torch
-    from sklearn.metrics import log_loss
-
-    from rerank.training.trainer import binary
-
-    labels = data.draw(st.lists(st.integers(0, 1), min_size=len(logits), max_size=len(logits)))
-    found = binary(
-        torch.tensor(logits, dtype=torch.float64), torch.tensor(labels, dtype=torch.float64)
-    )
-    chances = 1 / (1 + np.exp(-np.array(logits)))
-    assert float(found) == pytest.approx(log_loss(labels, chances, labels=[0, 1]), rel=1e-6)
-
-
-@settings(max_examples=60, deadline=None)
-@given(logits=LOGITS, data=st.data())
 def test_distillation_is_the_divergence_of_two_softmaxes(
     logits: list[float], data: st.DataObject
 ) -> None:
@@ -106,12 +89,11 @@ def test_pairs_read_by_length_keep_their_places() -> None:
     assert float(found) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["listwise", "binary"])
-def test_lists_of_different_lengths_do_not_touch_each_other(loss: str) -> None:
+def test_lists_of_different_lengths_do_not_touch_each_other() -> None:
     """Filling up the shorter lists changes neither the loss nor the gradient."""
     import torch
 
-    from rerank.training.trainer import LOSSES, ListsLoss, distillation
+    from rerank.training.trainer import ListsLoss, distillation, listwise_or_none
 
     class Given(torch.nn.Module):
         """Gives the pairs, which all have one length, the next of its logits."""
@@ -135,11 +117,11 @@ def test_lists_of_different_lengths_do_not_touch_each_other(loss: str) -> None:
         torch.tensor([[0.0, 4.0], [1.0, -1.0]]),
     ]
     texts = [["0", "1", "2"], ["3"], ["4", "5"]]
-    found = ListsLoss(Given(logits), loss=loss, share=0.25)((["q"] * 3, texts), targets)
+    found = ListsLoss(Given(logits), share=0.25)((["q"] * 3, texts), targets)
     (gradient,) = torch.autograd.grad(found, logits)
     alone = []
     for part, target in zip(torch.split(logits, [3, 1, 2]), targets, strict=True):
-        one = LOSSES[loss](part, target[:, 0])
+        one = listwise_or_none(part, target[:, 0])
         taught = not bool(target[:, 1].isnan().any())
         alone.append(0.75 * one + 0.25 * distillation(part, target[:, 1]) if taught else one)
     expected = torch.stack(alone).mean()
