@@ -1,8 +1,8 @@
-"""Features of a passage's metadata: numbers, or one of a few words; and one of the query's names.
+"""Features of a passage's metadata: numbers, or a few words; and some of the query beside it.
 
 `query_entities` in the metadata of a query are names in it, a list that may be empty. The feature
-is the share of them that a passage holds. The weight of each is fitted on the labels like any
-other. No label is used here.
+is the share of them that a passage holds. Turns of a conversation have `TURN_FEATURES`, without
+being asked for. The weight of each is fitted on the labels like any other. No label is used here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.assessment.turn_features import TURN_FEATURES, keys_read
 from rerank.data.words import PassageWords, read_words, words
 from rerank.errors import InputError
 from rerank.types import LARGEST_SCORE, Floats, Passage, Query, metadata_name
@@ -27,7 +28,10 @@ QUERY_ENTITIES = "query_entities"
 
 @dataclass(frozen=True, slots=True)
 class MetadataFeature:
-    """The number under a key; or 1 if the value is `word`, else 0."""
+    """The number under a key; or 1 if the value is `word`, else 0.
+
+    If the key is one of `TURN_FEATURES`, `word` is the key of the metadata that this reads.
+    """
 
     key: str
     word: str | None  # None: the number
@@ -63,6 +67,9 @@ def metadata_features(
         if column.key == QUERY_ENTITIES and query and query.metadata.get(QUERY_ENTITIES):
             named = [words(name, language=language) for name in entities_of(query)]
             made[:, at] = [share_held(p, list(filter(None, named)), language) for p in passages]
+        elif column.key in TURN_FEATURES and query:
+            said = [metadata_name(p.metadata, column.word or "") for p in passages]
+            made[:, at] = TURN_FEATURES[column.key](query.text, said, language)
     return made
 
 
@@ -98,9 +105,11 @@ def choose_metadata_features(
 ) -> Metadata:
     """The features under these keys: one for a key with numbers, else one for each of its words.
 
-    `queries` are all labelled ones; each says its names, if these are a feature.
+    Last come those of turns, if the passages are turns. `queries` are all labelled ones; each says
+    its names, if these are a feature.
     """
-    return tuple(f for key in keys for f in _features_of_key(key, passages, queries))
+    asked_for = (f for key in keys for f in _features_of_key(key, passages, queries))
+    return (*asked_for, *(MetadataFeature(*of_turns, 0.0) for of_turns in keys_read(passages)))
 
 
 def _features_of_key(

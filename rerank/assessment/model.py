@@ -37,6 +37,7 @@ from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.predictions import predict
 from rerank.assessment.sources.own_index import CallerPassages
 from rerank.assessment.sources.source import Source
+from rerank.assessment.turn_features import TURN_FEATURES
 from rerank.config import Config
 from rerank.data.checks import has_text, is_encodable
 from rerank.errors import InputError, RetrieverError
@@ -394,7 +395,8 @@ class CalibratedReranker:
             if not is_encodable(text):
                 raise InputError(f"{name} is not text: it holds bytes that are not UTF-8")
         said = self.source.said
-        keys = {feature.key: None for feature in self.source.metadata if feature.key not in said}
+        optional = said.keys() | TURN_FEATURES.keys()  # not of a passage, or 0 where it says none
+        keys = {f.key: None for f in self.source.metadata if f.key not in optional}
         if said:
             entities_of(query)
         if keys and query.passages and not any(keys.keys() & p.metadata for p in query.passages):
