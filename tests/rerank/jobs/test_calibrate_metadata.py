@@ -84,6 +84,31 @@ def test_a_source_moves_the_confidence(model: CalibratedReranker) -> None:
     assert low < none < high
 
 
+def test_who_is_asked_about_is_learned_without_an_option(tmp_path: Path) -> None:
+    """Right turns are mostly of the speaker that a question names; turns may lack a speaker."""
+    rng, rows = np.random.default_rng(7), copy.deepcopy(known_lists(150))
+    for row in rows:
+        row["query"] += " Ada"
+        for p in row["passages"]:
+            p["metadata"] = {"speaker": "Ada" if rng.random() < 0.3 + 0.6 * p["right"] else "Grace"}
+    lists, config = write_lines(tmp_path / "lists.jsonl", rows), Config(calibrator="logistic")
+    made = calibrate(LabelledSet.read(lists), tmp_path / "model", config, work=tmp_path / "work")
+    model = CalibratedReranker.load(made.folder)
+    maps = model.maps["lists"]
+    weights = dict(zip(maps.features.passage, maps.score.coef, strict=True))
+    assert weights["metadata.asked_speaker=speaker"] > 0.3
+    row = unlabelled(known_lists(1, seed=5)[0])
+    best = max(row["passages"], key=lambda p: p["scores"]["reranker"] or -np.inf)
+    found = []
+    for speaker in ("Ada", "Grace"):
+        best["metadata"] = {"speaker": speaker}
+        found.append(model.assess([read_query({**row, "query": "Is it Ada or Grace"})])[0])
+    del best["metadata"]
+    found.append(model.assess([read_query(row)])[0])  # nobody speaks: it is answered
+    assert found[0].confidence == found[1].confidence  # both are named
+    assert 0 < found[2].confidence < 1
+
+
 REVISED = "revised"
 QUESTION = "sort an array"
 
