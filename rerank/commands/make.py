@@ -138,17 +138,30 @@ def evaluate(
     work: options.Work = options.WORK,
     json: options.Json = False,
 ) -> None:
-    """Measure a model on a split of a labelled set.
+    """Measure a model, or a file of predictions, on a split of a labelled set.
+
+    Predictions of anything, given in place of the model, are a line a query:
+    {"query_id": ID, "confidence": 0.93, "ranking": [IDS]}.
 
     Args:
         dataset: BEIR folder, or labelled lists
         split: split to measure on
     """
+    from rerank.evaluation.predictions_file import measure_predictions
     from rerank.jobs.evaluate import evaluate
-    from rerank.report.calibration import measured_sections
+    from rerank.report.calibration import measured_sections, predictions_sections
     from rerank.report.headline import after_evaluation, headline
     from rerank.report.sections import as_text
 
+    if chosen.model.is_file():
+        said = measure_predictions(chosen.model, reading.read(dataset), split)
+        for one in said.notes:
+            note(one)
+        if json:
+            print_json(**said.to_dict())
+        else:
+            print(as_text(predictions_sections(said)), end="")
+        return
     model = chosen.load(work)
     labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)
     evaluation = evaluate(model, labelled, split, work=work)

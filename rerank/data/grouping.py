@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from calibration.metrics import MIN_GROUPS
 from rerank.data.checks import group_hash, query_hash
 from rerank.data.duplicates import near_duplicates
 from rerank.data.labelled_set import Grouping, LabelledSet, asked_about, given_group
-from rerank.data.labels import Labelled
 from rerank.types import Passage, Query, metadata_name
 
 NEW_DOCUMENTS = "questions about new documents"
@@ -28,12 +26,11 @@ NEW_GROUPS = "questions of new groups (by metadata)"
 LARGEST_SHARE = 0.5  # of the queries in one group: a fold of nearly all fits nothing
 
 
-def sampled_units(labelled: Labelled[Any]) -> NDArray[np.str_]:
+def sampled_units(queries: Iterable[Query]) -> NDArray[np.str_]:
     """What a random sample of questions drew, (n,): a `metadata.group` or a question with copies.
 
     Documents keep folds apart; they are no unit of a promise about new questions like these.
     """
-    queries = [item.query for item in labelled.items]
     return np.array([given_group(q) or f"question {query_hash(q.text)}" for q in queries])
 
 

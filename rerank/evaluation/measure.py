@@ -191,7 +191,7 @@ class Evaluation:
     def curves(self) -> Curves:
         """The dots of the reliability diagram, and what each threshold accepts."""
         ours, groups = self.confidences[OURS], self.labelled.groups
-        units = sampled_units(self.labelled).tolist()
+        units = sampled_units(r.query for r in self.labelled.items).tolist()
         return Curves(
             reliability_bins(self.right, ours, groups=groups),
             at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=units),
@@ -258,7 +258,8 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     relevance = [row for part in predicted for row in part.predictions.relevance]
     counts = [count for part in predicted for count in part.passages_scored]
     hit, k = hits(labelled, depth=DEPTH), config.sufficiency_k
-    units, enough = sampled_units(labelled).tolist(), [config.thresholds.sufficient]
+    units = sampled_units(r.query for r in labelled.items).tolist()
+    enough = [config.thresholds.sufficient]
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),

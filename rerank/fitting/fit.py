@@ -130,7 +130,8 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     )
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(has_passages[rows], cross_fitted, 0.0)
-    target, units, of_groups = config.thresholds.advisory, sampled_units(ordered), about
+    units = sampled_units(r.query for r in ordered.items)
+    target, of_groups = config.thresholds.advisory, about
     answered, copies = [bool(grades) for grades in ordered.grades], copies_in(scored)
 
     def checked(certificate: Certificate) -> Certificate:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibration.monitoring.recalibration import Recalibration
-from calibration.reliability import reliability_bins
+from calibration.reliability import Reliability, reliability_bins
 from rerank.errors import optional
 from rerank.evaluation.baselines import SOURCES
 from rerank.evaluation.measure import OURS, Evaluation
+from rerank.evaluation.predictions_file import MeasuredPredictions
 from rerank.fitting.certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS
 from rerank.fitting.unanswerable import copies_in
@@ -99,10 +100,23 @@ def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section
     title, table = "Confidence methods compared, on the same queries", evaluation.table.cells()
     orders, events = evaluation.orders_cells(), evaluation.events_cells()
     return (
-        Section(title, table=table, ours=OURS, note=table_note(evaluation)),
+        Section(title, table=table, ours=OURS, note=table_note(evaluation.table[OURS])),
         Section("The order of the passages", table=orders, ours="relevance", note=ORDERS_NOTE),
         Section("Probabilities beside the confidence", table=events, note=EVENTS_NOTE),
     )
+
+
+def predictions_sections(measured: MeasuredPredictions) -> list[Section]:
+    """The table of a file of predictions, under a sentence on its order."""
+    ((name, one),), order = measured.table.rows, measured.order
+    sentence = (
+        f"The order of {one.n} queries: hit@1 {order['hit1']:.3f}; of those that something answers "
+        f"MRR@10 {order['mrr10']:.3f} and nDCG@10 {order['ndcg10']:.3f}."
+    )
+    return [
+        Section("", [sentence]),
+        Section("The confidence", table=measured.table.cells(), ours=name, note=table_note(one)),
+    ]
 
 
 def _explained_sections(
@@ -209,9 +223,8 @@ def rerank_sentence(evaluation: Evaluation) -> str:
     )
 
 
-def table_note(evaluation: Evaluation) -> str:
+def table_note(ours: Reliability) -> str:
     """How to read the comparison."""
-    ours = evaluation.table[OURS]
     return (
         "AUROC: is a higher confidence right more often (0.5: no, 1: always)? Brier and smECE: "
         "error of the probabilities, lower is better; exactly calibrated ones would show smECE up "

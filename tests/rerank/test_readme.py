@@ -55,6 +55,8 @@ def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = [{"query": f"sort array number {i}", "right": i % 2 == 0} for i in range(12)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
     write_lines(folder / "lists.jsonl", known_lists(30))
+    said = [{"query_id": i, "confidence": 0.5, "ranking": []} for i in splits["test"]]
+    write_lines(folder / "theirs.jsonl", said)
     before = Path.cwd()
     os.chdir(folder)
     try:
