@@ -17,14 +17,46 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from calibration.label_selection import Sample, choose_rows, weighted_mean
 from calibration.maps import CalibrationMap, LogisticMap, TwoStageMap, map_from_dict
+from calibration.metrics import (
+    augrc,
+    aurc,
+    auroc,
+    auroc_interval,
+    band,
+    brier,
+    brier_interval,
+    corp,
+    coverage,
+    ece_debiased,
+    expected_errors,
+    log_loss,
+    nauc,
+    naurc,
+    sample_null_labels,
+    selective_accuracy,
+    smece,
+    smece_floor,
+    smece_interval,
+)
+from calibration.metrics.intervals import Estimate
 from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
+from calibration.monitoring.recalibration import Recalibration, fit_recalibration
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
+from calibration.prediction_powered import Powered, Strata, lower_draws, powered_mean
 from calibration.reliability import Comparison, Reliability, comparison, measure
 from calibration.score_maps import BetaMap, IsotonicMap
 from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
-from calibration.thresholds import Certificate, certify, lower_bound, upper_bound
+from calibration.thresholds import (
+    Certificate,
+    certify,
+    certify_judged,
+    fixed_sequence,
+    lower_bound,
+    upper_bound,
+)
 
 if TYPE_CHECKING:
     from calibration.calibrators import (
@@ -41,7 +73,12 @@ __all__ += ["BetaCalibrator", "IsotonicCalibrator", "LogisticCalibrator", "Platt
 __all__ += ["TemperatureCalibrator", "TwoStageCalibrator", "map_from_dict"]
 __all__ += ["Choice", "Segments", "choose", "cross_fit", "grouped_folds"]
 __all__ += ["Comparison", "Reliability", "comparison", "measure"]
-__all__ += ["Certificate", "certify", "lower_bound", "upper_bound"]
+__all__ += ["augrc", "aurc", "auroc", "auroc_interval", "band", "brier", "brier_interval", "corp"]
+__all__ += ["coverage", "ece_debiased", "expected_errors", "log_loss", "nauc", "naurc"]
+__all__ += ["sample_null_labels", "selective_accuracy", "smece", "smece_floor", "smece_interval"]
+__all__ += ["Certificate", "certify", "certify_judged", "fixed_sequence", "lower_bound"]
+__all__ += ["Estimate", "Powered", "Sample", "Strata", "choose_rows", "lower_draws"]
+__all__ += ["Recalibration", "fit_recalibration", "powered_mean", "upper_bound", "weighted_mean"]
 __all__ += ["AccuracyMonitor", "CalibrationMonitor", "Drift", "Sketch", "alarm", "sketch"]
 
 

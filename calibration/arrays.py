@@ -227,6 +227,16 @@ def as_labels(y: ArrayLike, n: int) -> Ints:
     return labels.astype(np.int64)
 
 
+def as_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
+    """Return (n,) weights, none negative and not all 0; None: each row counts once."""
+    if sample_weight is None:
+        return np.ones(n)
+    w = as_floats(sample_weight)
+    if w.shape != (n,) or not (np.isfinite(w) & (w >= 0)).all() or not w.any():
+        raise ValueError(f"expected a sample_weight per row of {n}, none below zero, not all zero")
+    return w
+
+
 def _check_labels(labels: Floats) -> None:
     other = labels[(labels != 0) & (labels != 1)]
     if len(other):

@@ -80,23 +80,25 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
 class _ScoreCalibrator(_Calibrator):
     """A calibrator of one score per row, (n,) or (n, 1), with a fit of `score_fitting`."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
-        """Fit on scores (n,) or (n, 1) and labels y (n,); return self."""
-        self.map_ = type(self)._fit(as_scores(X), self._coded(y))
-        self.n_features_in_ = 1
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Fit on scores (n,) or (n, 1), labels y (n,), weights (n,) or None; return self."""
+        x, labels = self._checked(_one_column(X), y)
+        self.map_ = type(self)._fit(self._scores(x), labels, sample_weight)
         return self
 
     @staticmethod
     @abstractmethod
-    def _fit(scores: Floats, y: Ints) -> CalibrationMap: ...
+    def _fit(scores: Floats, y: Ints, sample_weight: ArrayLike | None) -> CalibrationMap: ...
+
+    _scores = staticmethod(as_scores)
 
     def _inputs(self, X: ArrayLike) -> Any:
-        return X
+        return self._scores(super()._inputs(_one_column(X)))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
-        return tags
+
+def _one_column(X: Any) -> Any:
+    x = X if hasattr(X, "ndim") else np.asarray(X)
+    return np.asanyarray(x)[:, None] if x.ndim == 1 else x
 
 
 class PlattCalibrator(_ScoreCalibrator):
@@ -129,13 +131,13 @@ class LogisticCalibrator(_Calibrator):
     def __init__(self, *, C: float = 1.0) -> None:
         self.C = C
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Any:
-        """Fit on X (n, d) and labels y (n,) of two classes; return self.
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Fit on X (n, d), labels y (n,) of two classes, weights (n,) or None; return self.
 
         Raises as `fit_logistic`.
         """
         x, labels = self._checked(X, y)
-        self.map_ = fit_logistic(x, labels, C=self.C)
+        self.map_ = fit_logistic(x, labels, C=self.C, sample_weight=sample_weight)
         return self
 
 

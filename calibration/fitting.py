@@ -23,7 +23,7 @@ from calibration.arrays import Codes, Floats, Groups, Ints
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.metrics.scores import row_losses
-from calibration.score_fitting import SCORE_FITS, base_rate, maximum_likelihood
+from calibration.score_fitting import SCORE_FITS, base_rate, maximum_likelihood, weighted
 from calibration.selection import grouped_folds, held_out, one_standard_error
 from calibration.shrinkage import STRONG, VERY_STRONG, fit_bounded_update, fit_shrunk
 
@@ -43,29 +43,32 @@ class Penalty(NamedTuple):
 STEPS = tuple(Penalty(C, keep) for keep in (True, False) for C in (0.2, 0.6, 2.0, 6.0))
 
 
-def fit_logistic(X: ArrayLike, y: ArrayLike, *, C: float = 1.0) -> LogisticMap:
+def fit_logistic(
+    X: ArrayLike, y: ArrayLike, *, C: float = 1.0, sample_weight: ArrayLike | None = None
+) -> LogisticMap:
     """Return the ridge-penalised logistic regression of y (n,) on X (n, d), features standardised.
 
     The optimum is that of scikit-learn's `LogisticRegression(C=C)`, whose penalty is
     |coef|^2 / (2 C), by Newton's method. The map clips each feature to its range in X; a constant
     column gets coefficient 0.
     """
-    x = arrays.as_features(X)
-    labels = arrays.as_labels(y, len(x))
+    x, labels, w = weighted(arrays.as_features(X), y, sample_weight)
     if not C > 0:
         raise ValueError(f"C must be positive, got {C}")
-    return _fit_logistic(x, labels, C)
+    return _fit_logistic(x, labels, C, w)
 
 
-def _fit_logistic(x: Floats, labels: Ints, C: float) -> LogisticMap:
-    scaler = StandardScaler().fit(x)
+def _fit_logistic(x: Floats, labels: Ints, C: float, weights: Floats | None = None) -> LogisticMap:
+    w = arrays.as_weights(weights, len(x))
+    scaler = StandardScaler().fit(x, sample_weight=None if (w == 1).all() else w)
     mean, scale = tuple(scaler.mean_), tuple(scaler.scale_)
     if labels.min() == labels.max():
-        return LogisticMap((0.0,) * x.shape[1], float(arrays.logit(base_rate(labels))), mean, scale)
+        constant = float(arrays.logit(base_rate(labels, w)))
+        return LogisticMap((0.0,) * x.shape[1], constant, mean, scale)
     n, d = x.shape
     design = np.column_stack([(x - scaler.mean_) / scaler.scale_, np.ones(n)])
     precision, y = np.append(np.full(d, 1 / C), 0.0), labels.astype(np.float64)
-    fitted = maximum_likelihood(design, y, np.zeros(d + 1), precision=precision)
+    fitted = maximum_likelihood(design, y, np.zeros(d + 1), precision=precision, sample_weight=w)
     coef = np.where(np.ptp(x, axis=0) > 0, fitted[:-1], 0.0)
     low, high = tuple(x.min(axis=0)), tuple(x.max(axis=0))
     return LogisticMap(tuple(coef), float(fitted[-1]), mean, scale, low, high)

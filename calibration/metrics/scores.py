@@ -1,7 +1,8 @@
 """How reliable and how useful probabilities are: pure functions of labels y and probabilities p.
 
 `y` is (n,) of 0 and 1, `p` is (n,) in [0, 1], n >= 1, which `calibration.metrics` checks. Each
-function returns one float unless it says otherwise. numpy only, but for `corp`.
+function returns one float unless it says otherwise; a row with the `sample_weight` k counts as k
+rows. numpy only, but for `corp`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, Ints, as_floats, check_probabilities
+from calibration.arrays import (
+    Bools,
+    Floats,
+    Groups,
+    Ints,
+    as_floats,
+    as_weights,
+    check_probabilities,
+)
 from calibration.metrics.intervals import Interval, mean_interval
 
 
@@ -87,9 +96,16 @@ def nauc(y: Floats, p: Floats) -> float:
 CLIP = 1e-6
 
 
-def brier(y: Floats, p: Floats) -> float:
+def _mean(values: Floats | Bools, sample_weight: ArrayLike | None) -> float:
+    if sample_weight is None:
+        return float(values.mean())
+    w = as_weights(sample_weight, len(values))
+    return float(w @ values / w.sum())
+
+
+def brier(y: Floats, p: Floats, *, sample_weight: ArrayLike | None = None) -> float:
     """Return the mean of (p - y)^2, in [0, 1] (Brier 1950)."""
-    return float(np.mean((p - y) ** 2))
+    return _mean((p - y) ** 2, sample_weight)
 
 
 def corp(y: Floats, p: Floats) -> tuple[float, float, float]:
@@ -110,9 +126,9 @@ def corp(y: Floats, p: Floats) -> tuple[float, float, float]:
     return max(0.0, brier(y, p) - best), max(0.0, base - best), base
 
 
-def log_loss(y: Floats, p: Floats) -> float:
+def log_loss(y: Floats, p: Floats, *, sample_weight: ArrayLike | None = None) -> float:
     """Return the mean negative log likelihood in nats, p clipped to [1e-6, 1 - 1e-6]."""
-    return float(row_losses(y, p).mean())
+    return _mean(row_losses(y, p), sample_weight)
 
 
 def auroc(y: Floats, p: Floats) -> float:
@@ -128,15 +144,17 @@ def auroc(y: Floats, p: Floats) -> float:
     return float((middle @ per_hit - hits * (hits + 1) / 2) / (hits * misses))
 
 
-def coverage(p: ArrayLike, threshold: float) -> float:
+def coverage(p: ArrayLike, threshold: float, *, sample_weight: ArrayLike | None = None) -> float:
     """Return the share of rows with p >= threshold."""
-    return float((check_probabilities(p) >= threshold).mean())
+    return _mean(check_probabilities(p) >= threshold, sample_weight)
 
 
-def selective_accuracy(y: Floats, p: Floats, threshold: float) -> float:
+def selective_accuracy(
+    y: Floats, p: Floats, threshold: float, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Return the mean of y over the rows with p >= threshold; NaN if there is none."""
-    accepted = y[p >= threshold]
-    return float(accepted.mean()) if len(accepted) else float("nan")
+    accepted = as_weights(sample_weight, len(y)) * (p >= threshold)
+    return float(accepted @ y / accepted.sum()) if accepted.any() else float("nan")
 
 
 def band(y: Floats, p: Floats, middle: float) -> tuple[int, float, float]:

@@ -92,7 +92,7 @@ def test_isotonic_is_scikit_learns_between_the_ends() -> None:
     steps = theirs.predict(probe)
     kept = (steps >= inner[0]) & (steps <= inner[-1])
     assert kept.sum() > 200
-    low, middle, high = np.quantile(s, [0.25, 0.5, 0.75])
+    low, middle, high = np.quantile(s, [0.25, 0.5, 0.75], method="inverted_cdf")
     expected = (1 - TILT) * steps + TILT * expit(1.349 * (probe - middle) / (high - low))
     np.testing.assert_allclose(ours.predict_proba(probe)[kept, 1], expected[kept], rtol=1e-14)
     assert ours.predict_proba(probe)[:, 1].min() > 0
@@ -285,10 +285,60 @@ def test_out_of_fold_logits_respect_groups() -> None:
     assert np.corrcoef(apart, y)[0, 1] < 0.3 < np.corrcoef(leaky, y)[0, 1]
 
 
-@parametrize_with_checks([LogisticCalibrator(), TwoStageCalibrator(C=1.0)])
+class LastColumn:
+    """Lets a calibrator of one score take a matrix, which is what scikit-learn's checks give."""
+
+    _scores = staticmethod(lambda x: -x[:, -1])
+
+
+class MatrixPlatt(LastColumn, PlattCalibrator):
+    """Platt's, of a matrix."""
+
+
+class MatrixTemperature(LastColumn, TemperatureCalibrator):
+    """The temperature, of a matrix."""
+
+
+class MatrixBeta(LastColumn, BetaCalibrator):
+    """The beta map, of a matrix."""
+
+
+class MatrixIsotonic(LastColumn, IsotonicCalibrator):
+    """The isotonic map, of a matrix."""
+
+
+def one_score_may_be_a_vector(estimator: LogisticCalibrator) -> dict[str, str]:
+    """As of scikit-learn's `IsotonicRegression`, so these two checks of a refusal do not apply."""
+    names = ("check_fit1d", "check_fit2d_predict1d") if isinstance(estimator, LastColumn) else ()
+    return dict.fromkeys(names, "scores (n,) are taken")
+
+
+@parametrize_with_checks(
+    [
+        LogisticCalibrator(),
+        TwoStageCalibrator(C=1.0),
+        MatrixPlatt(),
+        MatrixTemperature(),
+        MatrixBeta(),
+        MatrixIsotonic(),
+    ],
+    expected_failed_checks=one_score_may_be_a_vector,
+)
 def test_scikit_learns_own_checks(estimator: LogisticCalibrator, check: Callable) -> None:
-    """Every check that scikit-learn has for a binary classifier of a feature matrix passes."""
+    """Every check that scikit-learn has for a binary classifier passes, of `sample_weight` too."""
     check(estimator)
+
+
+@pytest.mark.parametrize("estimator", CALIBRATORS[:5], ids=repr)
+def test_a_weight_is_that_many_rows(estimator: LogisticCalibrator) -> None:
+    """A row of weight 2 counts as two rows, one of weight 0 as none."""
+    X, y, _ = world(80, width=1)
+    w = np.random.default_rng(0).integers(0, 4, size=len(y))
+    weighted = clone(estimator).fit(X, y, sample_weight=w)
+    repeated = clone(estimator).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-9)
+    with pytest.raises(ValueError, match="sample_weight per row"):
+        clone(estimator).fit(X, y, sample_weight=[1.0])
 
 
 @pytest.mark.parametrize("estimator", CALIBRATORS, ids=repr)

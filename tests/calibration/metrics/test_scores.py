@@ -258,6 +258,26 @@ def test_coverage_and_selective_accuracy_by_hand() -> None:
     assert np.isnan(metrics.selective_accuracy(Y, P, 0.95))
 
 
+def test_a_weight_is_that_many_rows() -> None:
+    """Of each mean over rows; scikit-learn's agree, and weights that are none are refused."""
+    y, p = sample(0, 50)
+    w = np.random.default_rng(1).integers(0, 3, size=50)
+    repeated = np.repeat(y, w), np.repeat(p, w)
+    for name, more in (("brier", ()), ("log_loss", ()), ("selective_accuracy", (0.5,))):
+        metric = getattr(metrics, name)
+        found = metric(y, p, *more, sample_weight=w)
+        assert found == pytest.approx(metric(*repeated, *more))
+    assert metrics.brier(y, p, sample_weight=w) == pytest.approx(
+        theirs.brier_score_loss(y, p, sample_weight=w)
+    )
+    assert metrics.coverage(p, 0.5, sample_weight=w) == pytest.approx(
+        metrics.coverage(repeated[1], 0.5)
+    )
+    for wrong in (w[1:], -w, 0 * w):
+        with pytest.raises(ValueError, match="sample_weight"):
+            metrics.brier(y, p, sample_weight=wrong)
+
+
 @pytest.mark.parametrize(
     ("y", "p", "sentence"),
     [
