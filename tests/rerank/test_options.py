@@ -122,9 +122,8 @@ def test_bounds_are_in_the_sentence() -> None:
         "`learning_rate` should be a number, above 0 and below 1, got 0.0": lambda: FinetuneConfig(
             learning_rate=0.0
         ),
-        "`loss` should be one of listwise, binary, got 'list-wise'; did you mean 'listwise'?": (
-            lambda: FinetuneConfig(loss="list-wise")
-        ),
+        "`rank_by` should be one of relevance, logit, fused, dense, auto, got 'fusd'; did you mean "
+        "'fused'?": lambda: Config(rank_by="fusd"),
         "`pool` should be a whole number, at least 10, got True": lambda: Config(pool=True),
     }
     for sentence, make in told.items():
