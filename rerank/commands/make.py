@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,8 +133,12 @@ def evaluate(
     chosen: options.ModelChoice,
     dataset: Path,
     reading: options.Reading,
+    typed: Typed,
     *,
     split: str = "test",
+    then: Annotated[Path | None, Option(metavar="MODEL")] = None,
+    then_share: Annotated[float, Option(gt=0, lt=1)] = 0.4,
+    price_per_1000: Annotated[float | None, Option(ge=0, metavar="PRICE")] = None,
     verbose: options.Verbose = False,
     work: options.Work = options.WORK,
     json: options.Json = False,
@@ -146,14 +151,18 @@ def evaluate(
     Args:
         dataset: BEIR folder, or labelled lists
         split: split to measure on
+        then: a model with a dearer reranker, calibrated on the same set: measure whether it is
+            worth asking where the first one is unsure
+        then_share: share of the queries that --then may be asked for
+        price_per_1000: what 1,000 queries to --then cost, in any currency
     """
     from rerank.evaluation.predictions_file import measure_predictions
-    from rerank.jobs.evaluate import evaluate
-    from rerank.report.calibration import measured_sections, predictions_sections
+    from rerank.report.calibration import cascade_section, measured_sections, predictions_sections
     from rerank.report.headline import after_evaluation, headline
     from rerank.report.sections import as_text
 
     if chosen.model.is_file():
+        typed.refuse("only with a model folder", "then", "then_share", "price_per_1000")
         said = measure_predictions(chosen.model, reading.read(dataset), split)
         for one in said.notes:
             note(one)
@@ -162,13 +171,25 @@ def evaluate(
         else:
             print(as_text(predictions_sections(said)), end="")
         return
-    model = chosen.load(work)
+    model, cascade = chosen.load(work), None
     labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)
-    evaluation = evaluate(model, labelled, split, work=work)
+    if then is None:
+        from rerank.jobs.evaluate import evaluate
+
+        typed.refuse("only with --then MODEL, the second model", "then_share", "price_per_1000")
+        evaluation = evaluate(model, labelled, split, work=work)
+    else:
+        from rerank.jobs.cascade import evaluate_cascade
+
+        second = replace(chosen, model=then, manifest_sha256=None).load(work)
+        evaluation, cascade = evaluate_cascade(
+            model, second, labelled, split, share=then_share, price=price_per_1000, work=work
+        )
     for one in evaluation.notes:
         note(one)
     if json:
-        print_json(**evaluation.to_dict())
+        of_both = {"cascade": cascade.to_dict()} if cascade else {}
+        print_json(**evaluation.to_dict(), **of_both)
         return
     model_path, path = (shlex.quote(str(path)) for path in (chosen.model, rescorable(dataset)))
     next_step = after_evaluation(evaluation, labelled.mode).format(model=model_path, dataset=path)
@@ -176,10 +197,12 @@ def evaluate(
         headline(evaluation, model.maps[labelled.mode], rank_by=model.pipeline.config.rank_by),
         next_step,
     )
+    more = [cascade_section(cascade)] if cascade else []
     if verbose:
-        print()
-        print(as_text(measured_sections(evaluation)), end="")
-    else:
+        more += measured_sections(evaluation)
+    if more:
+        print(f"\n{as_text(more)}", end="")
+    if not verbose:
         print("(--verbose: the comparison and all measurements)")
 
 

@@ -159,6 +159,7 @@ class Evaluation:
     features: Floats  # (n, len(maps.features.ranking))
     table: Comparison
     confidences: dict[str, Floats]  # name -> (n,)
+    relevance: list[Floats]  # of each ranking: P(each passage is right)
     right: Labels  # (n,) 1 where the top passage is right
     certified: Bools  # (n,) see `rerank.assessment.decisions.certified`
     events: dict[str, dict[str, float]]  # sufficiency, relevance -> `EVENT_METRICS`
@@ -272,6 +273,7 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
             random_state=config.seed,
         ),
         confidences=confidences,
+        relevance=relevance,
         right=hit[:, 0],
         certified=np.concatenate([part.certified for part in predicted]),
         events=_events(hit, sufficiency, passage_labels(labelled), relevance),

@@ -13,6 +13,7 @@ from calibration.monitoring.recalibration import Recalibration
 from calibration.reliability import Reliability, reliability_bins
 from rerank.errors import optional
 from rerank.evaluation.baselines import SOURCES
+from rerank.evaluation.cascade import Cascade
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.evaluation.predictions_file import MeasuredPredictions
 from rerank.fitting.certificates import CUT_FROM_SEARCH
@@ -39,6 +40,11 @@ EVENTS_NOTE = (
     "Sufficiency is the probability that one of the first k passages is right, relevance that the "
     "passage at a rank is; at rank 1 it is the confidence. Log loss should be below that of the "
     "base rate, which knows only how often the event happens."
+)
+CASCADE_NOTE = (
+    "at >=: the share of all queries that is accepted; right: the share of these. smECE is of the "
+    "confidence of whichever model answered. Bands are chosen without labels, where the second "
+    "model expects to gain most, and on other queries than those that they are measured on."
 )
 
 
@@ -106,6 +112,7 @@ def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section
     )
 
 
+<<<<<<< HEAD
 def predictions_sections(measured: MeasuredPredictions) -> list[Section]:
     """The table of a file of predictions, under a sentence on its order."""
     ((name, one),), order = measured.table.rows, measured.order
@@ -117,6 +124,12 @@ def predictions_sections(measured: MeasuredPredictions) -> list[Section]:
         Section("", [sentence]),
         Section("The confidence", table=measured.table.cells(), ours=name, note=table_note(one)),
     ]
+=======
+def cascade_section(cascade: Cascade) -> Section:
+    """Whether a second model is worth asking, and for how many queries."""
+    title, table = "Is a second model worth asking?", cascade.cells()
+    return Section(title, cascade.sentences(), table, CASCADE_NOTE, cascade.chosen.name)
+>>>>>>> 2d76abb9 (A second, dearer model is measured beside the first: what asking it in a band of confidences gains)
 
 
 def _explained_sections(

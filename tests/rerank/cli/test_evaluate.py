@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import refused
+from command_line import call, refused
 
 Run = Any  # the session's run, see conftest
 
@@ -28,3 +29,16 @@ def test_a_split_without_queries_is_refused(
     """An empty split file is a split, and there is nothing in it to measure."""
     (copied_set / "splits/later.txt").write_text("")
     refused(capsys, "evaluate", run.folder, copied_set, "--split", "later", "--work", tmp_path)
+
+
+def test_a_second_model_is_measured_beside_the_first(
+    run: Run, small_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same one gains nothing, and says so; its options are refused without it."""
+    where = ("evaluate", run.folder, small_folder, "--work", run.work)
+    assert call(*where, "--then", run.folder, "--price-per-1000", "2", "--json") == 0
+    cascade = json.loads(capsys.readouterr().out)["cascade"]
+    assert (cascade["worth_it"], cascade["price"], cascade["most"]) == (False, 2.0, 0.4)
+    assert call(*where, "--then", run.folder) == 0
+    assert "Not worth it" in capsys.readouterr().out
+    assert "--then-share" in refused(capsys, *where, "--then-share", "0.2")
