@@ -112,7 +112,6 @@ def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section
     )
 
 
-<<<<<<< HEAD
 def predictions_sections(measured: MeasuredPredictions) -> list[Section]:
     """The table of a file of predictions, under a sentence on its order."""
     ((name, one),), order = measured.table.rows, measured.order
@@ -124,12 +123,12 @@ def predictions_sections(measured: MeasuredPredictions) -> list[Section]:
         Section("", [sentence]),
         Section("The confidence", table=measured.table.cells(), ours=name, note=table_note(one)),
     ]
-=======
+
+
 def cascade_section(cascade: Cascade) -> Section:
     """Whether a second model is worth asking, and for how many queries."""
     title, table = "Is a second model worth asking?", cascade.cells()
     return Section(title, cascade.sentences(), table, CASCADE_NOTE, cascade.chosen.name)
->>>>>>> 2d76abb9 (A second, dearer model is measured beside the first: what asking it in a band of confidences gains)
 
 
 def _explained_sections(
