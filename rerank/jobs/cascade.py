@@ -66,7 +66,7 @@ def evaluate_cascade(
         _stage(of_second, ids),
         np.array(list(gains.values())),
         groups=measured.groups.tolist(),
-        units=sampled_units(measured).tolist(),
+        units=sampled_units(r.query for r in measured.items).tolist(),
         most=share,
         threshold=config.thresholds.advisory,
         folds=config.folds,
