@@ -30,7 +30,7 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
 from rerank.protocols import Request, Scorer, Scores, Traits
-from rerank.types import Bools, Floats
+from rerank.types import Bools, Floats, Ints
 
 Pair = tuple[str, str]
 Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
@@ -74,10 +74,7 @@ class CrossEncoder:
     def score(self, requests: Sequence[Request]) -> list[Scores]:
         """Logits, and whether each pair was truncated to `max_length` tokens."""
         pairs = [(query, text) for query, texts in requests for text in texts]
-        parts = self._parts(pairs)
-        read = [
-            (query, part) for (query, _), (of, _) in zip(pairs, parts, strict=True) for part in of
-        ]
+        read, starts, more = self._windows(pairs)
         rows, cut = self._opened()(read)
         if rows.shape[1] != 1:
             raise InputError(
@@ -87,32 +84,30 @@ class CrossEncoder:
             raise InputError(
                 f"{self.files.name} gives logits that are not finite; its weights are broken"
             )
-        starts = np.cumsum([0, *(len(of) for of, _ in parts)])[:-1]
         best = np.maximum.reduceat(rows[:, 0], starts) if read else rows[:, 0]
-        cut = [
-            more or (len(of) == 1 and cut[start])
-            for start, (of, more) in zip(starts, parts, strict=True)
-        ]
+        cut = _of_pairs(cut, starts, more)
         both = zip(best.tolist(), cut, strict=True)
         by_request = ([next(both) for _ in texts] for _, texts in requests)
         return [Scores(*zip(*scores, strict=True)) for scores in by_request]
 
     def truncates(self, pairs: Sequence[Pair]) -> list[bool]:
         """Whether each pair is truncated, without the network where our own tokens are its."""
-        if self.windows > 1:
-            return [more for _, more in self._parts(pairs)]
+        read, starts, more = self._windows(pairs)
         if self.precision != "bf16" and not (
             self.instruction or runs_in_library(self.files, self.precision)
         ):
-            return [t.cut for t in self.tokenizer()(pairs)]
-        return self._opened()(pairs)[1]
+            return _of_pairs([t.cut for t in self.tokenizer()(read)], starts, more)
+        return _of_pairs(self._opened()(read)[1], starts, more)
 
-    def _parts(self, pairs: Sequence[Pair]) -> list[tuple[list[str], bool]]:
-        """The windows of each passage, beside its query, and whether it goes on after the last."""
+    def _windows(self, pairs: Sequence[Pair]) -> tuple[list[Pair], Ints, list[bool]]:
+        """Each window as a pair, where those of each pair start, and whether its text goes on."""
         if self.windows == 1:
-            return [([text], False) for _, text in pairs]
-        texts, before = [text for _, text in pairs], [(query, "") for query, _ in pairs]
-        return self.tokenizer().parts(texts, before, self.windows)
+            return list(pairs), np.arange(len(pairs)), [False] * len(pairs)
+        beside = [(f"{self.instruction} {query}".strip(), "") for query, _ in pairs]
+        parts = self.tokenizer().parts([text for _, text in pairs], beside, self.windows)
+        read = [(q, part) for (q, _), (of, _) in zip(pairs, parts, strict=True) for part in of]
+        starts = np.cumsum([0, *(len(of) for of, _ in parts)])[:-1]
+        return read, starts, [more for _, more in parts]
 
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, which is loaded without the network."""
@@ -157,6 +152,14 @@ class CrossEncoder:
             return engine(tokens), [t.cut for t in tokens]
 
         return score_pairs
+
+
+def _of_pairs(cut: Sequence[bool], starts: Ints, more: Sequence[bool]) -> list[bool]:
+    """Whether a pair is truncated: a window of it, or its text after the last one."""
+    if not len(starts):
+        return []
+    found: list[bool] = (np.logical_or.reduceat(cut, starts) | np.array(more)).tolist()
+    return found
 
 
 class Reranker:

@@ -205,6 +205,17 @@ def test_an_instruction_takes_the_place_of_the_saved_one(
     assert np.abs(plain.score(PAIRS)[0] - expected).max() > 0.01
 
 
+def test_a_window_that_an_instruction_leaves_no_room_for_is_told(tmp_path: Path) -> None:
+    """A template and an instruction take room in each window; what is cut off there is told."""
+    converted(tmp_path, "qwen3")
+    long = [(PAIRS[0][0], "It rained all day in the little harbour town. " * 8)]
+    asked = "only texts of statisticians answer, " * 12
+    model = open_reranker(
+        resolve(str(tmp_path)), max_length=LENGTH, windows=9, instruction=asked.strip()
+    )
+    assert model.truncates(long).tolist() == model.score(long)[1].tolist() == [True]
+
+
 def test_a_reranker_without_a_place_for_an_instruction_is_refused_one(tmp_path: Path) -> None:
     """A plain cross-encoder would read it as a part of the query."""
     reranker(tmp_path, "bert")
@@ -225,9 +236,9 @@ def test_the_best_window_of_a_long_passage_counts(windows: int) -> None:
     (best, same), cut = several.score(pairs)
     assert same == short
     assert cut.tolist() == several.truncates(pairs).tolist() == [windows == 2, False]
-    parts = several.scorer._parts(pairs[:1])[0][0]  # type: ignore[attr-defined]
+    parts = several.scorer._windows(pairs[:1])[0]  # type: ignore[attr-defined]
     assert len(parts) <= windows
-    assert best == max(one.score([(pairs[0][0], part) for part in parts])[0])
+    assert best == max(one.score(parts)[0])
     assert (best > 0 > first) == (windows == 9)
 
 
