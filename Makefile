@@ -9,7 +9,7 @@ MODEL := work/model
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format locked audit licences docs promise torture browser bench benchmark weights small multilingual pooled clean
+.PHONY: help install demo test lint types format locked audit licences docs promise torture browser bench benchmark weights small pooled clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -78,18 +78,6 @@ small: .venv/installed ## train minilm-reranker-small anew: make small SETS=fold
 	  --check-every 100 --seed 7 --within-group tatqa dstc9_faq --out work/small \
 	  --pack models/minilm-reranker-small
 
-# The recipe of models/minilm-reranker-multilingual: English and Chinese questions over the body of
-# multilingual-e5-small, whose six lower layers stay as they are. PAIRS as above.
-MANY_PAIRS := boolq_dev:300 clapnq_dev:400 cmrc_dev:2100 docs_faq:700 docs_tasks:300 drcd_dev:2300 \
-  dstc11_reviews:150 fairytaleqa:300 fetaqa:150 lfrqa_forum:700 medquad:300 nq_open_oracle:500 \
-  product_qa:600 squad11_dev_other:700 squad_train_part:1800
-multilingual: .venv/installed ## train minilm-reranker-multilingual anew: make multilingual PAIRS=folder
-	@test -d "$(PAIRS)" || { echo "give the folder of the sources: make multilingual PAIRS=folder"; exit 2; }
-	$(BIN)/rerank train cross-encoder $(addprefix $(PAIRS)/,$(MANY_PAIRS)) --base e5-multilingual \
-	  --encoder e5-multilingual --hard 4 --easy 0 --withheld 0.08 --frozen-layers 6 --max-length 160 \
-	  --batch 16 --steps 706 --learning-rate 1.5e-4 --seed 5 --validation 0 --out work/multilingual \
-	  --pack models/minilm-reranker-multilingual
-
 RERANKER := minilm-reranker
 pooled: .venv/installed ## maps to start from before the first label: make pooled SETS=folder [RERANKER=name]
 	@test -d "$(SETS)" || { echo "give the folder of the labelled sets: make pooled SETS=folder"; exit 2; }

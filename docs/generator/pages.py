@@ -1,4 +1,4 @@
-"""Pages of the site that are written elsewhere: README.md, and the cards of the cross-encoders."""
+"""Pages of the site that are written elsewhere: README.md, and the card of the cross-encoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ ELSEWHERE = {
     "README.md": "index.md",
     "models/minilm-reranker/README.md": "minilm-reranker.md",
     "models/minilm-reranker-small/README.md": "minilm-reranker-small.md",
-    "models/minilm-reranker-multilingual/README.md": "minilm-reranker-multilingual.md",
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 FILE_NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # as the text of a link
