@@ -1,8 +1,8 @@
 """Weights small enough to commit: int8 rows of what fine-tuning changed, the rest from the base.
 
 A packed model stores each matrix as int8 with one scale per row (symmetric, round to nearest) and
-vectors in fp32. It takes what fine-tuning left frozen from its base model: the word embeddings, and
-layers. So does a bi-encoder its pooling. Unpacking gives an ordinary fp32 model folder.
+vectors in fp32. It takes the word embeddings, which fine-tuning leaves frozen, from its base model;
+so does a bi-encoder its pooling. Unpacking gives an ordinary fp32 model folder.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from rerank.storage.files import files_below, sha256_file
 from rerank.storage.folder import MANIFEST, read_manifest
 
 EMBEDDINGS = "embeddings.word_embeddings.weight"
-LAYER = "encoder.layer."  # before the number of a layer
 CLASSIFIER = "bert."  # before the names of a cross-encoder's layers; a bi-encoder's have nothing
 SCALE = ".scale"
 TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash per line
 TRAINING = "finetune.json"  # likewise: the sets, the configuration, and those of its base
-HASH, BASE = "weights_sha256", "base"  # in the manifest; the base is minilm where it names none
+HASH = "weights_sha256"  # in the manifest
 COPIED = ("config.json", TRAINED_ON)
 MODEL = "model"  # the unpacked model, beside the manifest of its hashes
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -81,8 +80,7 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
         )
     stored = load_file(packed / "weights.safetensors")
     embeddings = word_embeddings(stored)
-    layers = json.loads((packed / "config.json").read_bytes())["num_hidden_layers"]
-    tensors = base_tensors(base, layers, embeddings.removesuffix(EMBEDDINGS))
+    tensors = {embeddings: load_file(base / "model.safetensors")[EMBEDDINGS]}
     for name, tensor in stored.items():
         if name.endswith(SCALE):
             continue
@@ -97,18 +95,6 @@ def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) ->
         if (base / name).exists():
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(base / name, folder / name)
-
-
-def base_tensors(base: Path, layers: int, prefix: str) -> dict[str, np.ndarray]:
-    """The base model's weights without those of further layers, by their names behind `prefix`."""
-    from safetensors.numpy import load_file
-
-    return {
-        prefix + name: tensor
-        for name, tensor in load_file(base / "model.safetensors").items()
-        if tensor.dtype.kind == "f"
-        and (not name.startswith(LAYER) or int(name.split(".")[2]) < layers)
-    }
 
 
 def word_embeddings(tensors: Mapping[str, np.ndarray]) -> str:

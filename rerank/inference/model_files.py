@@ -18,13 +18,13 @@ from typing import Any, Literal
 from rerank.errors import InputError, optional
 from rerank.inference.four_bit import unpack_four_bit
 from rerank.inference.given import Given
-from rerank.inference.int8_weights import BASE, TRAINED_ON, TRAINING, unpack, unpacked_once
+from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack, unpacked_once
 from rerank.inference.model_cache import cache_folder
 from rerank.inference.remote.probe import open_remote
 from rerank.inference.remote.wires import is_remote
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import file_state, sha256_file
-from rerank.storage.folder import MANIFEST, read_verified
+from rerank.storage.folder import read_verified
 
 OF_PACKAGES = ("e5-multilingual", "minilm")  # bundled names of weights that a package holds
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -171,8 +171,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
         home = cache_folder() / f"{name}-{UNPACKED}-{E5_SHA256[:16]}"
         return _local(name, unpacked_once(home, partial(unpack_four_bit, e5), _sha256))
     packed = BUNDLED / name
-    if "/" not in name and (packed / MANIFEST).is_file():
-        base, cache = base_of(name).folder, cache_folder()
+    if "/" not in name and (packed / "manifest.json").is_file():
+        base, cache = _minilm(), cache_folder()
         return _local(name, unpack(packed, base=base, cache=cache, sha256=_sha256))
     if Path(name).is_dir():
         return _local(name, Path(name))
@@ -184,20 +184,6 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
         f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
         "or a hub id such as cross-encoder/ms-marco-MiniLM-L6-v2@revision"
     )
-
-
-def base_of(name: str) -> ModelFiles:
-    """The model of a package whose word embeddings a bundled model has, or one trained from it.
-
-    A folder of `rerank train` knows the name of its base. Another one is taken to be of minilm.
-    """
-    if name in OF_PACKAGES:
-        return resolve(name)
-    packed, trained = BUNDLED / name / MANIFEST, Path(name, TRAINING)
-    if "/" not in name and packed.is_file():
-        return resolve(json.loads(packed.read_bytes()).get(BASE, "minilm"))
-    known = json.loads(trained.read_bytes())["config"]["base"] if trained.is_file() else "minilm"
-    return base_of(known)
 
 
 def lasting_name(name: str) -> str:

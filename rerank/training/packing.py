@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
 from rerank.errors import InputError, optional
-from rerank.inference.int8_weights import (
-    BASE,
-    COPIED,
-    EMBEDDINGS,
-    HASH,
-    SCALE,
-    TRAINING,
-    base_tensors,
-    word_embeddings,
-)
-from rerank.inference.model_files import ModelFiles
+from rerank.inference.int8_weights import COPIED, EMBEDDINGS, HASH, SCALE, TRAINING, word_embeddings
 from rerank.storage.files import write_file
 
 WRITTEN = ("licence", "command")  # of a manifest, by hand: the licence, and how to make it again
@@ -41,7 +30,9 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
         from safetensors.numpy import save
 
     earlier = check_can_pack(out)
-    stored = tensors_to_pack(folder, base)
+    tensors = tensors_to_pack(folder, base)
+    embeddings = word_embeddings(tensors)
+    stored = {n: t for n, t in tensors.items() if n != embeddings and t.dtype.kind == "f"}
     for name, tensor in list(stored.items()):
         if tensor.ndim == 2:
             stored[name], stored[name + SCALE] = quantise(tensor)
@@ -56,25 +47,20 @@ def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) ->
 
 
 def tensors_to_pack(folder: Path, base: Path) -> dict[str, np.ndarray]:
-    """The weights of a model that are not those of `base`, as its word embeddings must be."""
+    """The tensors of a model whose word embeddings are those of `base`, as packing needs."""
     with optional():
         from safetensors.numpy import load_file
 
     path = folder / "model.safetensors"
     tensors: dict[str, np.ndarray] = load_file(path) if path.is_file() else {}
+    of_base = load_file(base / "model.safetensors")[EMBEDDINGS]
     name = word_embeddings(tensors)
-    of_base = base_tensors(base, sys.maxsize, name.removesuffix(EMBEDDINGS))
-    changed = {
-        n: t
-        for n, t in tensors.items()
-        if t.dtype.kind == "f" and not np.array_equal(t, of_base.get(n, ()))
-    }
-    if name not in tensors or name in changed:
+    if name not in tensors or not np.array_equal(tensors[name], of_base):
         raise InputError(
-            f"{folder} cannot be packed: its word embeddings are not those of its base; pack "
-            "models that were trained from minilm, e5-multilingual or a packed model"
+            f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
+            "that were trained from minilm or from a packed model"
         )
-    return changed
+    return tensors
 
 
 def check_can_pack(out: Path) -> dict[str, object]:
@@ -90,10 +76,9 @@ def check_can_pack(out: Path) -> dict[str, object]:
     return old
 
 
-def pack_finetuned(folder: Path, packed: Path, *, base: ModelFiles) -> None:
+def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
     """Pack a model folder of `train cross-encoder`; the manifest says how the weights were made."""
     report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
     if "loss" in report:
         report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
-    manifest = {"name": packed.name, BASE: base.name, "training": report}
-    pack(folder, packed, manifest, base=base.folder)
+    pack(folder, packed, {"name": packed.name, "training": report}, base=base)

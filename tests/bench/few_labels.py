@@ -50,7 +50,7 @@ EVERY = 0.9  # share of unanswerable queries that no set reaches: each answered 
 def score(folder: Path, out: Path, max_queries: int, chosen: Config) -> None:
     """Write the scored candidates of the queries of a set that no model and no map has seen."""
     labelled = read_training_set(folder)
-    config = with_language(chosen, labelled.corpus.values(), networks=True)
+    config = with_language(chosen, labelled.corpus.values(), encodes=True)
     models, config = find_models(replace(config, expected_unanswerable=EVERY))
     pooled = pooled_for(*models, config)
     ids = tuple(i for split in labelled.splits.values() for i in split)

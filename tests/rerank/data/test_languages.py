@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 
 import pytest
 
 from rerank.config import Config
-from rerank.jobs.languages import ENCODER, RERANKER, find_language, with_language
+from rerank.jobs.languages import find_language, with_language
 from rerank.types import Passage
 
 GERMAN = "Der Median ist der mittlere Wert einer sortierten Liste von Zahlen."
@@ -39,15 +38,12 @@ def test_the_language_of_a_corpus(texts: list[str], language: str, codes: list[s
     assert sorted(found.shares) == codes
 
 
-def test_the_models_follow_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_encoder_follows_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only from auto, and only where none was named and the package is there."""
     german, english = corpus(GERMAN, GERMAN), corpus(ENGLISH, ENGLISH)
     assert with_language(Config(), english) == Config(language="english")
-    many = Config(language="german", encoder=ENCODER, reranker=RERANKER)
-    assert with_language(Config(), german) == many
-    assert with_language(Config(encoder="own"), german) == replace(many, encoder="own")
-    assert with_language(Config(reranker="own"), german) == replace(many, reranker="own")
-    assert with_language(Config(), german, networks=False) == Config(language="german")
+    assert with_language(Config(), german) == Config(language="german", encoder="e5-multilingual")
+    assert with_language(Config(encoder="own"), german) == Config(language="german", encoder="own")
     named = Config(language="dutch")
     assert with_language(named, german) is named
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

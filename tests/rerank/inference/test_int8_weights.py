@@ -205,7 +205,7 @@ def test_other_word_embeddings_cannot_be_packed(tmp_path: Path) -> None:
     tensors, name = load_file(folder / "model.safetensors"), CLASSIFIER + EMBEDDINGS
     tensors[name] = tensors[name] + np.float32(1e-3)
     save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(InputError, match="word embeddings are not those of its base"):
+    with pytest.raises(InputError, match="word embeddings are not those of minilm"):
         pack(folder, tmp_path / "packed", {}, base=resolve("minilm").folder)
     assert not (tmp_path / "packed").exists()
 

@@ -82,7 +82,7 @@ def test_packed_it_is_close_to_the_trained_one(
     once = replace(CHEAP, steps=1)  # from the bundled body, which packed weights refer to
     made = finetune([TrainingSet(ten)], kept / "bundled", once, work=kept)
     monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
-    pack_finetuned(made.folder, tmp_path / "tiny-encoder", base=resolve("minilm"))
+    pack_finetuned(made.folder, tmp_path / "tiny-encoder", base=resolve("minilm").folder)
     texts = ["median along an axis", "draw a line", "what does a kernel density estimate do"]
     one, other = (
         Encoder(resolve(name), max_length=48).encode(texts)

@@ -35,7 +35,7 @@ def test_the_trained_model_and_its_packed_form_score_alike(
     from sentence_transformers import CrossEncoder as Oracle
 
     monkeypatch.setattr("rerank.inference.model_files.BUNDLED", tmp_path)
-    pack_finetuned(trained.folder, tmp_path / "tiny-reranker", base=resolve("minilm"))
+    pack_finetuned(trained.folder, tmp_path / "tiny-reranker", base=resolve("minilm").folder)
     manifest = json.loads((tmp_path / "tiny-reranker/manifest.json").read_text())
     assert manifest["training"]["sets"][0]["digest"] == ten.digest()
     packed = resolve("tiny-reranker")
@@ -63,7 +63,7 @@ def test_other_word_embeddings_are_refused_before_any_work(
     out = tmp_path / "out"
     asked = ["--base", str(other_reranker()), "--pack", str(tmp_path / "packed"), "--out", str(out)]
     assert main(["train", "cross-encoder", str(small_folder), *asked]) == 2
-    assert "its word embeddings are not those of its base" in capsys.readouterr().err
+    assert "its word embeddings are not those of minilm" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -75,7 +75,7 @@ def test_weights_are_packed_over_packed_weights_alone(trained: Trained, tmp_path
     for taken in (other, trained.folder):
         before = (taken / "manifest.json").read_bytes()
         with pytest.raises(InputError, match="not a folder of packed weights"):
-            pack_finetuned(trained.folder, taken, base=resolve("minilm"))
+            pack_finetuned(trained.folder, taken, base=resolve("minilm").folder)
         assert (taken / "manifest.json").read_bytes() == before
     for _ in range(2):
-        pack_finetuned(trained.folder, tmp_path / "packed", base=resolve("minilm"))
+        pack_finetuned(trained.folder, tmp_path / "packed", base=resolve("minilm").folder)

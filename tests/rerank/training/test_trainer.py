@@ -71,11 +71,9 @@ def test_a_smaller_model_keeps_layers_evenly_spaced(
         assert np.array_equal(after[name.format(k)], before[name.format(2 * k + 1)])
     moved, copied = after[name.format(2)], before[name.format(5)]
     assert 0 < np.abs(moved - copied).max() < 0.01
-    base = resolve(body)
+    base = Path(body)
     pack_finetuned(made.folder, tmp_path / "packed", base=base)
-    unpacked = unpack(
-        tmp_path / "packed", base=base.folder, cache=tmp_path / "cache", sha256=sha256_file
-    )
+    unpacked = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache", sha256=sha256_file)
     pairs = [("median", "Compute the median along the axis."), ("median", "Draw a line.")]
     scores, _ = open_reranker(resolve(str(unpacked)), max_length=64).score(pairs)
     from sentence_transformers import CrossEncoder as Reference
