@@ -32,7 +32,7 @@ NOT_CALIBRATED = (
 )
 OTHER_MODELS = (
     "No maps are known for these models: passages are ordered by the reranker's own scores, or by "
-    "the encoder's if the reranker reads another language; the probabilities mean nothing."
+    "BM25 and the encoder if the reranker reads another language; the probabilities mean nothing."
 )
 
 
@@ -61,7 +61,7 @@ def init(
     if pooled is None and (config.encoder, config.reranker) != (usual.encoder, usual.reranker):
         pooled, said = pooled_for(*find_models(usual)[0], usual), f"{NOT_CALIBRATED} {OTHER_MODELS}"
         unread = config.reranker == usual.reranker and config.language != "english"
-        config = replace(config, rank_by="dense" if unread else "logit")
+        config = replace(config, rank_by="fused" if unread else "logit")
         logger.warning(OTHER_MODELS)
     if pooled is None:
         raise InputError(

@@ -93,6 +93,24 @@ def test_every_part_of_a_corpus_is_read(
     assert update(folder, tmp_path).passages == 3
 
 
+@NEEDS_MAPS
+def test_a_language_that_the_reranker_does_not_read_is_ordered_by_both_stages(
+    tmp_path: Path,
+) -> None:
+    """Right first more often than by the encoder alone, on two sets of other languages."""
+    texts = (
+        "Der Median ist der mittlere Wert einer sortierten Liste von Zahlen.",
+        "Der Mittelwert ist die Summe der Zahlen, geteilt durch ihre Anzahl.",
+    )
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"_id": t.split()[1], "text": t}) + "\n" for t in texts))
+    folder = init(corpus, tmp_path / "model", work=tmp_path / "work")
+    model = rerank.load(folder)
+    config = model.pipeline.config
+    assert (config.language, config.rank_by) == ("german", "fused")
+    assert model.search("Was ist der Median?").top.doc_id == "Median"
+
+
 def test_without_pooled_maps_it_says_what_to_do(
     small_folder: Path, config: Config, tmp_path: Path
 ) -> None:
