@@ -195,6 +195,9 @@ def cross_fit_two_stage(
 
     Each row's probability comes from two stages fitted without the row's group; all second stages
     share the first.
+
+    Raises:
+        ValueError: as `fit_two_stage`; fewer than two groups.
     """
     fits = {name: _second_stage(name, reference) for name in second_stages}
     x = arrays.as_features(X)

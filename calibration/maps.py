@@ -118,6 +118,9 @@ class TwoStageMap:
     """Several features to one logit (`first`), and that logit to a probability (`second`).
 
     An optional `update`, learned from a few later labels, moves the log odds of that probability.
+
+    Raises:
+        ValueError: `second` or `update` takes more than one input.
     """
 
     first: LogisticMap
@@ -161,6 +164,9 @@ class TwoStageMap:
         """Return both stages, and the update, as one logistic map of the features.
 
         Bounds on the logit between the stages are dropped.
+
+        Raises:
+            ValueError: the second stage is not logistic.
         """
         slope, intercept = 1.0, 0.0
         for stage in (self.second, self.update):

@@ -23,7 +23,11 @@ ADVISED, LEAST_TIMES, MOST_TIMES = 0.9, 1.25, 40
 
 @dataclass(frozen=True, slots=True)
 class Strata:
-    """Of each stratum (K,): the labelled rows that are right, the labelled ones, and all rows."""
+    """Of each stratum (K,): how many labelled rows are right, how many are labelled, and all rows.
+
+    Raises:
+        ValueError: counts that do not fit together, or no labelled row.
+    """
 
     right: tuple[int, ...]
     labelled: tuple[int, ...]

@@ -144,7 +144,11 @@ class Reliability:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Reliability:
-        """Return what `to_dict` wrote."""
+        """Return what `to_dict` wrote.
+
+        Raises:
+            ValueError: a missing or an unknown key, or a value of the wrong kind.
+        """
         kinds = {f.name: str(f.type) for f in fields(cls)}
         d = {"extra": {}, **d} if isinstance(d, Mapping) else d
         check_keys("a reliability", d, kinds)

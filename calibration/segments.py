@@ -22,7 +22,11 @@ from calibration.selection import grouped_folds, held_out
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Updates of the log odds of a probability, for some segments; the others have none."""
+    """Updates of the log odds of a probability, for some segments; the others have none.
+
+    Raises:
+        ValueError: an update that takes more than one input.
+    """
 
     updates: Mapping[str, LogisticMap] = field(default_factory=dict)
 
@@ -46,7 +50,11 @@ class Segments:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Segments:
-        """Return what `to_dict` wrote; its numbers are the same to the last bit."""
+        """Return what `to_dict` wrote; its numbers are the same to the last bit.
+
+        Raises:
+            ValueError: not a mapping, as `map_from_dict`, or an update of more than one input.
+        """
         if not isinstance(d, Mapping):
             raise ValueError(f"expected an update per segment, got {str(d)[:80]}")
         updates: dict[str, Any] = {str(segment): map_from_dict(v) for segment, v in d.items()}
@@ -81,7 +89,11 @@ def cross_fit_segments(
     folds: int = 5,
     random_state: int = 0,
 ) -> Floats:
-    """Return (n,) probabilities after updates that were fitted without the row's group."""
+    """Return (n,) probabilities after updates that were fitted without the row's group.
+
+    Raises:
+        ValueError: as `fit_segments`; fewer than two folds or two groups.
+    """
     labels, old = arrays.check_y_p(y, p)
     names, number = as_segments(segments, len(labels)), arrays.group_codes(groups, len(labels))
     fold = grouped_folds(groups, folds, random_state=random_state)

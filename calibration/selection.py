@@ -65,7 +65,11 @@ def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
 
 
 def held_out(fold: Ints) -> Iterator[NDArray[np.bool_]]:
-    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out."""
+    """Yield, for each fold of (n,) fold numbers, which rows (n,) it holds out.
+
+    Raises:
+        ValueError: fewer than two folds, so that no row would be left to fit on.
+    """
     if len(fold) == 0 or fold.max() == 0:
         raise ValueError("cross-fitting needs at least two folds and two groups")
     return (fold == k for k in range(int(fold.max()) + 1))

@@ -302,7 +302,11 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """The configuration of `to_dict`."""
+        """The configuration of `to_dict`.
+
+        Raises:
+            InputError: a field is unknown or has the wrong type.
+        """
         values = dict(values)
         if values.pop("long_passages", "beginning") != "beginning":  # a field of versions before
             raise InputError(

@@ -32,6 +32,9 @@ Result = TypeVar("Result")
 def cores() -> int:
     """Cores that this process may use: the number in `RERANK_CORES`, else what its affinity and the
     CPU quotas of its control groups allow, as in a container.
+
+    Raises:
+        InputError: the variable holds something else than a whole number from 1 up.
     """
     setting = os.environ.get(CORES, "")
     if setting:

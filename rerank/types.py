@@ -35,7 +35,11 @@ def main_mode(modes: Iterable[Mode]) -> Mode:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. `title` may be empty; `text` only beside a title or scores."""
+    """One retrievable text. `title` may be empty; `text` only beside a title or scores.
+
+    Raises:
+        InputError: an id, a title or a text that is not text.
+    """
 
     doc_id: str
     title: str
@@ -150,6 +154,9 @@ def as_passage(given: AnyPassage, position: int) -> Passage:
     """A text, or a dictionary with a text (`TEXTS`), a title and an id, as a passage.
 
     Without an id it is the position. The metadata is its `metadata`, else all other keys.
+
+    Raises:
+        InputError: an id, a title or a text that is not text.
     """
     if isinstance(given, Passage):
         return given

@@ -108,7 +108,12 @@ class Sketch:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Sketch:
-        """Return what `to_dict` wrote; its numbers are the same to the last bit."""
+        """Return what `to_dict` wrote; its numbers are the same to the last bit.
+
+        Raises:
+            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
+                sketch; the message names the feature.
+        """
         d = {"rows": 0, **d} if isinstance(d, Mapping) else d
         arrays.check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):

@@ -133,7 +133,12 @@ class _Bets:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` wrote, ready to continue; the same to the last bit."""
+        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
+
+        Raises:
+            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
+                state.
+        """
         names = [f.name for f in fields(cls) if f.name != "wealth"]  # type: ignore[arg-type]
         arrays.check_keys(f"the state of a monitor ({cls.kind})", d, ("kind", *names, "wealth"))
         arrays.check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))

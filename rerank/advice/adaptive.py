@@ -63,6 +63,9 @@ def search(
     """Search the model's index, and return as many passages as the question needs.
 
     Of `metadata`, only the query's segment is used, if the model has segments.
+
+    Raises:
+        InputError, RetrieverError: as `CalibratedReranker.search`.
     """
     query = Query(text, metadata={} if metadata is None else metadata, where=Where.read(where))
     return take(model.assess([query])[0], strategy)

@@ -30,7 +30,11 @@ FREQUENT = math.log(9)  # the idf of a word that occurs in a tenth of all passag
 
 
 def with_second_try(model: CalibratedReranker, first: Assessment) -> Assessment:
-    """The first assessment, or one of the expanded query if it is not accepted."""
+    """The first assessment, or one of the expanded query if it is not accepted.
+
+    Raises:
+        InputError: the model has no index, or the query brings its own passages.
+    """
     if model.source.folder is None or first.mode != "search":
         raise InputError(
             "a second try searches the model's own index, and here the passages come from "

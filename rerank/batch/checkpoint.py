@@ -98,7 +98,11 @@ class Checkpoint:
             self.state = replace(self.state, scoring=None)
 
     def append(self, state: CheckpointProgress, predictions: bytes, rejections: bytes) -> None:
-        """Append a chunk's results; `state` has the position in the input and the row counts."""
+        """Append the results of a chunk; `state` has the position in the input and the row counts.
+
+        Raises:
+            OSError: such as for a full disk; what was appended before stays.
+        """
         parts = predictions, rejections
         for file, data in zip(self._data, parts, strict=True):
             _write(file, data)

@@ -127,6 +127,9 @@ def assess_lists(
         The assessment, whose passages have `scores`, your numbers, beside the relevance. Of a
         frame: its rows, best first, with the columns `relevance`, `confidence`, `level`, `accepted`
         and `calibrated`; without a `query`, for each value of its column `query`.
+
+    Raises:
+        InputError: no query, no row has one of the keys, or as `CalibratedReranker.assess`.
     """
     frame = rows if hasattr(rows, "iloc") else None
     if query is None:

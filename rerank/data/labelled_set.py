@@ -139,7 +139,11 @@ class LabelledSet:
             raise InputError(f"{self.name} holds lists with their scores; expected a BEIR folder")
 
     def write(self, folder: str | Path) -> None:
-        """Write the set as a BEIR folder; `read` gives an equal one back."""
+        """Write the set as a BEIR folder; `read` gives an equal one back.
+
+        Raises:
+            InputError: a set of lists, whose scores have no place in a BEIR folder.
+        """
         if self.lists:
             raise InputError(
                 f"{self.name}: lists with scores cannot be written as a BEIR folder; keep the file "
@@ -206,7 +210,11 @@ class LabelledSet:
         )
 
     def split(self, name: str) -> tuple[str, ...]:
-        """The query ids of a split, in its order."""
+        """The query ids of a split, in its order.
+
+        Raises:
+            InputError: no such split, or an empty one.
+        """
         if name not in self.splits:
             raise InputError(
                 f"{self.name} has no split {name!r}; it has {list(self.splits)}"

@@ -82,7 +82,11 @@ def drawn_by(queries: Iterable[Query], version: str) -> bool:
 
 
 def judged_of(queries: Sequence[Query]) -> Judged | None:
-    """The strata that queries were drawn from by what a judge says; None if some were not."""
+    """The strata that queries were drawn from by what a judge says; None if not all of them were.
+
+    Raises:
+        InputError: metadata that no draw writes, or several judges.
+    """
     drawn = [query.metadata[JUDGED] for query in queries if JUDGED in query.metadata]
     if not drawn or len(drawn) < len(queries):
         return None

@@ -86,6 +86,10 @@ def open_engine(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> En
 
     int8 numbers are close to fp32 numbers, but not equal: a calibration is valid for only one of
     the two.
+
+    Raises:
+        InputError: the model cannot be loaded, or does not export and int8 is requested.
+        NoExportError: it does not export.
     """
     if files.entries is not None:
         network = exported_network(files, kind, precision)

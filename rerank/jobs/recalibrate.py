@@ -178,7 +178,11 @@ def labels_and_pipeline(
 
 
 def drawn_from(model: CalibratedReranker, feedback: Sequence[Feedback]) -> float | None:
-    """The confidence from which up the labels are a random sample of questions; None: none."""
+    """The confidence from which up the labels are a random sample of questions; None: no such one.
+
+    Raises:
+        InputError: another model drew them, or another version of this one.
+    """
     metadata, start = (
         [f.query.metadata for f in feedback],
         model.pipeline.config.thresholds.advisory,

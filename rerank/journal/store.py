@@ -149,7 +149,11 @@ class JournalStore(AbstractContextManager["JournalStore"]):
             yield connection
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Write entries in one transaction: all or none. Those already there are unchanged."""
+        """Write entries in one transaction: all or none. Those already there are unchanged.
+
+        Raises:
+            RefusedValueError: the database works, but rejects one of the values.
+        """
         insert = INSERT[self._engine.dialect.name](JOURNAL).on_conflict_do_nothing()
         with self._write() as connection:
             connection.execute(insert, entries)

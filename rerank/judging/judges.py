@@ -54,7 +54,11 @@ class Judge(Protocol):
 
 
 def open_judge(name: str, llm: LanguageModelConfig, work: Path) -> Judge:
-    """The judge of a name (a scorer, or the folder of a calibrated model), or a language model."""
+    """The judge of a name (a scorer, or the folder of a calibrated model), or a language model.
+
+    Raises:
+        InputError: both or neither are named, or there is no such model.
+    """
     if bool(name) == bool(llm.llm):
         raise InputError(
             "expected one judge: a model with --judge, or a language model with --llm and "
@@ -126,7 +130,11 @@ class ModelJudge:
 
 
 def probability_of(reply: str) -> float:
-    """The probability of a reply: a number from 0 to 100 (0.9 is taken as 90), yes or no."""
+    """The probability of a reply: a number from 0 to 100 (0.9 is taken as 90), yes or no.
+
+    Raises:
+        BadVerdictError: it is something else.
+    """
     if number := NUMBER.fullmatch(reply):
         value = float(number[1])
         share = value if "." in number[1] and value <= 1 else value / 100

@@ -43,6 +43,9 @@ def verdicts_of(name: str, llm: LanguageModelConfig, place: Path, work: Path) ->
     It gives the judge's name, and 1, 0 or NaN (n,) for the top passages: yes, no, or no verdict. A
     number that is no probability is a yes above the quantile at which as large a share says yes as
     the confidences expect to be right: no label is used.
+
+    Raises:
+        InputError: there is no such judge.
     """
     judge = open_judge(name, llm, work)
 

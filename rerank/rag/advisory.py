@@ -64,6 +64,9 @@ def decide(
     `record` receives the event; by default it is logged as a warning, in JSON. `summary` says in
     the event what the answer is about; by default it is the id of the top passage. If `record`
     fails, that is logged, and the decision is still returned.
+
+    Raises:
+        InputError: the confidence is not a probability.
     """
     sure = assessment.confidence if confidence is None else confidence
     if not isinstance(sure, Real) or not 0 <= sure <= 1:

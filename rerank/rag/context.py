@@ -55,6 +55,9 @@ def gate(
     `k` and the thresholds are those of the model by default. `floor` is the relevance from which a
     passage is usable. No assessment makes it raise: if it fails, the failure is logged, the verdict
     is UNASSESSED, and the passages can still be used.
+
+    Raises:
+        InputError: `k` outside 1 to 10, or a floor outside [0, 1].
     """
     k = assessment.sufficiency_k if k is None else k
     if not (1 <= k <= DEEPEST and 0 <= floor <= 1):

@@ -239,7 +239,11 @@ def clear_away(path: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder."""
+    """Copy a folder.
+
+    Raises:
+        OSError: about the first file that could not be copied, and no other.
+    """
     try:
         shutil.copytree(source, target)
     except shutil.Error as error:

@@ -140,6 +140,10 @@ def set_champion(
     `best` is the version that stays the best so far; None: this one. `before` are the aliases that
     the decision rests on; None: any. Both are set, or neither. In a store of this machine
     promotions wait for each other; on a server, two at the same moment do not.
+
+    Raises:
+        InputError: the run registered no version of that name.
+        MovedError: one of the aliases is another than `before`.
     """
     with _open_client(f"run {run_id}", tracking_uri) as client, _one_promotion(tracking_uri):
         versions = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")

@@ -64,6 +64,9 @@ def answer(
     `thresholds` are those of the model by default.
     If the answerer fails on a question, the result's `error` says why, and nothing is recorded: it
     may be asked again. `record` is a journal's `rerank.journal.journal.Journal.record`.
+
+    Raises:
+        InputError, RetrieverError: as `CalibratedReranker.assess`.
     """
     fitted, language_model = answer_confidence_of(model), config.language_model
     if answerer is None and language_model.llm:

@@ -27,7 +27,11 @@ class AnswerConfidence:
     map: LogisticMap
 
     def confidence(self, retrieval: float, coverage: float) -> float:
-        """P(the answer is right), from its retrieval's confidence and its attribution coverage."""
+        """P(the answer is right), from its retrieval's confidence and its attribution coverage.
+
+        Raises:
+            InputError: a number outside [0, 1].
+        """
         return float(self.map.predict(_inputs([retrieval], [coverage]))[0])
 
     def to_dict(self) -> dict[str, Any]:
