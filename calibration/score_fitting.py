@@ -1,8 +1,8 @@
 """One score to a probability: Platt, temperature, beta and isotonic.
 
-Scores (n,) and labels y (n,) of 0 and 1 in, a map out; a row with the
-`sample_weight` k (n,) counts as k rows. The scores of temperature and beta are log
-odds; the others take any number that rises with the probability.
+Scores (n,) and labels y (n,) of 0 and 1 in, a map out; a row with the `sample_weight` k counts as k
+rows. The scores of temperature and beta are log odds; the others take any number that rises with
+the probability.
 
 For labels of one class every function gives the smoothed base rate: for all scores, or, by
 isotonic, for those that it has seen. For a constant score it gives about the share of hits.
@@ -56,10 +56,9 @@ def maximum_likelihood(
     """Return the weights w (d,) of sigmoid(design @ w + offset) that fit targets (n,) best.
 
     They maximise `row_weight` times the log likelihood (for dependent rows below 1), whose rows
-    count `sample_weight` (n,) times, minus
-    `precision` (d,) times (w - start)^2 / 2, a Gaussian prior around `start` (d,). The method is
-    Newton's with backtracking (Lin, Lin and Weng 2007, "A note on Platt's probabilistic outputs for
-    support vector machines", appendix 3).
+    count `sample_weight` (n,) times, minus `precision` (d,) times (w - start)^2 / 2, a Gaussian
+    prior around `start` (d,). The method is Newton's with backtracking (Lin, Lin and Weng 2007, "A
+    note on Platt's probabilistic outputs for support vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)

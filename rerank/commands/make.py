@@ -166,10 +166,7 @@ def evaluate(
         said = measure_predictions(chosen.model, reading.read(dataset), split)
         for one in said.notes:
             note(one)
-        if json:
-            print_json(**said.to_dict())
-        else:
-            print(as_text(predictions_sections(said)), end="")
+        tell(json, as_text(predictions_sections(said)).removesuffix("\n"), **said.to_dict())
         return
     model, cascade = chosen.load(work), None
     labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)

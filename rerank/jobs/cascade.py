@@ -46,8 +46,8 @@ def evaluate_cascade(
     whichever answers is the procedure's. Queries that either must leave out are left out. `price`
     is that of 1,000 queries to the second model. The threshold is the first model's.
 
-    Raises: as `rerank.evaluate`; InputError, a share or price out of range, or no query that both
-        models can be measured on.
+    Raises: as `rerank.evaluate`; InputError, if a share or price is out of range, or both models
+        can be measured on no query.
     """
     if not 0 < share < 1:
         raise InputError(f"`share` (--then-share) should be above 0 and below 1, got {share:g}")

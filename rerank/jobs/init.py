@@ -48,7 +48,7 @@ def init(
     """Write a model folder for a corpus: a file of passages, or a folder with corpus.jsonl.
 
     Models without pooled maps get those of the default models, which choose what is scored; the
-    order is then that of the reranker's scores.
+    order is then that of the reranker's scores, or of both stages if it reads another language.
     """
     out, corpus, config = Path(out), Path(corpus).resolve(), config or Config()
     folder = corpus if corpus.is_dir() else corpus.parent
