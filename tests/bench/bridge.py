@@ -8,7 +8,7 @@ Their scores are brought to the scale of our bundled reranker by a monotone map,
 the set's own questions that both have scored; no label is used. The pooled maps are fitted over the
 other sets, on our scores. `cosine` and `bm25` take the first stage's numbers for a reranker's. One
 line a way and number of labels: log loss, AUROC and smECE of the confidence on the groups that lend
-no label, and with --pairs of how many pairs the bridge is made.
+no label.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 import few_labels
 import numpy as np
+from scipy.stats import t as student
 from sklearn.isotonic import IsotonicRegression
 
 from calibration.metrics import auroc, log_loss, smece
@@ -72,6 +73,27 @@ def measured_by(maps: FittedMaps, asked: Labelled[Scored], config: Config) -> li
     return [log_loss(right, p), auroc(right, p), smece(right, p), float(right.mean())]
 
 
+def figures_of(
+    lent: Labelled[Scored],
+    measured: Labelled[Scored],
+    prior: FittedMaps | None,
+    count: int,
+    draws: int,
+    config: Config,
+) -> Any:
+    """The mean figures of fits on `count` labels; None without a label and without a prior."""
+    if not count:
+        return None if prior is None else np.array(measured_by(prior, measured, config))
+    rows = []
+    for draw in range(draws):
+        rng = np.random.default_rng([0, draw])
+        chosen = rng.choice(len(lent), min(count, len(lent)), replace=False)
+        drawn = lent.where(np.isin(np.arange(len(lent)), chosen))
+        fitted = few_labels.fitted_on(drawn, measured, prior, config)
+        rows.append(measured_by(fitted.maps, measured, config))
+    return np.mean(rows, axis=0)
+
+
 def main() -> None:
     """Print the mean over sets and draws of each way and number of labels."""
     parser = argparse.ArgumentParser()
@@ -108,21 +130,11 @@ def main() -> None:
                 "bridge": (near["labels"], near["asked"], pooled),
                 "as it is": (known, of_asked, pooled),
             }
-            for how, (lent, measured, prior) in ways.items():
+            for how, lists in ways.items():
                 for count in LABELS:
-                    draws = []
-                    for draw in range(options.draws if count else 1):
-                        if not count:
-                            if prior is not None:
-                                draws.append(measured_by(prior, measured, config))
-                            continue
-                        rng = np.random.default_rng([0, draw])
-                        rows = rng.choice(len(lent), min(count, len(lent)), replace=False)
-                        drawn = lent.where(np.isin(np.arange(len(lent)), rows))
-                        fitted = few_labels.fitted_on(drawn, measured, prior, config)
-                        draws.append(measured_by(fitted.maps, measured, config))
-                    if draws:
-                        figures.setdefault((way, how, count), {})[name] = np.mean(draws, axis=0)
+                    row = figures_of(*lists, count, options.draws, config)
+                    if row is not None:
+                        figures.setdefault((way, how, count), {})[name] = row
             print(name, way, flush=True)
     for (way, how, count), by_set in figures.items():
         loss, area, error, right = np.mean(list(by_set.values()), axis=0)
@@ -131,7 +143,8 @@ def main() -> None:
         if how != "none" and count:
             without = figures[way, "none", count]
             gains = np.array([by_set[n][0] - without[n][0] for n in by_set])
-            line += f"; log loss less none {gains.mean():+.3f} +- {2.3 * gains.std(ddof=1) / len(gains) ** 0.5:.3f}"
+            half = student.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / len(gains) ** 0.5
+            line += f"; log loss less none {gains.mean():+.3f} +- {half:.3f}"
         print(line)
 
 
