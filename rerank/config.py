@@ -333,11 +333,9 @@ class PromotionGate:
     least_certified: float = share(
         0.05, "share of the queries that the certified threshold must accept"
     )
-    margin: float = share(
-        0.05, "largest loss in the share that is right, beside the best champion so far"
-    )
+    margin: float = share(0.05, "largest allowed drop in accuracy, beside the best champion so far")
     brier_margin: float = share(
-        0.02, "largest loss in the Brier score, beside the best champion so far"
+        0.02, "largest allowed rise of the Brier score, beside the best champion so far"
     )
 
     def __post_init__(self) -> None:

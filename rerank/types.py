@@ -371,7 +371,7 @@ class Assessment:
     features: Floats  # (d,) of the ranking, which the confidence was computed from
     mode: Mode  # of the query as it came, even if another system has found its passages
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
-    calibrated: bool = True  # False: no label of this corpus; the numbers rank, and promise nothing
+    calibrated: bool = True  # False: no label of this corpus; only the order is meaningful
 
     @property
     def sufficiency(self) -> float:

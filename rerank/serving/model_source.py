@@ -258,7 +258,7 @@ class ModelHolder:
             except RerankError as error:
                 self._out_of_reach = True
                 if now or not before:
-                    self._stays("the model's place does not answer", error)
+                    self._keep_current("the model's place does not answer", error)
                 return False
             state = folder_state(folder)
             if state is None:
@@ -274,7 +274,7 @@ class ModelHolder:
                 if now or state != self._known:  # once per content
                     self._known = state
                     self.metrics.swaps.labels("refused").inc()
-                    self._stays("model refused", error)
+                    self._keep_current("new model rejected", error)
                 return False
             self._known, self._passing = state, False
             if made.version == self.current.version:
@@ -287,9 +287,9 @@ class ModelHolder:
             event("model swapped", model=made.version, seconds=time.perf_counter() - start)
             return True
 
-    def _stays(self, what: str, error: RerankError) -> None:
+    def _keep_current(self, what: str, error: RerankError) -> None:
         about = {"model": self.current.version, "why": str(error)}
-        event(f"{what}; the present one stays", severity=logging.ERROR, **about)
+        event(f"{what}; keeping the current one", severity=logging.ERROR, **about)
 
     def _open(self, folder: Path) -> ServedModel:
         observe, pinned = self.metrics.observe_stage, self._manifest_sha256

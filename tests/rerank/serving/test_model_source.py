@@ -289,7 +289,7 @@ def test_a_swap_that_failed_for_now_is_tried_again(
     assert len(tried) == 3  # the first look waits until the folder has settled
     assert holder.current is before
     assert holder.metrics.swaps.labels("refused")._value.get() == 1
-    (why,) = [r.fields["why"] for r in caplog.records if r.msg.startswith("model refused")]
+    (why,) = [r.fields["why"] for r in caplog.records if r.msg.startswith("new model rejected")]
     assert re.search(expected, why)
     assert holder.refresh()
     assert holder.current is not before
@@ -307,7 +307,7 @@ def test_a_refusal_says_why(
 
     monkeypatch.setattr("rerank.serving.model_source._try", closed)
     assert not holder.refresh(now=True)
-    (why,) = [r.fields["why"] for r in caplog.records if r.msg.startswith("model refused")]
+    (why,) = [r.fields["why"] for r in caplog.records if r.msg.startswith("new model rejected")]
     assert why == f"{place} cannot be served: [Errno 13] Permission denied: '/cache/models'"
 
 
@@ -322,7 +322,7 @@ def test_a_folder_that_cannot_be_looked_at_now_is_looked_at_again(
         patch.setattr(os, "scandir", _crowded)
         assert folder_state(place) is None
         assert not any(holder.refresh() for _ in range(3))
-    assert "model refused" not in caplog.text
+    assert "new model rejected" not in caplog.text
     assert [holder.refresh(), holder.refresh()] == [False, True]
     assert holder.current is not before
 
