@@ -93,6 +93,14 @@ class Scorer(Protocol):
 
 
 @runtime_checkable
+class Instructed(Scorer, Protocol):
+    """A scorer that can be told, for a query, what counts as an answer."""
+
+    def with_instruction(self, instruction: str, /) -> Scorer:
+        """The same scorer with this instruction, in place of its own."""
+
+
+@runtime_checkable
 class Embedder(Protocol):
     """Gives the vectors of texts."""
 

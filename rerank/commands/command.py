@@ -17,8 +17,18 @@ from typing import Annotated, Any, NamedTuple, NoReturn, Union, get_args, get_or
 
 from rerank.config import NOUNS, Option, check_option
 from rerank.errors import InputError, nearest
+from rerank.inference import user_choices
 
 REJECTED = 3  # exit code of a job that is done, except for rows that cannot be used
+SHARED = {"quiet", "device", "trust_remote_code"}  # by commands, beside their own options
+DEVICES = (
+    "where torch runs, for --precision bf16 and for models that sentence-transformers runs: cpu, "
+    "cuda, cuda:1, mps, or auto: the first GPU, else the CPU (default: auto)"
+)
+TRUSTING = (
+    "run the Python code of models that need their own, from a local folder, or from a hub id with "
+    "its commit (org/model@COMMIT); it can do all that you can: read it first"
+)
 MUST = inspect.Parameter.empty  # the default of what must be given
 
 
@@ -172,6 +182,7 @@ class Command:
     function: Callable[..., bool | int | None]
     example: str
     resumes: bool  # if interrupted, run the command again to resume
+    networks: bool = False  # it runs networks
 
     @property
     def text(self) -> str:
@@ -189,20 +200,25 @@ class Command:
         for parameter in parameters(self.function):
             _add(parser, parameter)
         parser.add_argument("--quiet", action="store_true", help="show no progress")
+        if self.networks:
+            parser.add_argument("--device", metavar="DEVICE", help=DEVICES)
+            parser.add_argument("--trust-remote-code", action="store_true", help=TRUSTING)
         return parser
 
     def run(self, options: argparse.Namespace) -> bool | int | None:
         """Run it with parsed arguments."""
-        given = {n: v for n, v in vars(options).items() if v is not None and n != "quiet"}
-        answer: bool | int | None = build(self.function, given)
+        given = {n: v for n, v in vars(options).items() if v is not None and n not in SHARED}
+        trust = getattr(options, "trust_remote_code", False)
+        with user_choices.chosen(getattr(options, "device", None) or "", trust=trust):
+            answer: bool | int | None = build(self.function, given)
         return answer
 
 
 def command(
-    example: str, *, resumes: bool = False
+    example: str, *, resumes: bool = False, networks: bool = False
 ) -> Callable[[Callable[..., bool | int | None]], Command]:
     """Make a command of a function, with one real example of its arguments."""
-    return lambda function: Command(function, example, resumes)
+    return lambda function: Command(function, example, resumes, networks)
 
 
 def _add(parser: argparse.ArgumentParser, x: Parameter) -> None:

@@ -70,7 +70,7 @@ def check(
     tell(json, *lines, dataset=dataset, **counts, **facts, **asdict(labelled.reading))
 
 
-@command("datasets/pydata --out work/pydata-index")
+@command("datasets/pydata --out work/pydata-index", networks=True)
 def index(
     dataset: Path,
     config: Annotated[Config, Only(OF_INDEXES)],

@@ -20,7 +20,7 @@ ModelFolder = Annotated[Path, Option("model folder")]
 MODELS = (*OF_INDEXES, "reranker", "max_length", "precision")  # before the first label
 
 
-@command("datasets/pydata --out work/unlabelled", resumes=True)
+@command("datasets/pydata --out work/unlabelled", resumes=True, networks=True)
 def init(
     corpus: options.Corpus,
     config: Annotated[Config, Only(MODELS)],
@@ -40,7 +40,7 @@ def init(
     tell(json, made, step, model=out, calibrated=False)
 
 
-@command("work/model work/corpus")
+@command("work/model work/corpus", networks=True)
 def update(
     target: Path,
     corpus: options.Corpus,
@@ -73,7 +73,7 @@ def print_updated(found: Updated, target: Path) -> None:
         note(f"nothing is certified. {CHANGED}")
 
 
-@command("work/model --out work/deployed")
+@command("work/model --out work/deployed", networks=True)
 def export(
     chosen: options.ModelChoice,
     *,
@@ -107,7 +107,7 @@ def track(
         print_run(run)
 
 
-@command("work/model datasets/pydata --split test", resumes=True)
+@command("work/model datasets/pydata --split test", resumes=True, networks=True)
 def promote(
     model: ModelFolder,
     dataset: Path,

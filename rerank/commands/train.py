@@ -11,7 +11,7 @@ from rerank.commands.printing import tell
 from rerank.config import Config, Option
 
 
-@command("sets/* --out models/minilm-reranker/pooled.json", resumes=True)
+@command("sets/* --out models/minilm-reranker/pooled.json", resumes=True, networks=True)
 def prior(
     datasets: Annotated[tuple[Path, ...], Option(metavar="SET")],
     config: Annotated[Config, Only(("encoder", "reranker", "max_length", "precision"))],

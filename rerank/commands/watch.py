@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rerank.data.labelled_set import LabelledSet
 
 
-@command("work/model queries.jsonl", resumes=True)
+@command("work/model queries.jsonl", resumes=True, networks=True)
 def drift(
     chosen: ModelChoice,
     queries: Path | None = None,

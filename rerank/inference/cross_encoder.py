@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +30,42 @@ from rerank.inference.model_files import ModelFiles, check_cross_encoder, intera
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, open_tokenizer
 from rerank.normal_form import normal_form
-from rerank.protocols import Request, Scorer, Scores, Traits
+from rerank.protocols import Instructed, Request, Scorer, Scores, Traits
 from rerank.types import Bools, Floats, Ints
 
 Pair = tuple[str, str]
 Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
-ScorePairs = Callable[[Sequence[Pair]], tuple[NDArray[np.float32], list[bool]]]
 TOGETHER = 2**20  # pairs in one call: the engine divides them itself
+
+
+class PairScorer(Protocol):
+    """What runs a cross-encoder; an instruction, if there is one, replaces the saved prompt."""
+
+    def __call__(
+        self, pairs: Sequence[Pair], instruction: str = ""
+    ) -> tuple[NDArray[np.float32], list[bool]]:
+        """Rows of shape (n, outputs), and whether each pair was truncated."""
+
+    def room(self, query: str, instruction: str = "") -> int:
+        """How many tokens of a passage are read with a query."""
+
+
+class EngineScorer:
+    """Our own tokens, and an engine that runs them; it reads no instruction."""
+
+    def __init__(self, tokenizer: Tokenizer, engine: Rows) -> None:
+        self._tokenizer, self._engine = tokenizer, engine
+
+    def __call__(
+        self, pairs: Sequence[Pair], instruction: str = ""
+    ) -> tuple[NDArray[np.float32], list[bool]]:
+        """Rows of shape (n, outputs), and whether each pair was truncated."""
+        tokens = self._tokenizer(pairs)
+        return self._engine(tokens), [t.cut for t in tokens]
+
+    def room(self, query: str, instruction: str = "") -> int:
+        """How many tokens of a passage are read with a query."""
+        return self._tokenizer.room(query, "")
 
 
 class CrossEncoder:
@@ -68,14 +98,32 @@ class CrossEncoder:
             identity += f"\0{windows}\0{instruction}"
         self.traits = Traits(files.name, identity, batch=TOGETHER)
         self._tokenizer: Tokenizer | None = None
-        self._pairs: ScorePairs | None = None
+        self._opened_by = dict[bool, PairScorer]()  # whether an instruction is read
         self._loading = Lock()
+
+    def with_instruction(self, instruction: str) -> CrossEncoder:
+        """The same network with another instruction, which it must have a place for."""
+        check_cross_encoder(self.files, self.precision, instruction)
+        made = CrossEncoder(
+            self.files,
+            max_length=self.max_length,
+            precision=self.precision,
+            windows=self.windows,
+            instruction=instruction,
+        )
+        made._tokenizer, made._opened_by, made._loading = (
+            self.tokenizer(),
+            self._opened_by,
+            self._loading,
+        )
+        return made
 
     def score(self, requests: Sequence[Request]) -> list[Scores]:
         """Logits, and whether each pair was truncated to `max_length` tokens."""
         pairs = [(query, text) for query, texts in requests for text in texts]
-        read, starts, more = self._windows(pairs)
-        rows, cut = self._opened()(read)
+        scorer = self._opened()
+        read, starts, more = self._windows(pairs, scorer.room)
+        rows, cut = scorer(read, self.instruction)
         if rows.shape[1] != 1:
             raise InputError(
                 f"{self.files.name} has {rows.shape[1]} outputs; expected one, as rerankers have"
@@ -92,18 +140,26 @@ class CrossEncoder:
 
     def truncates(self, pairs: Sequence[Pair]) -> list[bool]:
         """Whether each pair is truncated, without the network where our own tokens are its."""
-        read, starts, more = self._windows(pairs)
         if self.precision != "bf16" and not (
             self.instruction or runs_in_library(self.files, self.precision)
         ):
-            return _of_pairs([t.cut for t in self.tokenizer()(read)], starts, more)
-        return _of_pairs(self._opened()(read)[1], starts, more)
+            tokenizer = self.tokenizer()
+            read, starts, more = self._windows(pairs, lambda query, _: tokenizer.room(query, ""))
+            return _of_pairs([t.cut for t in tokenizer(read)], starts, more)
+        scorer = self._opened()
+        read, starts, more = self._windows(pairs, scorer.room)
+        return _of_pairs(scorer(read, self.instruction)[1], starts, more)
 
-    def _windows(self, pairs: Sequence[Pair]) -> tuple[list[Pair], Ints, list[bool]]:
+    def _windows(
+        self, pairs: Sequence[Pair], room: Callable[[str, str], int]
+    ) -> tuple[list[Pair], Ints, list[bool]]:
         """Each window as a pair, where those of each pair start, and whether its text goes on."""
         if self.windows == 1:
             return list(pairs), np.arange(len(pairs)), [False] * len(pairs)
-        beside = [(f"{self.instruction} {query}".strip(), "") for query, _ in pairs]
+        rooms = {
+            query: room(query, self.instruction) for query in dict.fromkeys(q for q, _ in pairs)
+        }
+        beside = [rooms[query] for query, _ in pairs]
         parts = self.tokenizer().parts([text for _, text in pairs], beside, self.windows)
         read = [(q, part) for (q, _), (of, _) in zip(pairs, parts, strict=True) for part in of]
         starts = np.cumsum([0, *(len(of) for of, _ in parts)])[:-1]
@@ -119,13 +175,14 @@ class CrossEncoder:
             self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
         return self._tokenizer
 
-    def _opened(self) -> ScorePairs:
+    def _opened(self) -> PairScorer:
+        instructed = bool(self.instruction)
         with self._loading:
-            if self._pairs is None:
-                self._pairs = self._open()
-            return self._pairs
+            if instructed not in self._opened_by:
+                self._opened_by[instructed] = self._open()
+            return self._opened_by[instructed]
 
-    def _open(self) -> ScorePairs:
+    def _open(self) -> PairScorer:
         """The fastest engine that gives the numbers of sentence-transformers."""
         try:
             check_reads_pairs(self.files)
@@ -140,18 +197,14 @@ class CrossEncoder:
         except NoExportError as error:
             with optional():
                 from rerank.inference.library import LateInteraction, LibraryScorer
+            for opened in self._opened_by.values():
+                if isinstance(opened, LibraryScorer):  # opened with an instruction, or without
+                    return opened
             stand_aside(self.files, error)
             bf16 = self.precision == "bf16"
-            if interacts_late(self.files):
-                return LateInteraction(self.files, self.max_length, bf16=bf16)
-            return LibraryScorer(self.files, self.max_length, self.instruction, bf16=bf16)
-        tokenizer = self._our_tokenizer()
-
-        def score_pairs(pairs: Sequence[Pair]) -> tuple[NDArray[np.float32], list[bool]]:
-            tokens = tokenizer(pairs)
-            return engine(tokens), [t.cut for t in tokens]
-
-        return score_pairs
+            of_kind = LateInteraction if interacts_late(self.files) else LibraryScorer
+            return of_kind(self.files, self.max_length, bf16=bf16)
+        return EngineScorer(self._our_tokenizer(), engine)
 
 
 def _of_pairs(cut: Sequence[bool], starts: Ints, more: Sequence[bool]) -> list[bool]:
@@ -175,6 +228,21 @@ class Reranker:
         self.scorer = scorer
         self.cache = cache if scorer.traits.identity else None
         self.caching = True  # False while the scorer is another one than at the fit
+        self._instruction = ""  # of a query
+
+    def with_instruction(self, instruction: str) -> Reranker:
+        """The same model with the instruction of a query; "": itself.
+
+        Raises:
+            InputError: the model reads none.
+        """
+        if not instruction:
+            return self
+        if not isinstance(self.scorer, Instructed):
+            raise InputError(f"{self.model.name} reads no instruction; leave `instruction` out")
+        made = Reranker(self.model, self.scorer.with_instruction(instruction), self.cache)
+        made.caching, made._instruction = self.caching, instruction
+        return made
 
     @property
     def listwise(self) -> bool:
@@ -232,7 +300,9 @@ class Reranker:
 
     def _key(self, texts: Sequence[str]) -> bytes:
         given = isinstance(self.model, Given)
-        by = self.model.fingerprint if given else self.scorer.traits.identity
+        by = self.scorer.traits.identity
+        if given:
+            by = f"{self.model.fingerprint}{self._instruction}"
         state = hashlib.sha256(by.encode())
         for text in texts:
             # a tokenizer reads the normal form, which is slow to make of a long text; what another
@@ -252,10 +322,10 @@ def open_reranker(
     precision: Precision = "fp32",
     cache: ScoreCache | None = None,
 ) -> Reranker:
-    """The reranker of a model; the options but the cache are of a network on this machine."""
+    """The reranker of a model; the other options are of a network on this machine."""
     if isinstance(model, Given):
         assert isinstance(model.model, Scorer)
-        return Reranker(model, model.model, cache)
+        return Reranker(model, model.model, cache).with_instruction(instruction)
     scorer = CrossEncoder(
         model, max_length=max_length, precision=precision, windows=windows, instruction=instruction
     )

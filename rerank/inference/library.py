@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from rerank.cores import cores
 from rerank.errors import InputError, RerankError, optional
-from rerank.inference.model_files import LOCAL, SAVED, Kind, ModelFiles, interacts_late
+from rerank.inference.model_files import SAVED, Kind, ModelFiles, interacts_late
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, positions
+from rerank.inference.user_choices import device, local
 from rerank.normal_form import normal_form
 from rerank.protocols import Role
 
@@ -31,7 +32,7 @@ Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]
 def open_model(
     files: ModelFiles, kind: Kind, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> Any:
-    """The model of a folder as its class in sentence-transformers; its own code is never run."""
+    """The model of a folder as its class in sentence-transformers."""
     try:
         with optional():
             import sentence_transformers
@@ -41,7 +42,7 @@ def open_model(
         elif kind == "cross_encoder":
             _check_trained(files)
         of_kind = getattr(sentence_transformers, named)
-        made = of_kind(str(files.folder), device=device, model_kwargs={"dtype": dtype}, **LOCAL)
+        made = of_kind(str(files.folder), device=device, model_kwargs={"dtype": dtype}, **local())
     except RerankError:
         raise
     except Exception as error:  # each library reports a broken file in its own way
@@ -65,27 +66,32 @@ def prompts_of(model: Any) -> dict[str, str]:
 class LibraryScorer:
     """Logits of pairs, without any activation, and whether each was truncated to `max_length`."""
 
-    def __init__(
-        self, files: ModelFiles, max_length: int, instruction: str = "", *, bf16: bool = False
-    ) -> None:
+    def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
         self._model = _open_reranker(files, max_length, bf16=bf16)
         self._model.max_seq_length = self._max_length = max_length
-        self._prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
         self._turn = Lock()  # a tokenizer is for one thread
 
-    def __call__(self, pairs: Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], list[bool]]:
-        """Rows of shape (n, 1) and n flags, n >= 1."""
+    def __call__(
+        self, pairs: Sequence[tuple[str, str]], instruction: str = ""
+    ) -> tuple[NDArray[np.float32], list[bool]]:
+        """Rows of shape (n, 1) and n flags, n >= 1; an instruction replaces the saved prompt."""
         given = [(_read(query), _read(text)) for query, text in pairs]
+        prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
         with self._turn:
             few_threads()
-            return logits(self._model, given, self._prompt), [self._cut(pair) for pair in given]
+            rows = logits(self._model, given, prompt)
+            return rows, [self._room(pair, prompt) < 0 for pair in given]
 
-    def _cut(self, pair: tuple[str, str]) -> bool:
-        """Whether one more token would be read if there were room for it."""
-        tokens = self._model.preprocess(
-            [pair], prompt=self._prompt, max_length=self._max_length + 1
-        )
-        return int(tokens["attention_mask"].sum()) > self._max_length
+    def room(self, query: str, instruction: str = "") -> int:
+        """How many tokens of a passage are read beside a query, its prompt and its template."""
+        prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
+        with self._turn:
+            return self._room((_read(query), ""), prompt)
+
+    def _room(self, pair: tuple[str, str], prompt: str | None) -> int:
+        """How many more tokens would be read; -1 if they are too many already."""
+        tokens = self._model.preprocess([pair], prompt=prompt, max_length=self._max_length + 1)
+        return self._max_length - int(tokens["attention_mask"].sum())
 
 
 class LateInteraction:
@@ -100,8 +106,10 @@ class LateInteraction:
         self._max_length = max_length
         self._turn = Lock()
 
-    def __call__(self, pairs: Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], list[bool]]:
-        """Rows of shape (n, 1) and n flags, n >= 1."""
+    def __call__(
+        self, pairs: Sequence[tuple[str, str]], instruction: str = ""
+    ) -> tuple[NDArray[np.float32], list[bool]]:
+        """Rows of shape (n, 1) and n flags, n >= 1; there is no instruction."""
         queries, texts = ([_read(text) for text in texts] for texts in zip(*pairs, strict=True))
         with self._turn:
             few_threads()
@@ -112,12 +120,19 @@ class LateInteraction:
             of_texts = self._model.encode_document(texts, **options)
             both = zip(queries, of_texts, strict=True)
             scores = [float(self._model.similarity([of_query[q]], [d])[0, 0]) for q, d in both]
-            self._model.max_seq_length = self._max_length + 1
-            cut = [self._tokens(text) > self._max_length for text in texts]
+            cut = [self._room(text) < 0 for text in texts]
         return np.array(scores, dtype=np.float32)[:, np.newaxis], cut
 
-    def _tokens(self, text: str) -> int:
-        return int(self._model.preprocess([text], task="document")["attention_mask"].sum())
+    def room(self, query: str, instruction: str = "") -> int:
+        """How many tokens of a passage are read; the query takes none of them."""
+        with self._turn:
+            return self._room("")
+
+    def _room(self, text: str) -> int:
+        """How many more tokens of a passage would be read; -1 if they are too many already."""
+        self._model.max_seq_length = self._max_length + 1
+        tokens = self._model.preprocess([text], task="document")
+        return self._max_length - int(tokens["attention_mask"].sum())
 
 
 class LibraryEncoder:
@@ -200,11 +215,6 @@ def check_length(files: ModelFiles, max_length: int) -> None:
         raise InputError(f"{files.name} reads at most {longest} tokens, got {max_length}")
 
 
-def device() -> str:
-    """The first GPU, if there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def few_threads() -> None:
     """Let an operator of the calling thread use `cores` threads at most."""
     if torch.get_num_threads() > cores():
@@ -233,11 +243,11 @@ def _check_trained(files: ModelFiles) -> None:
     own = saved.is_file() and (files.folder / "modules.json").is_file()
     if own and json.loads(saved.read_bytes()).get("model_type") == "CrossEncoder":
         return
-    named = AutoConfig.from_pretrained(str(files.folder), **LOCAL).architectures or [""]
+    named = AutoConfig.from_pretrained(str(files.folder), **local()).architectures or [""]
     if named[0].endswith("ForCausalLM"):  # its answer is the logit of "yes" less that of "no"
         return
     missing = AutoModelForSequenceClassification.from_pretrained(
-        str(files.folder), output_loading_info=True, **LOCAL
+        str(files.folder), output_loading_info=True, **local()
     )[1]["missing_keys"]
     if missing:
         raise InputError(

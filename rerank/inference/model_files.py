@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -22,6 +24,7 @@ from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack, unpacked
 from rerank.inference.model_cache import cache_folder
 from rerank.inference.remote.probe import open_remote
 from rerank.inference.remote.wires import is_remote
+from rerank.inference.user_choices import trusted
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
@@ -36,7 +39,8 @@ BUNDLED = HERE / "bundled" if (HERE / "bundled").is_dir() else HERE.parent / "mo
 FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: sentencepiece
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
-LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how a library opens a folder
+LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how training opens a folder
+COMMIT = re.compile("[0-9a-f]{40}")  # a revision that cannot move, as a branch or a tag does
 SAVED = "config_sentence_transformers.json"  # the prompts of a model, among other things
 TOKENIZER = (  # files that define how text becomes tokens
     "tokenizer.json",
@@ -52,6 +56,7 @@ TOKENIZER = (  # files that define how text becomes tokens
 )
 
 Kind = Literal["cross_encoder", "bi_encoder"]
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,8 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
     if Path(name).is_dir():
         return _local(name, Path(name))
     if name.count("/") == 1 and not name.startswith((".", "/")):
-        return _local(name, _from_hub(name, download=download))
+        pinned = COMMIT.fullmatch(name.partition("@")[2]) is not None
+        return _local(name, _from_hub(name, download=download), pinned=pinned)
     ours = sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))
     bundled = ", ".join([*OF_PACKAGES, *ours])
     raise InputError(
@@ -247,7 +253,7 @@ def _from_hub(name: str, *, download: bool) -> Path:
                 repository,
                 revision=revision or None,
                 local_files_only=local or not download,
-                allow_patterns=[f"*{suffix}" for suffix in sorted(FINGERPRINTED)],
+                allow_patterns=[f"*{suffix}" for suffix in sorted(FINGERPRINTED | {".py"})],
                 ignore_patterns=[f"{name}/*" for name in OTHER_FORMATS],
             )
         )
@@ -267,24 +273,44 @@ def _from_hub(name: str, *, download: bool) -> Path:
         raise InputError(f"{why}. If you mean a local folder: there is none of this name") from None
 
 
-def _check_no_code(path: Path) -> None:
-    """Refuse a configuration that names code to import, of the model's folder or of a package."""
+def _asks_for_code(path: Path, folder: Path, *, pinned: bool) -> bool:
+    """Whether a configuration names code to import; refused if that is not hashed, or not trusted.
+
+    What is hashed is all code in the model's folder, if its revision cannot move (`pinned`).
+    """
     try:
-        code = next(_code_named(json.loads(path.read_text(encoding="utf-8"))), None)
+        named = list(_code_named(json.loads(path.read_text(encoding="utf-8"))))
     except (ValueError, RecursionError):
-        return  # the libraries cannot read it either
-    if code:
-        raise InputError(
-            f"{path} asks for the code {code!r:.200}, and no code of a model is run; take a model "
-            "that transformers and sentence-transformers read without it"
-        )
+        return False  # the libraries cannot read it either
+    for code in named:
+        asks = f"{path} asks for the code {code!r:.200}"
+        if not trusted():
+            raise InputError(
+                f"{asks}, and no code of a model is run; take a model that transformers and "
+                "sentence-transformers read without it, or read its code and trust it with "
+                "--trust-remote-code"
+            )
+        if not pinned:
+            raise InputError(
+                f"{asks}, which is trusted only of a revision that cannot move: name the commit, "
+                "as org/model@0123456789abcdef0123456789abcdef01234567, or a local folder"
+            )
+        file = str(code).rpartition(".")[0].replace(".", "/") + ".py"
+        if not any((place / file).is_file() for place in (folder, path.parent)):
+            raise InputError(
+                f"{asks}, which is not in the folder, and so is not hashed with the model; it is "
+                "never run"
+            )
+    return bool(named)
 
 
 def _code_named(value: Any) -> Iterator[object]:
     """What a configuration would have imported: an `auto_map`, or a foreign module's type."""
     match value:
         case {"auto_map": named} if named:
-            yield named
+            of_kinds = named.values() if isinstance(named, dict) else [named]
+            lists = (of_kind if isinstance(of_kind, list) else [of_kind] for of_kind in of_kinds)
+            yield from (code for of_kind in lists for code in of_kind if code)
         case [{"type": _}, *_]:  # modules.json
             yield from (m["type"] for m in value if _is_foreign(m.get("type")))
         case {"types": {**kinds}, "structure": _}:  # router_config.json
@@ -305,22 +331,41 @@ def _has_prompts(path: Path) -> bool:
         return False
 
 
-def _local(name: str, folder: Path) -> ModelFiles:
+def _local(name: str, folder: Path, *, pinned: bool = True) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix not in FINGERPRINTED or path.relative_to(folder).parts[0] in OTHER_FORMATS:
+    every = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in FINGERPRINTED | {".py"}
+        and path.relative_to(folder).parts[0] not in OTHER_FORMATS
+    ]
+    configured = [p for p in every if p.name == "modules.json" or p.match("*config*.json")]
+    asking = [path for path in configured if _asks_for_code(path, folder, pinned=pinned)]
+    for path in every:
+        if path.suffix == ".py" and not asking:
             continue
         safe = (path.parent / name for name in WEIGHTS if "safetensors" in name)
         if path.match("pytorch_model*.bin") and any(each.is_file() for each in safe):
             continue  # the same weights, which are not read
-        if path.name == "modules.json" or path.match("*config*.json"):
-            _check_no_code(path)
         line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()
         state.update(line)
         if path.name == SAVED and _has_prompts(path):
             state.update(b"with prompts\n")  # versions before did not put them before the texts
         if path.parent == folder and path.name in TOKENIZER:
             of_tokenizer.update(line)
-    return ModelFiles(name, folder, state.hexdigest(), of_tokenizer.hexdigest())
+    fingerprint = state.hexdigest()
+    if asking:
+        _say_that_code_runs(name, fingerprint)
+    return ModelFiles(name, folder, fingerprint, of_tokenizer.hexdigest())
+
+
+@lru_cache
+def _say_that_code_runs(name: str, fingerprint: str) -> None:
+    logger.warning(
+        "CODE OF THE MODEL %s RUNS IN THIS PROCESS (--trust-remote-code); with its weights it has "
+        "the sha256 %s",
+        name,
+        fingerprint,
+    )

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rerank.cores import cores
 from rerank.errors import InputError, MissingExtraError, optional
-from rerank.inference.model_files import LOCAL, ModelFiles
+from rerank.inference.model_files import ModelFiles
+from rerank.inference.user_choices import local
 from rerank.normal_form import APART, IGNORED
 from rerank.progress import by_size
 
@@ -94,16 +95,15 @@ class Tokenizer:
         return self.max_length - len(tokens.ids)
 
     def parts(
-        self, texts: Sequence[str], before: Sequence[tuple[str, ...]], most: int
+        self, texts: Sequence[str], rooms: Sequence[int], most: int
     ) -> list[tuple[list[str], bool]]:
         """The first `most` windows of each text, and whether it goes on after the last.
 
-        They leave room for what will stand `before` them: a text, or the other side of a pair.
+        A window has as many tokens as there is room for beside what is read with it (`room`).
         """
         spans = self.spans(texts, most=(most + 2) * self.max_length)  # what follows moves no window
         found = []
-        for text, of_tokens, beside in zip(texts, spans, before, strict=True):
-            room = self.room(*beside)
+        for text, of_tokens, room in zip(texts, spans, rooms, strict=True):
             if len(of_tokens) <= room or room < MIN_ROOM:
                 found.append(([text], len(of_tokens) > room))
             else:
@@ -238,7 +238,7 @@ def _fast_tokenizer(folder: Path, content: bytes | None = None) -> Any:
     with optional():
         from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(folder), **LOCAL).backend_tokenizer
+    return AutoTokenizer.from_pretrained(str(folder), **local()).backend_tokenizer
 
 
 def positions(folder: Path) -> int:

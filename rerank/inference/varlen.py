@@ -28,6 +28,7 @@ from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError, check
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.onnx_export import FIRST_TOKEN_FAMILIES
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
+from rerank.inference.user_choices import device
 from rerank.progress import by_size
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Batch:
 
 def _to_device(numbers: torch.Tensor, device: str) -> torch.Tensor:
     """The numbers on the device; to a GPU they are copied while the next ones are prepared."""
-    if device == "cuda":
+    if device.startswith("cuda"):
         numbers = numbers.pin_memory()
     return numbers.to(device, non_blocking=True)
 
@@ -185,7 +186,9 @@ class UnpaddedEngine:
         A GPU works on one batch while the next is prepared; the code waits for it once, at the end.
         On a CPU each core works on its own batch.
         """
-        batches = list(by_size(sequences, lambda t: len(t.ids), BUDGET[self.device]))
+        batches = list(
+            by_size(sequences, lambda t: len(t.ids), BUDGET[self.device.partition(":")[0]])
+        )
         rows = in_threads(self._rows, batches, self._workers)
         outputs: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
         return outputs
@@ -199,17 +202,21 @@ class UnpaddedEngine:
 def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:
     """An engine that gives a pair's logits in bf16: close to those in fp32, but not equal.
 
-    It runs on the first GPU if that has the kernel, else on the CPU, where each of `workers`
-    threads (None: one per core) takes one batch.
+    It runs on the device that was chosen; on a CPU each of `workers` threads (None: one per core)
+    takes one batch.
 
     Raises:
         InputError: the model cannot be loaded.
-        NoExportError: sequences cannot be concatenated, or the library gives other numbers.
+        NoExportError: sequences cannot be concatenated, the device lacks the kernel, or the library
+            gives other numbers.
     """
     try:
         family = json.loads((files.folder / "config.json").read_bytes())["model_type"]
         if family not in FIRST_TOKEN_FAMILIES:
             raise ValueError(f"a {family} is not run without padding")
+        place = device()
+        if place != "cpu" and not _has_kernel(place):
+            raise ValueError(f"{place} has no attention for sequences without padding")
         whole = library.open_model(files, "cross_encoder")
         tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
         model = Unpadded(whole.model).eval()
@@ -220,7 +227,7 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
             return rows
 
         check_gap(library.largest_gap(whole, "cross_encoder", in_fp32, tokenizer, SAMPLES))
-        engine = UnpaddedEngine(model, device(), workers=workers)
+        engine = UnpaddedEngine(model, place, workers=workers)
         engine(tokenizer(SAMPLES))  # the kernel refuses some sizes of heads
     except (RerankError, OSError, MemoryError):
         raise
@@ -231,11 +238,10 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
     return engine
 
 
-def device() -> str:
-    """The device of models in bf16: "cuda" if a GPU and torch have the kernel, else "cpu"."""
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < FLASH:
-        return "cpu"
-    return "cuda" if importlib.util.find_spec(KERNEL) else "cpu"
+def _has_kernel(device: str) -> bool:
+    """Whether a GPU and torch have the kernel."""
+    cuda = device.startswith("cuda") and torch.cuda.get_device_capability(device) >= FLASH
+    return cuda and importlib.util.find_spec(KERNEL) is not None
 
 
 def multiplies_bf16() -> bool:

@@ -73,7 +73,7 @@ def _note_files(what: str, files: Mapping[str, str], listed: Path) -> None:
         note(f"  {name}: {why}")
 
 
-@command("docs", resumes=True)
+@command("docs", resumes=True, networks=True)
 def quickstart(
     folder: Documents,
     config: IngestConfig,

@@ -15,7 +15,7 @@ from rerank.errors import EndpointError, InputError
 from rerank.serving.settings import Settings
 
 
-@command('work/model "median along an axis while ignoring NaNs"', resumes=True)
+@command('work/model "median along an axis while ignoring NaNs"', resumes=True, networks=True)
 def answer(
     chosen: options.ModelChoice,
     query: str | None = None,

@@ -164,8 +164,8 @@ def windows(
     """
     if max_windows == 1 or not passages:
         return [[p.full_text] for p in passages]
-    before = [(prompt + (p.title and f"{p.title}."),) for p in passages]
-    found = tokenizer.parts([p.text for p in passages], before, max_windows)
+    rooms = [tokenizer.room(prompt + (p.title and f"{p.title}.")) for p in passages]
+    found = tokenizer.parts([p.text for p in passages], rooms, max_windows)
     return [
         [replace(passage, text=part).full_text for part in parts]
         for passage, (parts, _) in zip(passages, found, strict=True)

@@ -1,24 +1,30 @@
-"""No code of a model is run: not with a yes on the terminal, and not by a library alone."""
+"""No code of a model is run, unless it is trusted: not with a yes on the terminal, and not by a
+library alone.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from command_line import refused
 from transformers import AutoConfig
 
 from rerank.errors import InputError
-from rerank.inference import onnx_export
-from rerank.inference.model_files import LOCAL, ModelFiles
+from rerank.inference import model_files, onnx_export
+from rerank.inference.cross_encoder import open_reranker
+from rerank.inference.model_files import LOCAL, ModelFiles, resolve
 from rerank.inference.tokenizer import tokenizer_json
+from rerank.inference.user_choices import DEVICE, TRUST, chosen, device
 
 AUTO_MAP = {
     "AutoConfig": "evil.Config",
@@ -130,3 +136,79 @@ def test_a_pickle_of_weights_runs_nothing(folder: Path, ran: Path) -> None:
         with pytest.raises(InputError):
             onnx_export.load(ModelFiles(str(folder), folder, "", ""), kind)
     assert not ran.exists()
+
+
+OWN = """
+from transformers import BertForSequenceClassification
+
+class Twice(BertForSequenceClassification):
+    def forward(self, *args, **kwargs):
+        found = super().forward(*args, **kwargs)
+        found["logits"] = FACTOR * found["logits"]
+        return found
+"""
+
+
+def with_own_code(folder: Path, factor: str) -> None:
+    edit(folder / "config.json", {"auto_map": {"AutoModelForSequenceClassification": "own.Twice"}})
+    (folder / "own.py").write_text(OWN.replace("FACTOR", factor))
+
+
+def test_trusted_code_of_the_folder_runs_and_is_hashed(
+    other_reranker: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With the scores of the library, loudly; other code is another model, and untrusted none."""
+    from sentence_transformers import CrossEncoder
+
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    made, pairs = other_reranker(), [("median", "the middle value"), ("a", "b")]
+    plain = resolve(str(made)).fingerprint
+    with_own_code(made, "2.0")
+    with pytest.raises(InputError, match="--trust-remote-code"):
+        resolve(str(made))
+    monkeypatch.setenv(TRUST, "1")
+    files = resolve(str(made))
+    assert "CODE OF THE MODEL" in caplog.text
+    oracle = CrossEncoder(str(made), device="cpu", trust_remote_code=True)
+    expected = oracle.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    found, _ = open_reranker(files, max_length=64).score(pairs)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    with_own_code(made, "3.0")
+    assert len({plain, files.fingerprint, resolve(str(made)).fingerprint}) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "pinned", "said"),
+    [
+        ("own.Twice", False, "commit"),
+        ("some/hub--own.Twice", True, "not in the folder"),
+        ("os.path.Twice", True, "not in the folder"),
+    ],
+)
+def test_trust_is_of_code_that_is_hashed_and_cannot_move(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, pinned: bool, said: str
+) -> None:
+    """Not of a branch of a hub, of another repository, or of a package."""
+    monkeypatch.setenv(TRUST, "1")
+    (folder / "own.py").write_text(OWN)
+    edit(folder / "config.json", {"auto_map": {"AutoModel": code}})
+    with pytest.raises(InputError, match=said):
+        model_files._local("org/model@main", folder, pinned=pinned)
+
+
+def test_a_device_that_is_not_there_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any work; with two GPUs the second one can be named."""
+    sentence = refused(capsys, "search", folder, "a", "--device", "cuda:7")
+    assert "torch has cpu here" in sentence
+    assert DEVICE not in os.environ or not os.environ[DEVICE]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device() == "cuda:0"
+    with chosen("cuda:1", trust=False):
+        assert device() == "cuda:1"
+    with chosen("cuda", trust=False):
+        assert device() == "cuda:0"

@@ -17,6 +17,7 @@ import torch
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import resolve
+from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder, PassageText
 
 PAIRS = [
@@ -42,6 +43,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "deberta-v2": SHAPE | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     "modernbert": SHAPE | {"reference_compile": False, "cls_token_id": 101, "sep_token_id": 102},
     "electra": SHAPE | {"embedding_size": 16},
+    "qwen2": {key: value for key, value in CAUSAL.items() if key != "head_dim"},
     "qwen3": CAUSAL,
 }
 TEMPLATE = (
@@ -111,8 +113,7 @@ def prompted(folder: Path, family: str) -> None:
 PLAIN = ("bert", "xlm-roberta", "deberta-v2", "modernbert", "electra")
 RERANKERS: list[tuple[Callable[[Path, str], None], str]] = [
     *((reranker, family) for family in PLAIN),
-    (with_answers, "qwen3"),
-    (converted, "qwen3"),
+    *((make, family) for make in (with_answers, converted) for family in ("qwen2", "qwen3")),
     (prompted, "bert"),
 ]
 
@@ -216,11 +217,50 @@ def test_a_window_that_an_instruction_leaves_no_room_for_is_told(tmp_path: Path)
     assert model.truncates(long).tolist() == model.score(long)[1].tolist() == [True]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_windows_are_as_long_as_the_model_reads(late: bool, tmp_path: Path) -> None:
+    """A template and a prompt take their tokens from each window; of late interaction, the query
+    takes none.
+    """
+    if late:
+        of_library("MultiVectorEncoder", tmp_path)
+    else:
+        converted(tmp_path, "qwen3")
+    words = " ".join(f"{word} day" for word in ("rainy", "sunny", "cold") * 30)
+    asked = " ".join(["how"] * 20)
+    model = open_reranker(resolve(str(tmp_path)), max_length=LENGTH, windows=9)
+    assert model.score([(asked, words)])[1].tolist() == [False]
+    scorer: Any = model.scorer
+    opened = scorer._opened()
+    read = scorer._windows([(asked, words)], opened.room)[0]
+    longest = max(read, key=lambda pair: len(pair[1]))
+    assert opened([longest])[1] == [False]  # whole
+    assert opened([(asked, f"{longest[1]} {'day ' * 3}")])[1] == [True]  # and no shorter than that
+    spare = opened.room(asked, "") - opened.room("how", "")
+    assert spare == (0 if late else -19)
+
+
+def test_an_instruction_of_a_query_shares_the_weights(tmp_path: Path) -> None:
+    """Its scores are those of a reranker that always has it, and are kept apart."""
+    with_answers(tmp_path, "qwen3")
+    asked, files = "only texts of statisticians answer", resolve(str(tmp_path))
+    plain = open_reranker(files, max_length=LENGTH, cache=ScoreCache(tmp_path / "scores"))
+    before = plain.score(PAIRS)[0].tolist()
+    instructed = plain.with_instruction(asked)
+    expected = open_reranker(files, max_length=LENGTH, instruction=asked).score(PAIRS)[0]
+    assert instructed.score(PAIRS)[0].tolist() == expected.tolist()
+    assert plain.score(PAIRS)[0].tolist() == before != expected.tolist()
+    opened = [r.scorer._opened() for r in (plain, instructed)]  # type: ignore[attr-defined]
+    assert opened[0] is opened[1]
+
+
 def test_a_reranker_without_a_place_for_an_instruction_is_refused_one(tmp_path: Path) -> None:
     """A plain cross-encoder would read it as a part of the query."""
     reranker(tmp_path, "bert")
     with pytest.raises(InputError, match="--instruction"):
         open_reranker(resolve(str(tmp_path)), max_length=LENGTH, instruction="be strict")
+    with pytest.raises(InputError, match="reads no instruction"):
+        open_reranker(resolve(str(tmp_path)), max_length=LENGTH).with_instruction("be strict")
 
 
 @pytest.mark.parametrize("windows", [2, 9])
@@ -236,7 +276,8 @@ def test_the_best_window_of_a_long_passage_counts(windows: int) -> None:
     (best, same), cut = several.score(pairs)
     assert same == short
     assert cut.tolist() == several.truncates(pairs).tolist() == [windows == 2, False]
-    parts = several.scorer._windows(pairs[:1])[0]  # type: ignore[attr-defined]
+    scorer: Any = several.scorer
+    parts = scorer._windows(pairs[:1], scorer._opened().room)[0]
     assert len(parts) <= windows
     assert best == max(one.score(parts)[0])
     assert (best > 0 > first) == (windows == 9)
