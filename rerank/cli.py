@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if client := sys.modules.get("rerank.inference.remote.client"):
             for sentence in client.METER.sentences():
                 print(f"rerank: {sentence}", file=sys.stderr)
-            client.METER.start(None)
+            client.METER.start(client.Budget())
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
     return answer

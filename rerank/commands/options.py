@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.commands.printing import note
-from rerank.config import Option
+from rerank.config import ON_RERANKER_ERROR, Option
 from rerank.data.beir import UNJUDGED
 from rerank.data.lines import ON_BAD_LINES
 from rerank.errors import InputError, nearest
@@ -32,15 +32,6 @@ OutFile = Annotated[Path, Option("JSONL file to write")]
 Overwrite = Annotated[bool, Option("replace what is in --out")]
 Restart = Annotated[
     bool, Option("discard what an interrupted run of another model, input or options left")
-]
-MostRequests = Annotated[
-    int | None,
-    Option(
-        "requests to models behind addresses at most, each try counted; what they brought is kept, "
-        "and the same command with more goes on",
-        ge=1,
-        metavar="N",
-    ),
 ]
 Name = Annotated[
     str,
@@ -176,24 +167,64 @@ class ModelChoice:
         ),
     ] = None
 
-    def load(self, work: Path | None = None) -> CalibratedReranker:
+    def load(
+        self, work: Path | None = None, *, on_reranker_error: str = ON_RERANKER_ERROR[0]
+    ) -> CalibratedReranker:
         """Load it; its cross-encoder's scores are cached under `work`, if that is given."""
         from rerank.assessment.model import CalibratedReranker
         from rerank.inference.score_cache import ScoreCache
         from rerank.workspace import Workspace
 
         how: Any = {"allow_download": self.download, "manifest_sha256": self.manifest_sha256}
+        how["on_reranker_error"] = on_reranker_error
         if work:
             space = Workspace(work)
             how |= {"cache": ScoreCache(space.scores), "tracking_uri": space.tracking_uri}
         return CalibratedReranker.load(self.model, **how)
 
 
-def limit_requests(most: int | None) -> None:
-    """Refuse more requests to models behind addresses from now on; they are counted anew."""
-    from rerank.inference.remote.client import METER
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What requests to models behind addresses may be and cost."""
 
-    METER.start(most)
+    _: KW_ONLY
+    most_requests: Annotated[
+        int | None,
+        Option(
+            "requests to models behind addresses at most, each try counted; what they brought is "
+            "kept, and the same command with more goes on",
+            ge=1,
+            metavar="N",
+        ),
+    ] = None
+    most_cost: Annotated[
+        float | None,
+        Option("what they may cost at most, by the price that you give", ge=0, metavar="MONEY"),
+    ] = None
+    price_per_1000_requests: Annotated[
+        float, Option("price of 1,000 of them, in any currency", ge=0, metavar="MONEY")
+    ] = 0.0
+    price_per_million_tokens: Annotated[
+        float,
+        Option(
+            "price of a million tokens, which the server must count; up to eight requests that are "
+            "on their way may exceed --most-cost",
+            ge=0,
+            metavar="MONEY",
+        ),
+    ] = 0.0
+
+    def begin(self) -> None:
+        """Refuse what exceeds it from now on; requests and tokens are counted anew."""
+        from rerank.inference.remote.client import METER, Budget
+
+        limits = {f.name: getattr(self, f.name) for f in fields(self)}
+        priced = self.price_per_1000_requests or self.price_per_million_tokens
+        if self.most_cost is not None and not priced:
+            raise InputError(
+                "--most-cost needs a price: --price-per-1000-requests or --price-per-million-tokens"
+            )
+        METER.start(Budget(**limits))
 
 
 def typed_queries(
@@ -206,7 +237,7 @@ def typed_queries(
     """The queries, with ids from 1 up; a note says if no segment was given or fitted."""
     from rerank.assessment.metadata_features import QUERY_ENTITIES
     from rerank.filters import Where
-    from rerank.types import Query
+    from rerank.types import INSTRUCTION, Query
 
     metadata: dict[str, Any] = dict(model.of_segment(segment))
     if entities:
@@ -216,7 +247,7 @@ def typed_queries(
                 f"--metadata-features {QUERY_ENTITIES}"
             )
         metadata[QUERY_ENTITIES] = [n for name in entities.split(",") if (n := name.strip())]
-    if segment and segment not in model.segments:
+    if segment and segment not in model.segments and model.segment_by != INSTRUCTION:
         note(
             f"nothing was fitted for {model.segment_by} {segment!r}, so the confidence is that of "
             f"all queries{nearest(segment, model.segments)}"

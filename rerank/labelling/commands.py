@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 from rerank.advice.answer_settings import LanguageModelConfig
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.options import (
-    WORK,
-    Json,
-    ModelChoice,
-    MostRequests,
-    Overwrite,
-    Work,
-    limit_requests,
-)
+from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Spending, Work
 from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError, command_line
@@ -45,10 +37,11 @@ DONE: dict[str, OnTask] = {
     **{"o": "only", "n": "nothing", "a": "accept", "e": "accept", "s": "skip"},
 }
 PAGE = ("host", "port")
+OF_JUDGES = ("most_requests", "most_cost", "price_per_1000_requests")
 LLM = ("llm", "llm_model", "llm_timeout", "llm_retries", "llm_max_tokens")
 
 
-@command("work/model --out work/labelled --questions asked.jsonl", resumes=True)
+@command("work/model --out work/labelled --questions asked.jsonl", resumes=True, networks=True)
 def label(
     chosen: ModelChoice,
     queries: Path | None = None,
@@ -63,7 +56,7 @@ def label(
     next: bool = False,
     judge: Annotated[str, Option(metavar="NAME")] = "",
     llm: Annotated[LanguageModelConfig, Only(LLM)],
-    most_requests: MostRequests = None,
+    spending: Annotated[Spending, Only(OF_JUDGES)],
     overwrite: Overwrite = False,
     work: Work = WORK,
     json: Json = False,
@@ -90,7 +83,7 @@ def label(
 
     if not page:
         typed.refuse("only with --page, which starts a server", *PAGE)
-    limit_requests(most_requests)
+    spending.begin()
     beside = out.parent if next else out
     verdicts: Verdicts | None = None
     if judge or llm.llm:

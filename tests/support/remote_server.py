@@ -163,7 +163,7 @@ def running_server(cache: Path) -> Iterator[Server]:
         patch.setenv("RERANK_CACHE", str(cache))
         for name in ("RERANK_API_KEY", "RERANK_API_HOSTS"):
             patch.delenv(name, raising=False)
-        client.METER.start(None)
+        client.METER.start(client.Budget())
         server = Server()
         Thread(target=server.http.serve_forever, daemon=True).start()
         yield server

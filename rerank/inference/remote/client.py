@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from threading import Lock
@@ -21,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.errors import InputError, RetrieverError, one_line, optional
-from rerank.inference.remote.wires import PLAIN_HOSTS, PLAIN_KEY, Address, BadAnswerError, Wire
+from rerank.inference.remote.wires import (
+    PLAIN_HOSTS,
+    PLAIN_KEY,
+    RERANKERS,
+    Address,
+    BadAnswerError,
+    Wire,
+)
 from rerank.protocols import Request, Role, Traits
 from rerank.storage.files import loads
 
@@ -32,6 +40,7 @@ THREADS = 8  # requests at the same time
 OVERLOADED = {408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 OTHER_FORM = {400, 404, 415, 422}  # of a server that does not know the fields of a request
 NO_KEY = {401, 403}
+ROUNDING = 1 + 1e-9  # of sums of prices
 patience: ContextVar[float] = ContextVar("patience", default=300.0)
 """Seconds that one request may take with all its tries, for the calls of this thread."""
 
@@ -39,34 +48,74 @@ Found = TypeVar("Found")
 
 
 class LimitError(RetrieverError):
-    """As many requests were sent as are allowed."""
+    """The budget is used up: the user's own limit, which nothing takes the place of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the requests of all models together may be and cost; None: no limit.
+
+    The prices are of 1,000 requests, and of a million tokens as the servers count them.
+    """
+
+    most_requests: int | None = None
+    most_cost: float | None = None
+    price_per_1000_requests: float = 0.0
+    price_per_million_tokens: float = 0.0
 
 
 class Meter:
-    """Counts the requests of this process by model, each try, and refuses those over a limit."""
+    """Counts the requests of this process by model, each try, and refuses those over a budget."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self.start(None)
+        self.start(Budget())
 
-    def start(self, most: int | None) -> None:
-        """Count anew, up to `most` requests of all models together."""
+    def start(self, budget: Budget) -> None:
+        """Count anew, up to a budget."""
         with self._lock:
-            self.sent, self.most = Counter[str](), most
+            self.sent, self.tokens, self.budget = Counter[str](), Counter[str](), budget
+
+    @property
+    def cost(self) -> float:
+        """What the requests have cost, each try, and the tokens of answers."""
+        b = self.budget
+        of_tokens = self.tokens.total() * b.price_per_million_tokens / 1e6
+        return self.sent.total() * b.price_per_1000_requests / 1000 + of_tokens
 
     def count(self, name: str) -> None:
         """Count a request that is about to be sent."""
         with self._lock:
-            if self.most is not None and self.sent.total() >= self.most:
+            b, spent, kept = self.budget, self.cost, "what they brought is kept: run it again with"
+            if b.most_requests is not None and self.sent.total() >= b.most_requests:
                 raise LimitError(
-                    f"{self.most} requests to models behind addresses were sent, as many as "
-                    "--most-requests allows; what they brought is kept: run it again with more"
+                    f"{b.most_requests} requests to models behind addresses were sent, as many as "
+                    f"--most-requests allows; {kept} more"
+                )
+            most, after = b.most_cost, spent + b.price_per_1000_requests / 1000
+            if most is not None and (spent >= most or after > most * ROUNDING):
+                raise LimitError(
+                    f"the requests to models behind addresses have cost {spent:.6g}, and another "
+                    f"would exceed the {most:g} of --most-cost; {kept} more"
                 )
             self.sent[name] += 1
 
+    def used(self, name: str, tokens: object) -> None:
+        """Count the tokens of an answer, which a price of tokens needs."""
+        known = isinstance(tokens, int) and tokens >= 0
+        if self.budget.price_per_million_tokens and not known:
+            raise InputError(
+                f"the answers of {name} do not say how many tokens they cost "
+                "(`usage.total_tokens`); expected a price of requests instead: "
+                "--price-per-1000-requests"
+            )
+        with self._lock:
+            self.tokens[name] += tokens if isinstance(tokens, int) else 0
+
     def sentences(self) -> list[str]:
-        """How many requests went to each model."""
-        return [f"{n} request{'s' * (n > 1)} to {name}" for name, n in sorted(self.sent.items())]
+        """How many requests went to each model, and what they cost if that is known."""
+        told = [f"{n} request{'s' * (n > 1)} to {name}" for name, n in sorted(self.sent.items())]
+        return [*told, f"their cost: {self.cost:.10g}"] if told and self.cost else told
 
 
 METER = Meter()
@@ -165,8 +214,12 @@ class Client:
         except (ValueError, RecursionError) as error:
             what = str(error) if isinstance(error, BadAnswerError) else "it is no JSON"
             return None, f"its answer cannot be used: {what}", None
-        named = answer.get("model") if isinstance(answer, dict) else None
-        self.served = named if isinstance(named, str) else self.served
+        told = answer if isinstance(answer, dict) else {}
+        usage = told.get("usage")
+        METER.used(
+            self.address.name, usage.get("total_tokens") if isinstance(usage, dict) else None
+        )
+        self.served = told["model"] if isinstance(told.get("model"), str) else self.served
         return values, "", None
 
     def _refused(self, status: int, said: str) -> RefusedError:
@@ -197,13 +250,29 @@ def seconds_of(retry_after: str | None) -> float | None:
 class RemoteScorer:
     """The `Scorer` of a model behind an address; a request for each query."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, instruction: str = "") -> None:
+        self.client, self._instruction = client, instruction
         self.traits = _traits(client, batch=1)
+
+    def with_instruction(self, instruction: str) -> RemoteScorer:
+        """The same with an instruction; an InputError if the form has no place for one."""
+        if not self.client.address.wires[0].instructed:
+            forms = ", ".join(name for name, wire in RERANKERS.items() if wire.instructed)
+            raise InputError(
+                f"{self.client.address.name} is asked in a form without an instruction; those "
+                f"with one are {forms}; leave `instruction` (--instruction) out"
+            )
+        made = RemoteScorer(self.client, instruction)
+        made.traits = self.traits
+        return made
 
     def score(self, requests: Sequence[Request]) -> list[list[float]]:
         """The scores of each request."""
-        return [self.client.ask(query, texts) for query, texts in requests]
+        return [self.client.ask(self._asked(query), texts) for query, texts in requests]
+
+    def _asked(self, query: str) -> str:
+        form = self.client.address.wires[0].instructed if self._instruction else "{query}"
+        return form.format(query=query, instruction=self._instruction)
 
 
 class RemoteEmbedder:

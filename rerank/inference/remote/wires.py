@@ -45,6 +45,7 @@ class Wire:
     host: str = ""  # of the vendor, whose name the wire has
     key: str = PLAIN_KEY  # environment variable with the vendor's key
     listwise: bool = False  # a score depends on the other texts of a request
+    instructed: str = ""  # the query with an instruction, where the form has a place for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,8 @@ def number(value: object) -> float:
     return float(value)
 
 
+BEFORE = "{instruction}\n{query}"
+AFTER = "{query}\n\nWhat counts as an answer: {instruction}"
 COHERE = ("https://api.cohere.com", "COHERE_API_KEY")
 JINA = ("https://api.jina.ai", "JINA_API_KEY")
 OPENAI = ("https://api.openai.com", "OPENAI_API_KEY")
@@ -188,12 +191,18 @@ VOYAGE = ("https://api.voyageai.com", "VOYAGE_API_KEY")
 RERANKERS: Mapping[str, Wire] = {  # by the name of the form
     "cohere": Wire(of_documents, read_ranks, "/v2/rerank", 500, *COHERE),
     "jina": Wire(of_documents, read_ranks, "/v1/rerank", 500, *JINA),
-    "voyage": Wire(of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE),
+    "voyage": Wire(of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE, instructed=BEFORE),
     "tei": Wire(of_texts, read_ranks, "/rerank"),
-    "systemone": Wire(of_questions, read_questions, "/v1/systemone"),
-    "systemone-choice": Wire(of_choice, read_choice, "/v1/systemone", listwise=True),
-    "typesafe": Wire(of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE),
-    "openai-decisions": Wire(of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI),
+    "systemone": Wire(of_questions, read_questions, "/v1/systemone", instructed=AFTER),
+    "systemone-choice": Wire(
+        of_choice, read_choice, "/v1/systemone", listwise=True, instructed=AFTER
+    ),
+    "typesafe": Wire(
+        of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE, instructed=AFTER
+    ),
+    "openai-decisions": Wire(
+        of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI, instructed=AFTER
+    ),
 }
 ENCODERS: Mapping[str, Wire] = {
     "openai": Wire(of_input, read_vectors, "/v1/embeddings", 128, *OPENAI),

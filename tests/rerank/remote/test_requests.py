@@ -12,7 +12,14 @@ from remote_server import KEY, Fault, Server, half, late, score_of, status, vect
 from rerank.errors import InputError, RetrieverError
 from rerank.inference.given import scores_of, vectors_of
 from rerank.inference.remote import client
-from rerank.inference.remote.client import METER, Client, RemoteEmbedder, RemoteScorer
+from rerank.inference.remote.client import (
+    METER,
+    Budget,
+    Client,
+    LimitError,
+    RemoteEmbedder,
+    RemoteScorer,
+)
 from rerank.inference.remote.wires import BadAnswerError, address_of, is_remote
 from rerank.protocols import Request
 
@@ -250,7 +257,7 @@ def test_names_of_files_are_no_addresses(name: str) -> None:
 def test_no_more_requests_than_allowed(server: Server) -> None:
     """The one too many is not sent."""
     scorer = scorer_at(server.url)
-    METER.start(2)
+    METER.start(Budget(most_requests=2))
     requests = [Request(f"{QUERY} {i}", TEXTS) for i in range(4)]
     kept: list[int] = []
     with pytest.raises(RetrieverError, match="2 requests"):
@@ -258,3 +265,53 @@ def test_no_more_requests_than_allowed(server: Server) -> None:
     assert len(server.requests) == 2
     assert len(kept) == 2
     assert METER.sentences() == [f"2 requests to {server.url}"]
+
+
+def test_no_more_is_spent_than_allowed(server: Server) -> None:
+    """By the price of requests to the cent; by that of tokens, as the server counts them."""
+    scorer = scorer_at(server.url)
+    METER.start(Budget(most_cost=0.3, price_per_1000_requests=100))
+    for _ in range(3):
+        scores(scorer)
+    with pytest.raises(LimitError, match=r"have cost 0\.3,"):
+        scores(scorer)
+    assert len(server.requests) == 3
+    assert METER.sentences()[-1] == "their cost: 0.3"
+    answer = server.answer
+    server.answer = lambda path, body: {  # type: ignore[method-assign]
+        **answer(path, body),
+        "usage": {"total_tokens": 500},
+    }
+    METER.start(Budget(most_cost=0.002, price_per_million_tokens=2.0))
+    for _ in range(2):
+        scores(scorer)
+    with pytest.raises(LimitError):
+        scores(scorer)
+    assert METER.sentences() == [f"2 requests to {server.url}", "their cost: 0.002"]
+
+
+def test_a_price_of_tokens_needs_their_number(server: Server) -> None:
+    """A server that does not tell it would seem to be free."""
+    METER.start(Budget(price_per_million_tokens=2.0))
+    with pytest.raises(InputError, match="--price-per-1000-requests"):
+        scores(scorer_at(server.url))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("voyage", "be strict\nred house"),
+        ("systemone", "red house\n\nWhat counts as an answer: be strict"),
+    ],
+)
+def test_an_instruction_goes_where_the_form_has_a_place_for_it(
+    server: Server, name: str, expected: str
+) -> None:
+    """In the query of Voyage, in the state of a decision; other forms refuse one."""
+    server.form = name
+    scorer = scorer_at(f"{name}+{server.url}").with_instruction("be strict")
+    scores(scorer)
+    body = server.requests[-1][2]
+    assert body.get("query", body.get("state", {}).get("query")) == expected
+    with pytest.raises(InputError, match="without an instruction"):
+        scorer_at(f"jina+{server.url}").with_instruction("be strict")
