@@ -26,6 +26,7 @@ ACTIONS = {  # what to do at each level of confidence, surest first
     "VERY_LOW": "do not use, flag for review",
 }
 LEVELS = tuple(ACTIONS)
+ON_RERANKER_ERROR = ("error", "first-stage")
 VERDICTS = ("SUFFICIENT", "PARTIAL", "INSUFFICIENT")
 
 
@@ -250,7 +251,9 @@ class Config:
         choices=("questions", "documents", "both"),
     )
     segment_by: str = option(
-        "", "metadata of a query, such as its language: each value of it gets a correction"
+        "",
+        "metadata of a query, such as its language: each value of it gets a correction; "
+        "instruction: the reranker reads it, too",
     )
     metadata_features: str = option(
         "",

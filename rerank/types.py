@@ -25,6 +25,7 @@ Bools = NDArray[np.bool_]
 Mode = Literal["search", "rerank", "lists"]
 """Our index makes the candidates; the caller brings them; or brings them with their scores."""
 MODES: tuple[Mode, ...] = ("search", "rerank")  # of a model that scores passages itself
+INSTRUCTION = "instruction"  # metadata of a query, which the reranker reads; see `segment_by`
 LARGEST_SCORE = 1e100  # limit for another system's scores: their differences and sums stay finite
 
 
@@ -130,6 +131,11 @@ class Query:
             if self.passages is None:
                 raise InputError("expected logits only of passages that come with them")
             object.__setattr__(self, "logits", _numbers("finite logit", self.logits, n))
+
+    @property
+    def instruction(self) -> str:
+        """What counts as an answer to it, by its metadata; "" if it does not say."""
+        return metadata_name(self.metadata, INSTRUCTION)
 
     @property
     def mode(self) -> Mode:
@@ -272,6 +278,7 @@ class Scored:
     prior_scores: Floats  # (n,) by the first stage only; they chose what to score
     logits: Floats  # (m,)
     truncated: Bools  # (m,) the cross-encoder did not see all of this passage
+    failed: bool = False  # the cross-encoder did not answer, so m is 0
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -372,6 +379,7 @@ class Assessment:
     mode: Mode  # of the query as it came, even if another system has found its passages
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
     calibrated: bool = True  # False: no label of this corpus; only the order is meaningful
+    first_stage: bool = False  # the reranker failed, and its numbers are those of the first stage
 
     @property
     def sufficiency(self) -> float:

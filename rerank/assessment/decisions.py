@@ -12,7 +12,7 @@ from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking import with_empty_last
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
-from rerank.types import Assessment, Bools, Floats, Mode, metadata_name
+from rerank.types import INSTRUCTION, Assessment, Bools, Floats, Mode, metadata_name
 
 UNLIKE = "not certified: the question is unlike those that were labelled"
 OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
@@ -22,8 +22,12 @@ LABEL_FIRST = (  # what to do if the confidence is not calibrated
     "`rerank calibrate SET --out MODEL`"
 )
 SHIFTED = (  # if a model behind an address is no longer that of the fit
-    "not calibrated: the {} behind an address gives other numbers than at the fit; `rerank watch "
-    "probe MODEL` says how far they are"
+    "not calibrated: the {} behind an address gives other numbers than at the fit, or none; "
+    "`rerank watch probe MODEL` says how far they are"
+)
+FAILED = "not calibrated: the reranker failed, so this is the first stage's order and relevance"
+UNFITTED = (  # an instruction gives other scores
+    "not calibrated: no labelled query has this instruction; label some that have it, and calibrate"
 )
 REASONS = 3  # features named with a confidence
 SLIGHT = 0.05  # features that move the log-odds by less are not shown
@@ -110,7 +114,7 @@ def to_assessments(
         elif is_accepted and is_unlike and maps.certificate.promises(confidence):
             why = (UNLIKE, *why)
         segment = metadata_name(ranking.query.metadata, by)
-        if by and segment not in maps.segments.updates:
+        if by and segment not in maps.segments.updates and (by != INSTRUCTION or not segment):
             unknown = f"nothing was fitted for {by} {segment!r:.80}"
             unknown = unknown if segment else f"the query names no {by}"
             why = (f"{unknown}, so the confidence is that of all queries", *why)
@@ -134,6 +138,8 @@ def to_assessments(
                 mode=modes[i],
             )
         )
+        if by == INSTRUCTION and segment and segment not in maps.segments.updates:
+            assessments[-1] = as_uncalibrated(assessments[-1], UNFITTED)
     return assessments if maps.calibrated else list(map(as_uncalibrated, assessments))
 
 

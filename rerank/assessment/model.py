@@ -6,14 +6,16 @@ It needs no scikit-learn and no MLflow.
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.decisions import SHIFTED, as_uncalibrated, to_assessments
+from rerank.assessment.decisions import FAILED, SHIFTED, as_uncalibrated, to_assessments
 from rerank.assessment.fitted_maps import (
     MADE_BY,
     FittedMaps,
@@ -38,20 +40,22 @@ from rerank.assessment.predictions import predict
 from rerank.assessment.sources.own_index import CallerPassages
 from rerank.assessment.sources.source import Source
 from rerank.assessment.turn_features import TURN_FEATURES
-from rerank.config import Config
+from rerank.config import ON_RERANKER_ERROR, Config
 from rerank.data.checks import has_text, is_encodable
-from rerank.errors import InputError, RetrieverError
+from rerank.errors import InputError, RetrieverError, check_one_of
 from rerank.filters import Where
 from rerank.inference.exported_models import ROLES
 from rerank.inference.model_files import find_model
-from rerank.inference.remote.probe import RemoteModel, Shift, is_noted
+from rerank.inference.remote.client import LimitError
+from rerank.inference.remote.probe import RemoteModel, Shift, is_noted, lost
 from rerank.inference.score_cache import ScoreCache
 from rerank.protocols import Embedder, EmbedFunction, ScoreFunction, Scorer
 from rerank.storage.folder import DIGEST
 from rerank.tracking.registry import fetch, is_uri
-from rerank.types import AnyPassage, Assessment, Mode, Query, Scored, as_passages
+from rerank.types import INSTRUCTION, AnyPassage, Assessment, Mode, Query, Scored, as_passages
 
 DEFAULT = "default"  # the model that needs no folder
+logger = logging.getLogger(__name__)
 
 
 class CalibratedReranker:
@@ -119,6 +123,7 @@ class CalibratedReranker:
         allow_download: bool = False,
         tracking_uri: str | None = None,
         manifest_sha256: str | None = None,
+        on_reranker_error: str = "error",
     ) -> CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
@@ -134,6 +139,10 @@ class CalibratedReranker:
         function. They must have the same name and identity, and give the same numbers for fixed
         texts.
 
+        With `on_reranker_error` first-stage, a reranker behind an address that does not answer is
+        no error: the answer is that of the first stage, not calibrated, and `first_stage`. If it
+        does not answer at loading, nothing is calibrated until `probe_remote` finds it as it was.
+
         Hashes find accidents: who changes a file can renew them. With `manifest_sha256`, taken from
         a place that others cannot write to, it must be the hash of the folder's `manifest.json`.
 
@@ -144,6 +153,7 @@ class CalibratedReranker:
             MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
+        check_one_of("`on_reranker_error`", on_reranker_error, ON_RERANKER_ERROR)
         if str(path_or_uri) == DEFAULT and not Path(DEFAULT).exists():
             if reranker is not None or encoder is not None:
                 raise InputError("`default` has models of its own; calibrate with others")
@@ -157,7 +167,8 @@ class CalibratedReranker:
         try:
             files = open_folder(place, manifest_sha256=manifest_sha256)
             given = {"reranker": reranker, "encoder": encoder}
-            model = cls._open(files, cache=cache, allow_download=allow_download, given=given)
+            how: Any = {"given": given, "first_stage": on_reranker_error != ON_RERANKER_ERROR[0]}
+            model = cls._open(files, cache=cache, allow_download=allow_download, **how)
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -191,6 +202,7 @@ class CalibratedReranker:
         cache: ScoreCache | None,
         allow_download: bool,
         given: Mapping[str, Any],
+        first_stage: bool,
     ) -> CalibratedReranker:
         path = files.path
         config = Config.from_dict(files.manifest["config"])
@@ -207,7 +219,15 @@ class CalibratedReranker:
             model = cls(files, maps, Pipeline(source, models))
         except InputError as error:
             raise InputError(f"{path}: its index cannot be used: {error}") from None
-        model.probe_remote()
+        model.pipeline.first_stage_on_error = first_stage
+        try:
+            model.probe_remote()
+        except RetrieverError as error:
+            if not first_stage or isinstance(error, LimitError):
+                raise
+            logger.warning("the first stage answers until a later probe: %s", error)
+            model.shifts = {role: lost(found) for role, found in model._remote.items()}
+            model.pipeline.reranker.caching = False
         return model
 
     @property
@@ -383,7 +403,8 @@ class CalibratedReranker:
         """The mode in which the model answers a query, after checking that it can.
 
         Raises:
-            InputError: the query is empty; it or a passage is not text; the model does not have
+            InputError: the query is empty, or has an instruction that the model was not
+                calibrated with; it or a passage is not text; the model does not have
                 the mode of the query, or has nothing to search; the scores that came with the
                 passages are of other stages; no passage has metadata that it was fitted on; or the
                 query does not say its names, if it was fitted on these.
@@ -404,6 +425,12 @@ class CalibratedReranker:
                 f"the model was fitted on the metadata {', '.join(keys)} of passages, and no "
                 "passage has any of it; pass it in `metadata`, null where a passage has no value"
             )
+        if query.instruction and self.segment_by != INSTRUCTION:
+            raise InputError(
+                "the query has an instruction, and the model was calibrated without any of "
+                "queries; leave it out, or calibrate on queries with their instructions "
+                f"(--segment-by {INSTRUCTION})"
+            )
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
         self.source.check(query)
@@ -421,10 +448,18 @@ class CalibratedReranker:
         """
         maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
         modes = [query.mode for query in queries]
-        found = to_assessments(predict(scored, maps, config), maps, config, modes)
+        found = [
+            replace(as_uncalibrated(one), first_stage=True, reasons=(FAILED,)) if s.failed else one
+            for s, one in zip(
+                scored,
+                to_assessments(predict(scored, maps, config), maps, config, modes),
+                strict=True,
+            )
+        ]
         if not self.shifted:
             return found
-        return [as_uncalibrated(one, SHIFTED.format(self.shifted)) for one in found]
+        why = SHIFTED.format(self.shifted)
+        return [one if one.first_stage else as_uncalibrated(one, why) for one in found]
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:
         """As `assess`; a query that fails gives its exception, and the others an answer."""

@@ -6,6 +6,7 @@ that tells which candidates are worth scoring is passed in.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -18,15 +19,19 @@ from calibration.maps import LogisticMap
 from rerank.assessment.ranking import prior_score
 from rerank.assessment.sources.source import Selection, Source
 from rerank.config import Config
-from rerank.errors import InputError
+from rerank.cores import in_threads
+from rerank.errors import InputError, RetrieverError
 from rerank.inference.cross_encoder import Pair, Reranker, open_reranker
 from rerank.inference.given import Given
 from rerank.inference.model_files import ModelPair, find_model
+from rerank.inference.remote.client import LimitError
 from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors, cosines
 from rerank.retrieval.index import SearchableIndex
-from rerank.types import Bools, Candidates, Floats, Passage, Query, Scored
+from rerank.types import INSTRUCTION, Bools, Candidates, Floats, Passage, Query, Scored
+
+logger = logging.getLogger(__name__)
 
 CHUNK = 64  # queries between two checkpoints
 NO_MODELS = (
@@ -59,7 +64,8 @@ class Models:
         )
         for model, names in ((encoder, OF_ENCODERS), (reranker, OF_RERANKERS)):
             for name in names:
-                if isinstance(model, Given) and getattr(config, name) != getattr(Config(), name):
+                changed = getattr(config, name) != getattr(Config(), name)
+                if isinstance(model, Given) and changed and name != INSTRUCTION:
                     raise InputError(
                         f"`{name}` has no effect on {model.name!r}, which {model.place}: leave it "
                         "out"
@@ -101,6 +107,7 @@ class Pipeline:
         self.config = source.config
         self.models = models
         self.observe: Observe | None = None
+        self.first_stage_on_error = False  # it answers where the reranker does not
         if models is not None:
             source.refuse_mismatch(models.encoder)
 
@@ -203,16 +210,47 @@ class Pipeline:
 
         def score_chunk(chunk: Sequence[tuple[Candidates, Floats]]) -> list[Scored]:
             selections = [self.source.select(c, p, cutoff) for c, p in chunk]
-            pairs = [s.pairs_to_score for s in selections]
-            counts = list(map(len, pairs))
-            scores = self.score_pairs(list(chain.from_iterable(pairs)), counts)
-            by_query = (np.split(values, np.cumsum(counts)[:-1]) for values in scores)
-            return [
-                self.with_scores(*of_query) for of_query in zip(selections, *by_query, strict=True)
-            ]
+            if self.first_stage_on_error:
+                threads = self.reranker.scorer.traits.threads
+                return in_threads(self.score_alone, selections, threads)
+            asked = [self.instruction_of(c.query) for c, _ in chunk]
+            found: dict[int, Scored] = {}
+            for instruction in dict.fromkeys(asked):
+                rows = [row for row, own in enumerate(asked) if own == instruction]
+                some = self._score_together([selections[row] for row in rows], instruction)
+                found |= zip(rows, some, strict=True)
+            return [found[row] for row in range(len(chunk))]
 
         both = list(zip(candidates, prior_scores, strict=True))
         return in_chunks(both, score_chunk, size=CHUNK, label=label, unit="query")
+
+    def _score_together(self, selections: Sequence[Selection], instruction: str) -> list[Scored]:
+        pairs = [s.pairs_to_score for s in selections]
+        counts = list(map(len, pairs))
+        scores = self.score_pairs(list(chain.from_iterable(pairs)), counts, instruction)
+        by_query = (np.split(values, np.cumsum(counts)[:-1]) for values in scores)
+        return [self.with_scores(*of_query) for of_query in zip(selections, *by_query, strict=True)]
+
+    def score_alone(self, selection: Selection) -> Scored:
+        """The candidates of one query with their scores, in one call of the cross-encoder.
+
+        None has a score if it fails and `first_stage_on_error`. A budget that is used up is no such
+        failure: it stays an error.
+        """
+        instruction = self.instruction_of(selection.candidates.query)
+        try:
+            return self._score_together([selection], instruction)[0]
+        except RetrieverError as error:
+            if not self.first_stage_on_error or isinstance(error, LimitError):
+                raise
+            logger.warning("the reranker failed, so the first stage answers: %s", error)
+        none = np.zeros(0)
+        prior = selection.prior_scores
+        return Scored(selection.candidates, prior, none, none.astype(np.bool_), failed=True)
+
+    def instruction_of(self, query: Query) -> str:
+        """The instruction that the cross-encoder reads for a query; "" for its usual one."""
+        return query.instruction if self.config.segment_by == INSTRUCTION and self.models else ""
 
     def with_scores(self, selection: Selection, logits: Floats, truncated: Bools) -> Scored:
         """The candidates with the scores of `selection.pairs_to_score`."""
@@ -227,12 +265,14 @@ class Pipeline:
         with self._timed("encode"):
             return self.encoder.encode(texts)
 
-    def score_pairs(self, pairs: Sequence[Pair], lists: Sequence[int] = ()) -> tuple[Floats, Bools]:
+    def score_pairs(
+        self, pairs: Sequence[Pair], lists: Sequence[int] = (), instruction: str = ""
+    ) -> tuple[Floats, Bools]:
         """Logits of pairs, shape (n,), and whether each was truncated; `lists` as `Reranker`."""
         if not pairs:
             return np.zeros(0), np.zeros(0, dtype=np.bool_)
         with self._timed("score"):
-            return self.reranker.score(pairs, lists)
+            return self.reranker.with_instruction(instruction).score(pairs, lists)
 
     def _models(self) -> Models:
         if self.models is None:

@@ -32,15 +32,21 @@ class Predictions:
 def predict(scored: Sequence[Scored], maps: FittedMaps, config: Config) -> Predictions:
     """Rank the candidates by the maps, and compute the probabilities of each ranking and passage.
 
-    For a query without candidates every probability is 0.
+    Where the cross-encoder failed they are those of the first stage alone. For a query without
+    candidates every probability is 0.
     """
-    rankings = [rank(s, maps.score, rank_by=config.rank_by) for s in scored]
+    rankings = [
+        rank(s, maps.policy.prior) if s.failed else rank(s, maps.score, rank_by=config.rank_by)
+        for s in scored
+    ]
     features = ranking_features(rankings, maps.features.ranking)
     if not rankings:
         return Predictions([], features, np.zeros(0), [], np.zeros((0, DEPTH)))
     confidence = maps.confidence.predict(features)
     if maps.segments.updates:
         confidence = maps.segments.apply(confidence, segments_of(rankings, config.segment_by))
+    firsts = [r.score[0] if len(r) else 0.0 for r in rankings]  # of those that failed
+    confidence = np.where([s.failed for s in scored], firsts, confidence)
     confidence = np.where(have_passages(rankings), confidence, 0.0)
     probabilities = [
         relevance_and_sufficiency(

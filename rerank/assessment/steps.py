@@ -110,17 +110,19 @@ def steps(
     most = pipeline.config.reranker_windows * pipeline.config.max_length
     sizes = [speed.score * tokens_of(*pair, max_tokens=most) for pair in pairs]
     results: dict[Any, Any] = {}
-    if pairs and (score_waits or pipeline.reranker.listwise):  # in one call, never with others
-        score = partial(pipeline.score_pairs, pairs, [len(pairs)])
+    if pairs and (
+        score_waits or pipeline.reranker.listwise or pipeline.instruction_of(query)
+    ):  # in one call, never with others
+        score = partial(pipeline.score_alone, selection)
         stage: Stage = "search" if score_waits else "score"
-        scores = (yield Piece(stage, [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
+        scored = (yield Piece(stage, [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
     else:
         for piece in split("score", pairs, sizes, after=0):
             results |= yield piece
         logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
         truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
-        scores = logits, truncated
-    return model.assess_scored([pipeline.with_scores(selection, *scores)], [query])[0]
+        scored = pipeline.with_scores(selection, logits, truncated)
+    return model.assess_scored([scored], [query])[0]
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:

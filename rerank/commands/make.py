@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from rerank.assessment.model_folder import ModelFolder
 
 
-@command("datasets/pydata --out work/model", resumes=True)
+@command("datasets/pydata --out work/model", resumes=True, networks=True)
 def calibrate(
     dataset: Path,
     config: Config,
     reading: options.Reading,
+    spending: options.Spending,
     *,
     out: options.Out,
     overwrite: options.Overwrite = False,
@@ -40,7 +41,6 @@ def calibrate(
     max_queries: Annotated[int | None, Option(ge=1)] = None,
     name: options.Name = "",
     self_contained: bool = False,
-    most_requests: options.MostRequests = None,
     verbose: options.Verbose = False,
     work: options.Work = options.WORK,
     json: options.Json = False,
@@ -67,7 +67,7 @@ def calibrate(
             print(f"\n{rest}")
         print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
 
-    options.limit_requests(most_requests)
+    spending.begin()
     try:
         outcome = calibrate(
             reading.read(dataset, corpus_elsewhere=retriever is not None),
@@ -128,7 +128,7 @@ def _next_step(
     return step.format(model=model, dataset=path)
 
 
-@command("work/model datasets/pydata --split test", resumes=True)
+@command("work/model datasets/pydata --split test", resumes=True, networks=True)
 def evaluate(
     chosen: options.ModelChoice,
     dataset: Path,
@@ -203,7 +203,7 @@ def evaluate(
         print("(--verbose: the comparison and all measurements)")
 
 
-@command("work/model --labels labels.jsonl --out work/moved", resumes=True)
+@command("work/model --labels labels.jsonl --out work/moved", resumes=True, networks=True)
 def recalibrate(
     chosen: options.ModelChoice,
     reading: Annotated[options.Reading, Only(("on_bad_lines", "unjudged"))],

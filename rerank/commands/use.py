@@ -15,7 +15,7 @@ from rerank.advice.strategies import Strategy
 from rerank.commands import options
 from rerank.commands.command import REJECTED, Only, Typed, command, named_by_flags
 from rerank.commands.printing import counted, print_json, print_passages, tell
-from rerank.config import Option, two_digits
+from rerank.config import ON_RERANKER_ERROR, Option, two_digits
 from rerank.errors import InputError
 from rerank.rooms import offered
 from rerank.serving.settings import Settings
@@ -42,7 +42,7 @@ HOW_MANY = ("strategy", "strategies", "guaranteed", "second_tries")
 Answer = tuple[dict[str, Any], Callable[[], None]]  # the fields of its JSON, and what prints it
 
 
-@command('work/model "median along an axis while ignoring NaNs"')
+@command('work/model "median along an axis while ignoring NaNs"', networks=True)
 def search(
     chosen: options.ModelChoice,
     queries: Annotated[tuple[str, ...], Option(metavar="QUERY")],
@@ -59,6 +59,7 @@ def search(
     segment: options.Segment = "",
     where: options.Filter = "",
     entities: options.Entities = "",
+    on_reranker_error: Annotated[str, Option(choices=ON_RERANKER_ERROR)] = ON_RERANKER_ERROR[0],
     json: options.JsonLines = False,
 ) -> None:
     """Answer queries with passages and a confidence each.
@@ -72,6 +73,8 @@ def search(
         strategies: TOML file of strategies (default: the bundled one)
         guaranteed: with --passages: as few as possible; at most one question in twenty loses an
             answer that the first ten passages hold, with 95% confidence
+        on_reranker_error: if a reranker behind an address fails: an error, or the answer of the
+            first stage, not calibrated
         second_tries: with --passages: if the answer is not accepted, also search with words from
             its best passages
     """
@@ -82,7 +85,7 @@ def search(
         typed.refuse("only with --passages", kind=Strategy)
     select = _strategy(numbers, strategy, strategies, typed) if passages else None
     with options.journal_kept(settings) as record:
-        model = chosen.load()
+        model = chosen.load(on_reranker_error=on_reranker_error)
         if guaranteed:
             from rerank.advice.adaptive import guaranteed as guaranteed_strategy
 
@@ -178,17 +181,17 @@ def _selected(
     return result.to_dict(), show
 
 
-@command("work/model queries.jsonl --out predictions.jsonl", resumes=True)
+@command("work/model queries.jsonl --out predictions.jsonl", resumes=True, networks=True)
 def rescore(
     chosen: options.ModelChoice,
     queries: Path,
+    spending: options.Spending,
     *,
     out: Path,
     strict: bool = False,
     restart: options.Restart = False,
     engine: Annotated[str, Option(choices=("local", "ray"))] = "local",
     actors: Annotated[int | None, Option(ge=1)] = None,
-    most_requests: options.MostRequests = None,
     work: options.Work = options.WORK,
     json: options.Json = False,
 ) -> int:
@@ -206,7 +209,7 @@ def rescore(
 
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
-    options.limit_requests(most_requests)
+    spending.begin()
     on: Any = {"engine": engine, "actors": actors}
     done = rescore(chosen.load(work), queries, out, strict=strict, restart=restart, **on)
     lines = [f"{out}: {done.answered} predictions"]
@@ -218,7 +221,7 @@ def rescore(
     return REJECTED if done.rejected else 0
 
 
-@command("work/model --port 8000")
+@command("work/model --port 8000", networks=True)
 def serve(
     chosen: options.ModelChoice,
     settings: Settings,

@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank.data.checks import as_text, has_text, is_encodable, json_type, to_json
 from rerank.errors import InputError
-from rerank.types import Floats, Passage, Query, metadata_name
+from rerank.types import INSTRUCTION, Floats, Passage, Query, metadata_name
 
 LONGEST_ID = 512  # characters, also for a segment's name
 LONGEST_QUERY = 10_000  # characters; a cross-encoder reads a few hundred
@@ -30,7 +30,15 @@ QUERY = ("query", "text", "question")  # a query's text field; the last only wit
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
-FIELDS = ("_id", "id", *QUERY, *PASSAGES, "filter", "metadata")  # of a query: those that are read
+FIELDS = (
+    "_id",
+    "id",
+    *QUERY,
+    *PASSAGES,
+    "filter",
+    "metadata",
+    INSTRUCTION,
+)  # of a query: those that are read
 
 
 def read_query(
@@ -47,12 +55,16 @@ def read_query(
     scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
     and with "" none. If the argument `passages` is False, those of the record are ignored.
     `filter` says what a search may find: see `rerank.filters`; it may be JSON as text.
+    `instruction` is that of the metadata, and is always kept.
     """
     query_id = read_id(row, id_of(row))
     field = _only_field(row, QUERY[:-1]) or _only_field(row, QUERY[-1:])
     field = field or next((name for name in QUERY if name in row), QUERY[0])
     text = read_text(row, field, max_length=LONGEST_QUERY)
     metadata = read_metadata(row, segment_by)
+    if row.get(INSTRUCTION) is not None:
+        asked = read_text(row, INSTRUCTION, max_length=LONGEST_ID, empty=True)
+        metadata = {**metadata, INSTRUCTION: asked}
     name = _only_field(row, PASSAGES) if passages else None
     if name is None:
         return Query(text, query_id, metadata, where=row.get("filter"))

@@ -18,6 +18,7 @@ from calibration.arrays import group_codes
 from calibration.effective_sample_size import grouped_standard_error
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
+from rerank.assessment.pipeline import Models
 from rerank.assessment.ranking import reorder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
@@ -56,12 +57,13 @@ from rerank.report.report import make_report
 from rerank.report.sections import as_page, as_text
 from rerank.storage.folder import is_made_from, output_folder, read_manifest
 from rerank.tracking.registry import name_of
-from rerank.types import Mode, main_mode, metadata_name
+from rerank.types import INSTRUCTION, Mode, main_mode, metadata_name
 from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun
 
+READ_THEM = f"--segment-by {INSTRUCTION} reads them, and measures each"
 NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it
 
 
@@ -135,6 +137,9 @@ def calibrate(
         config = replace(config, precision=_kept(out, "precision") or config.precision)
     if not labelled.lists:  # their scores came with them
         models, config = find_models(config)
+    instructed = sum(bool(query.instruction) for query in labelled.queries.values())
+    if models and config.segment_by == INSTRUCTION:  # refused now, not after the index
+        Models.open(config, models).reranker.with_instruction(INSTRUCTION)
     source = open_candidate_source(
         labelled, config, models, workspace, index=index, retriever=retriever
     )
@@ -181,7 +186,14 @@ def calibrate(
         contents = _fit_and_measure(planned, scored, pipeline.source, made_from, config)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, notes = track_if_installed(out, work=workspace)
-    warnings = (planned.warning, missed_share(planned.fit.grades, config.expected_unanswerable))
+    unread = ""
+    if instructed and config.segment_by != INSTRUCTION:
+        unread = f"{instructed} queries have an instruction that is not read; {READ_THEM}"
+    warnings = (
+        unread,
+        planned.warning,
+        missed_share(planned.fit.grades, config.expected_unanswerable),
+    )
     notes = (*source.notes, *(f"warning: {text}" for text in warnings if text), *notes)
     return CalibrationRun(out, contents.report, run, made=True, notes=notes)
 

@@ -38,6 +38,7 @@ ANSWERED, UNSURE, REFUSED = "answered", "answered with low confidence", "refused
 
 
 Row = Mapping[str, Any]
+FIRST_STAGE = " first stage"  # after the model whose reranker failed: none of its numbers
 Entry = dict[str, Any]  # a row to be written: the columns of `JOURNAL` without the feedback
 
 
@@ -54,6 +55,7 @@ def entry_of(
     query, best = assessment.ranking.query, assessment.first(KEPT)
     now = time.time()
     top = best[0] if best else None
+    fitted = bool(top) and not assessment.first_stage
     text = None if answer is None else _storable_text(answer.answer)
     row = query_row(query)  # in the format of a labels file
     kept = {name: row[name] for name in ("metadata", "passages", "filter") if name in row}
@@ -78,9 +80,9 @@ def entry_of(
         "answer": text,
         "answer_hash": None if text is None else query_hash(text),
         "attribution": None if answer is None else answer.attribution_coverage,
-        "model": model,
+        "model": f"{model}{FIRST_STAGE if assessment.first_stage else ''}",
         "latency": latency,
-        "features": assessment.features.astype("<f8").tobytes() if top else None,
+        "features": assessment.features.astype("<f8").tobytes() if fitted else None,
     }
     if without_text:
         entry |= dict.fromkeys(("question", "top_document", "answer"))

@@ -116,12 +116,10 @@ class NoRoomError(InputError):
     """A disk is full, or too many files are open: the same model may be served later."""
 
 
-def open_model(
-    folder: Path, *, observe: Observe | None = None, manifest_sha256: str | None = None
-) -> ServedModel:
+def open_model(folder: Path, *, observe: Observe | None = None, **how: Any) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` gets the seconds of each stage; `manifest_sha256` is as in `load`. The large files are
+    `observe` gets the seconds of each stage; `how` is what `load` takes. The large files are
     memory-mapped from a copy, which is deleted before this returns.
 
     Raises:
@@ -131,7 +129,7 @@ def open_model(
     """
     try:
         with _copied(folder) as copy:
-            return _open(copy, folder, observe, manifest_sha256)
+            return _open(copy, folder, observe, how)
     except (RerankError, OSError, shutil.Error) as error:
         lack = led_to(error, NO_SPACE | NO_HANDLES)
         known = isinstance(error, RerankError) and not isinstance(error, FolderError)
@@ -158,11 +156,9 @@ def _copied(folder: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _open(
-    copy: Path, folder: Path, observe: Observe | None, manifest_sha256: str | None
-) -> ServedModel:
+def _open(copy: Path, folder: Path, observe: Observe | None, how: Mapping[str, Any]) -> ServedModel:
     try:
-        model = CalibratedReranker.load(copy, manifest_sha256=manifest_sha256)
+        model = CalibratedReranker.load(copy, **how)
         reliability = json.loads((copy / MEASURED).read_text(encoding="utf-8"))
         headline = split_report((copy / REPORT).read_text(encoding="utf-8"))[0]
         kept = {n: load(room.of_model)(model) for n, room in rooms().items() if room.of_model}
@@ -221,8 +217,8 @@ class ModelHolder:
     """Holds the current model and swaps it; an InputError if the first cannot be served.
 
     `locate` returns the model's folder, `run_of` the MLflow run of a manifest's sha256, if known.
-    With `manifest_sha256`, models of another manifest are refused. Many threads may read `current`;
-    only one at a time refreshes it.
+    `how` is what `load` takes, such as `manifest_sha256`. Many threads may read `current`; only one
+    at a time refreshes it.
     """
 
     def __init__(
@@ -231,9 +227,9 @@ class ModelHolder:
         metrics: Metrics,
         *,
         run_of: Callable[[str], TrackedRun | None] = lambda _: None,
-        manifest_sha256: str | None = None,
+        **how: Any,
     ) -> None:
-        self._locate, self._run_of, self._manifest_sha256 = locate, run_of, manifest_sha256
+        self._locate, self._run_of, self._how = locate, run_of, how
         self.metrics = metrics
         self._refreshing = threading.Lock()
         self._passing = False  # whether the last failure may be temporary
@@ -292,9 +288,8 @@ class ModelHolder:
         event(f"{what}; keeping the current one", severity=logging.ERROR, **about)
 
     def _open(self, folder: Path) -> ServedModel:
-        observe, pinned = self.metrics.observe_stage, self._manifest_sha256
         try:
-            served = open_model(folder, observe=observe, manifest_sha256=pinned)
+            served = open_model(folder, observe=self.metrics.observe_stage, **self._how)
             return replace(served, run=self._run_of(served.key))
         except RerankError:
             raise

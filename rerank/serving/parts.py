@@ -62,6 +62,8 @@ class RequestAssessor:
         began, work = time.time_ns(), self._worker.assess(query, reranker)
         found, served = await while_connected(request.receive, work)
         log.update(confidence=found.confidence, level=found.level, model=served.version)
+        log.update({} if found.calibrated else {"calibrated": False})
+        log.update({"first_stage": True} if found.first_stage else {})
         times = deadline, began, time.time_ns()
         done = AssessedRequest(found, served, request.state.request_id, *times)
         request.state.assessed = done

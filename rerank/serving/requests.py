@@ -28,13 +28,13 @@ from starlette.exceptions import HTTPException
 from typing_extensions import TypeAliasType
 
 from rerank.data.checks import as_text, to_json
-from rerank.data.records import check_length, read_metadata, read_passage
+from rerank.data.records import LONGEST_ID, check_length, read_metadata, read_passage
 from rerank.errors import InputError, nearest
 from rerank.filters import Where
 from rerank.serving.refusals import SHAPES, SHOWN, Refusal
 from rerank.serving.settings import Settings
 from rerank.storage.files import InfiniteNumberError, RepeatedKeyError, loads
-from rerank.types import Passage, Query
+from rerank.types import INSTRUCTION, Passage, Query
 
 
 class StrictRoute(APIRoute):
@@ -86,7 +86,7 @@ _IGNORED = {
     " truncation_direction truncation_side",
     "an answer has probabilities, and neither raw scores nor embeddings": "raw_scores activation"
     " use_activation softmax normalize normalized return_embeddings encoding_format embedding_type",
-    "the model was calibrated without it": "instruction instruct chat_template chat_template_kwargs"
+    "the model was calibrated without it": "chat_template chat_template_kwargs"
     " additional_data mm_processor_kwargs",
     "`usage` is always in the answer, and `return_documents` asks for the texts": "return_len"
     " return_input return_usage",
@@ -163,11 +163,20 @@ class QueryRequest(KnownFields):
 
     query: str = Field(description="the question, in plain words")
     metadata: Metadata = None
+    instruction: str | None = Field(
+        None,
+        validation_alias=AliasChoices("instruction", "instruct"),
+        description="what counts as an answer, if the model was calibrated with --segment-by "
+        "instruction; the metadata of this name is the same",
+    )
 
     def to_query(self, settings: Settings) -> Query:
         """The query of the request; an InputError if a text is empty, too long or no Unicode."""
         text = as_text("query", self.query, max_length=settings.max_query)
         metadata = read_metadata({"metadata": self.metadata})
+        if self.instruction:
+            asked = as_text(INSTRUCTION, self.instruction, max_length=LONGEST_ID)
+            metadata = {**metadata, INSTRUCTION: asked}
         length, most = len(to_json(metadata)), LARGEST_METADATA
         if length > most:
             raise InputError(f"metadata has {length} characters, at most {most} are taken")

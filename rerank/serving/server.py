@@ -68,8 +68,9 @@ def serve(
     keys = keys_for(settings.host)  # fail before spending seconds on the model
     check_settings(settings)
     with listen(settings) as listening:
-        pinned = manifest_sha256
-        holder = ModelHolder(place.folder, Metrics(), run_of=place.run, manifest_sha256=pinned)
+        how: Any = {"manifest_sha256": manifest_sha256}
+        how["on_reranker_error"] = settings.on_reranker_error
+        holder = ModelHolder(place.folder, Metrics(), run_of=place.run, **how)
         server = make_server(holder, settings, given)
         log_to_stderr()
         address = url_of(settings.host, listening.getsockname()[1])

@@ -72,6 +72,8 @@ class Metrics:
         self.drift_p = gauge("drift_p_value", "Of the last whole window")
         about = "1 where a model behind an address is another than at the fit"
         self.shifted = gauge("remote_shifted", about)
+        about = "Answers of the first stage alone, because the reranker failed"
+        self.first_stage = counter("first_stage_answers", about)
         self.drift_windows = counter("drift_windows", "Windows compared, by outcome", ["alarm"])
         self.swaps = counter("model_swaps", "New models, by outcome", ["outcome"])
         self.model = gauge("model_info", "The model that answers", ["model"])
@@ -101,6 +103,7 @@ class Metrics:
         """Count one assessment."""
         self.confidence.labels(assessment.mode).observe(assessment.confidence)
         self.assessments.labels(assessment.mode, assessment.level).inc()
+        self.first_stage.inc(assessment.first_stage)
 
     def count_journal(self, outcome: str, count: int) -> None:
         """Count journal entries by outcome; for `failed`, the failed attempts to write them."""

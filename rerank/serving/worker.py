@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any
 
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
+from rerank.config import ON_RERANKER_ERROR
 from rerank.errors import FilterError, InputError, RetrieverError
 from rerank.inference.remote.client import patience
 from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
@@ -34,6 +35,7 @@ from rerank.types import Assessment, Query
 Answer = tuple[Assessment, ServedModel]
 IN_TIME = 0.85  # share of the time-out for the queue; under load, reading and sending take the rest
 SWITCH = 0.0005  # seconds; at Python's 0.005, each round of the event loop waits that long to go on
+WITH_ANSWER = 0.5  # share of the time-out for a reranker, if the first stage answers after it
 SEARCHES = 32  # concurrent calls to an external search system
 
 
@@ -84,8 +86,10 @@ class Worker:
         self._scoring_seconds = tokens * holder.current.speed.score  # of a search, expected
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
         self.alive = self._thread.is_alive
+        fails = settings.on_reranker_error == ON_RERANKER_ERROR[0]
+        longest = settings.timeout * (1.0 if fails else WITH_ANSWER)
         self._searches = ThreadPoolExecutor(
-            SEARCHES, "searching", initializer=lambda: patience.set(settings.timeout)
+            SEARCHES, "searching", initializer=lambda: patience.set(longest)
         )
 
     def start(self) -> None:
@@ -143,7 +147,8 @@ class Worker:
                 late = self._late(job)
             raise late from None
         else:
-            self._cache.add(query, state, found)
+            if not found.first_stage:
+                self._cache.add(query, state, found)
             return found, served
         finally:
             job.given_up = True
@@ -303,7 +308,10 @@ class Worker:
             self._metrics.show_drift(None)
         self._metrics.count_assessment(assessment)
         window = self._window[1]
-        if window is None or served.model.mode_of(job.query) != served.model.maps.main_mode:
+        other = assessment.first_stage or (
+            served.model.mode_of(job.query) != served.model.maps.main_mode
+        )
+        if window is None or other:
             return
         drift = window.add(assessment)
         if drift is not None:

@@ -108,6 +108,12 @@ class RemoteModel(Given):
         return Shift(self.name, float(gap), tolerance, scale, offset, float(rest), served)
 
 
+def lost(model: RemoteModel) -> Shift:
+    """The shift of a model that does not answer: nothing is known of it."""
+    served = str(model.noted["served"])
+    return Shift(model.name, np.inf, 0.0, 0.0, 0.0, np.inf, (served, served))
+
+
 def open_remote(name: str, role: str) -> RemoteModel:
     """The model of an address, probed now.
 
