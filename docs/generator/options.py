@@ -29,6 +29,8 @@ VARIABLES = {
     "by its affinity and the CPU quotas of its control groups)",
     "`RERANK_CACHE`": "folder of unpacked weights and exported networks (default: "
     "`calibrated-rerank` in the user's cache)",
+    "`RERANK_DEVICE`, `RERANK_TRUST_REMOTE_CODE=1`": "as "
+    "[`--device` and `--trust-remote-code`](your-models.md#a-reranker-or-an-encoder)",
     "`RERANK_API_KEYS`": "[keys of the server](serving.md#keys), separated by commas",
     "`RERANK_RETRIEVER_URL`, `RERANK_RETRIEVER_KEY`": "address and key of "
     "[another search system](your-models.md#a-search-system)",
@@ -46,7 +48,8 @@ def options_page() -> str:
         "page. In Python an option is the field of the same name, with underscores; some are in "
         "`thresholds` of `Config`, or in `strategy` and `language_model` of `AnswerConfig`. "
         "`--help` of a command lists its other options, too. Every command also takes `--quiet`: "
-        "it shows no progress. Those that print results take `--json`: they print one JSON object.",
+        "it shows no progress. Those that run networks take `--device` and `--trust-remote-code`, "
+        "those that print results `--json`: they print one JSON object.",
     ]
     pages += ["## Exit codes", _table("code", "meaning", EXIT_CODES), IN_PYTHON]
     pages += ["## Environment variables", _table("variable", "holds", VARIABLES)]

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from threading import Lock
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,21 +33,14 @@ from rerank.normal_form import normal_form
 from rerank.protocols import Instructed, Request, Scorer, Scores, Traits
 from rerank.types import Bools, Floats, Ints
 
+if TYPE_CHECKING:
+    from rerank.inference.library import LibraryScorer
+
+    PairScorer: TypeAlias = "EngineScorer | LibraryScorer"
+
 Pair = tuple[str, str]
 Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
 TOGETHER = 2**20  # pairs in one call: the engine divides them itself
-
-
-class PairScorer(Protocol):
-    """What runs a cross-encoder; an instruction, if there is one, replaces the saved prompt."""
-
-    def __call__(
-        self, pairs: Sequence[Pair], instruction: str = ""
-    ) -> tuple[NDArray[np.float32], list[bool]]:
-        """Rows of shape (n, outputs), and whether each pair was truncated."""
-
-    def room(self, query: str, instruction: str = "") -> int:
-        """How many tokens of a passage are read with a query."""
 
 
 class EngineScorer:
@@ -98,7 +91,7 @@ class CrossEncoder:
             identity += f"\0{windows}\0{instruction}"
         self.traits = Traits(files.name, identity, batch=TOGETHER)
         self._tokenizer: Tokenizer | None = None
-        self._opened_by = dict[bool, PairScorer]()  # whether an instruction is read
+        self._opened_by: dict[bool, PairScorer] = {}  # by whether an instruction is read
         self._loading = Lock()
 
     def with_instruction(self, instruction: str) -> CrossEncoder:
@@ -111,11 +104,8 @@ class CrossEncoder:
             windows=self.windows,
             instruction=instruction,
         )
-        made._tokenizer, made._opened_by, made._loading = (
-            self.tokenizer(),
-            self._opened_by,
-            self._loading,
-        )
+        made._opened_by, made._loading = self._opened_by, self._loading
+        made._tokenizer = self.tokenizer() if self.windows > 1 else None
         return made
 
     def score(self, requests: Sequence[Request]) -> list[Scores]:
@@ -156,9 +146,7 @@ class CrossEncoder:
         """Each window as a pair, where those of each pair start, and whether its text goes on."""
         if self.windows == 1:
             return list(pairs), np.arange(len(pairs)), [False] * len(pairs)
-        rooms = {
-            query: room(query, self.instruction) for query in dict.fromkeys(q for q, _ in pairs)
-        }
+        rooms = {query: room(query, self.instruction) for query in dict(pairs)}
         beside = [rooms[query] for query, _ in pairs]
         parts = self.tokenizer().parts([text for _, text in pairs], beside, self.windows)
         read = [(q, part) for (q, _), (of, _) in zip(pairs, parts, strict=True) for part in of]

@@ -67,8 +67,10 @@ class LibraryScorer:
     """Logits of pairs, without any activation, and whether each was truncated to `max_length`."""
 
     def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
-        self._model = _open_reranker(files, max_length, bf16=bf16)
-        self._model.max_seq_length = self._max_length = max_length
+        check_length(files, max_length)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        self._model = open_model(files, "cross_encoder", dtype=dtype, device=device())
+        self._max_length = max_length
         self._turn = Lock()  # a tokenizer is for one thread
 
     def __call__(
@@ -76,62 +78,50 @@ class LibraryScorer:
     ) -> tuple[NDArray[np.float32], list[bool]]:
         """Rows of shape (n, 1) and n flags, n >= 1; an instruction replaces the saved prompt."""
         given = [(_read(query), _read(text)) for query, text in pairs]
-        prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
+        prompt = self._prompt(instruction)
         with self._turn:
             few_threads()
-            rows = logits(self._model, given, prompt)
-            return rows, [self._room(pair, prompt) < 0 for pair in given]
+            self._model.max_seq_length = self._max_length
+            rows = self._rows(given, prompt)
+            return rows, [self._left(pair, prompt) < 0 for pair in given]
 
     def room(self, query: str, instruction: str = "") -> int:
         """How many tokens of a passage are read beside a query, its prompt and its template."""
-        prompt = instruction or self._model.prompts.get(self._model.default_prompt_name)
         with self._turn:
-            return self._room((_read(query), ""), prompt)
+            return self._left((_read(query), ""), self._prompt(instruction))
 
-    def _room(self, pair: tuple[str, str], prompt: str | None) -> int:
+    def _prompt(self, instruction: str) -> str | None:
+        return instruction or self._model.prompts.get(self._model.default_prompt_name)
+
+    def _rows(self, pairs: Sequence[tuple[str, str]], prompt: str | None) -> NDArray[np.float32]:
+        return logits(self._model, pairs, prompt)
+
+    def _left(self, pair: tuple[str, str], prompt: str | None) -> int:
         """How many more tokens would be read; -1 if they are too many already."""
         tokens = self._model.preprocess([pair], prompt=prompt, max_length=self._max_length + 1)
         return self._max_length - int(tokens["attention_mask"].sum())
 
 
-class LateInteraction:
+class LateInteraction(LibraryScorer):
     """MaxSim of the token vectors of query and passage, and whether the passage was truncated.
 
     Each query token takes its most similar passage token; their similarities are added (Khattab and
-    Zaharia 2020, "ColBERT").
+    Zaharia 2020, "ColBERT"). A query takes no room from a passage.
     """
 
-    def __init__(self, files: ModelFiles, max_length: int, *, bf16: bool = False) -> None:
-        self._model = _open_reranker(files, max_length, bf16=bf16)
-        self._max_length = max_length
-        self._turn = Lock()
+    def _rows(self, pairs: Sequence[tuple[str, str]], prompt: str | None) -> NDArray[np.float32]:
+        queries, texts = zip(*pairs, strict=True)
+        options = {"batch_size": _batch(self._model), **SILENT}
+        asked = list(dict.fromkeys(queries))
+        of_query = dict(zip(asked, self._model.encode_query(asked, **options), strict=True))
+        of_texts = self._model.encode_document(list(texts), **options)
+        both = zip(queries, of_texts, strict=True)
+        scores = [float(self._model.similarity([of_query[q]], [d])[0, 0]) for q, d in both]
+        return np.array(scores, dtype=np.float32)[:, np.newaxis]
 
-    def __call__(
-        self, pairs: Sequence[tuple[str, str]], instruction: str = ""
-    ) -> tuple[NDArray[np.float32], list[bool]]:
-        """Rows of shape (n, 1) and n flags, n >= 1; there is no instruction."""
-        queries, texts = ([_read(text) for text in texts] for texts in zip(*pairs, strict=True))
-        with self._turn:
-            few_threads()
-            self._model.max_seq_length = self._max_length
-            options = {"batch_size": _batch(self._model), **SILENT}
-            asked = list(dict.fromkeys(queries))
-            of_query = dict(zip(asked, self._model.encode_query(asked, **options), strict=True))
-            of_texts = self._model.encode_document(texts, **options)
-            both = zip(queries, of_texts, strict=True)
-            scores = [float(self._model.similarity([of_query[q]], [d])[0, 0]) for q, d in both]
-            cut = [self._room(text) < 0 for text in texts]
-        return np.array(scores, dtype=np.float32)[:, np.newaxis], cut
-
-    def room(self, query: str, instruction: str = "") -> int:
-        """How many tokens of a passage are read; the query takes none of them."""
-        with self._turn:
-            return self._room("")
-
-    def _room(self, text: str) -> int:
-        """How many more tokens of a passage would be read; -1 if they are too many already."""
+    def _left(self, pair: tuple[str, str], prompt: str | None) -> int:
         self._model.max_seq_length = self._max_length + 1
-        tokens = self._model.preprocess([text], task="document")
+        tokens = self._model.preprocess([pair[1]], task="document")
         return self._max_length - int(tokens["attention_mask"].sum())
 
 
@@ -219,12 +209,6 @@ def few_threads() -> None:
     """Let an operator of the calling thread use `cores` threads at most."""
     if torch.get_num_threads() > cores():
         torch.set_num_threads(cores())
-
-
-def _open_reranker(files: ModelFiles, max_length: int, *, bf16: bool) -> Any:
-    check_length(files, max_length)
-    dtype = torch.bfloat16 if bf16 else torch.float32
-    return open_model(files, "cross_encoder", dtype=dtype, device=device())
 
 
 def _batch(model: Any) -> int:

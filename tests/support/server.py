@@ -55,7 +55,8 @@ def serving(
     chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})
     with listen(chosen) as listening:
         place = place_of_model(str(folder), work)
-        holder = ModelHolder(place.folder, Metrics(), run_of=place.run)
+        how: Any = {"on_reranker_error": chosen.on_reranker_error}
+        holder = ModelHolder(place.folder, Metrics(), run_of=place.run, **how)
         server = make_server(holder, chosen, {"labelling": labels, **(given or {})})
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

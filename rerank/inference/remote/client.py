@@ -256,8 +256,8 @@ class RemoteScorer:
 
     def with_instruction(self, instruction: str) -> RemoteScorer:
         """The same with an instruction; an InputError if the form has no place for one."""
-        if not self.client.address.wires[0].instructed:
-            forms = ", ".join(name for name, wire in RERANKERS.items() if wire.instructed)
+        if not self.client.address.wires[0].told:
+            forms = ", ".join(name for name, wire in RERANKERS.items() if wire.told)
             raise InputError(
                 f"{self.client.address.name} is asked in a form without an instruction; those "
                 f"with one are {forms}; leave `instruction` (--instruction) out"
@@ -271,7 +271,7 @@ class RemoteScorer:
         return [self.client.ask(self._asked(query), texts) for query, texts in requests]
 
     def _asked(self, query: str) -> str:
-        form = self.client.address.wires[0].instructed if self._instruction else "{query}"
+        form = self.client.address.wires[0].told if self._instruction else "{query}"
         return form.format(query=query, instruction=self._instruction)
 
 

@@ -45,7 +45,7 @@ class Wire:
     host: str = ""  # of the vendor, whose name the wire has
     key: str = PLAIN_KEY  # environment variable with the vendor's key
     listwise: bool = False  # a score depends on the other texts of a request
-    instructed: str = ""  # the query with an instruction, where the form has a place for one
+    told: str = ""  # the query with an instruction, where the form has a place for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,17 +191,13 @@ VOYAGE = ("https://api.voyageai.com", "VOYAGE_API_KEY")
 RERANKERS: Mapping[str, Wire] = {  # by the name of the form
     "cohere": Wire(of_documents, read_ranks, "/v2/rerank", 500, *COHERE),
     "jina": Wire(of_documents, read_ranks, "/v1/rerank", 500, *JINA),
-    "voyage": Wire(of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE, instructed=BEFORE),
+    "voyage": Wire(of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE, told=BEFORE),
     "tei": Wire(of_texts, read_ranks, "/rerank"),
-    "systemone": Wire(of_questions, read_questions, "/v1/systemone", instructed=AFTER),
-    "systemone-choice": Wire(
-        of_choice, read_choice, "/v1/systemone", listwise=True, instructed=AFTER
-    ),
-    "typesafe": Wire(
-        of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE, instructed=AFTER
-    ),
+    "systemone": Wire(of_questions, read_questions, "/v1/systemone", told=AFTER),
+    "systemone-choice": Wire(of_choice, read_choice, "/v1/systemone", listwise=True, told=AFTER),
+    "typesafe": Wire(of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE, told=AFTER),
     "openai-decisions": Wire(
-        of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI, instructed=AFTER
+        of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI, told=AFTER
     ),
 }
 ENCODERS: Mapping[str, Wire] = {

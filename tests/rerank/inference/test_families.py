@@ -6,14 +6,20 @@ The models are small and untrained; their weights are large enough for scores to
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
+from server import serving
+from small_sets import two_word_questions
 
+import rerank
+from rerank.cli import main
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import resolve
@@ -132,7 +138,13 @@ def test_a_reranker_has_the_scores_of_the_library(
     found, cut = open_reranker(files, max_length=LENGTH).score(PAIRS)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     assert np.ptp(found) > 0.01
-    assert cut.tolist() == [False, False, True]
+    prompt = oracle.prompts.get(oracle.default_prompt_name)
+    lengths = [
+        int(oracle.preprocess([pair], prompt=prompt, max_length=999)["attention_mask"].sum())
+        for pair in PAIRS
+    ]
+    assert cut.tolist() == [length > LENGTH for length in lengths]
+    assert cut.tolist()[1:] == [False, True]
     again = open_reranker(files, max_length=LENGTH)  # from the cache
     assert again.score(PAIRS)[0].tolist() == found.tolist()
     assert again.truncates(PAIRS).tolist() == cut.tolist()
@@ -386,3 +398,39 @@ def test_windows_leave_room_for_the_prompt(tmp_path: Path) -> None:
     lengths = [len(read("one two three four five: " + text)["input_ids"]) for text in texts]
     assert len(texts) == 3
     assert max(lengths) <= LENGTH
+
+
+def late(folder: Path, family: str) -> None:
+    of_library("MultiVectorEncoder", folder)
+
+
+@pytest.mark.parametrize(
+    ("make", "family", "exports"),
+    [(reranker, "bert", True), (with_answers, "qwen3", False), (late, "bert", False)],
+)
+def test_every_job_runs_a_reranker_of_a_family(
+    make: Callable[[Path, str], None], family: str, exports: bool, tmp_path: Path
+) -> None:
+    """Calibrate, rescore and serve; export, or one sentence that says why not."""
+    weights, folder = tmp_path / "weights", tmp_path / "model"
+    weights.mkdir()
+    make(weights, family)
+    labelled = rerank.LabelledSet.read(two_word_questions(tmp_path / "set"))
+    config = rerank.Config(precision="fp32", rerank_depth=3, candidates=6, pool=12, folds=2)
+    rerank.calibrate(labelled, folder, config, work=tmp_path / "work", reranker=str(weights))
+    expected = rerank.load(folder).search("redhouse n7")
+    assert expected.calibrated
+    queries, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    queries.write_text('{"_id": "a", "query": "redhouse n7"}\n')
+    assert main(["rescore", str(folder), str(queries), "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["confidence"] == expected.confidence
+    with serving(folder) as started:
+        body = {"query": "redhouse n7"}
+        answer = httpx.post(f"{started.url}/v1/search", json=body, timeout=600).json()
+    assert answer["confidence"] == expected.confidence
+    deployed = tmp_path / "deployed"
+    assert main(["model", "export", str(folder), "--out", str(deployed)]) == (0 if exports else 2)
+    if exports:
+        shutil.rmtree(weights)
+        assert rerank.load(deployed).search("redhouse n7").confidence == expected.confidence
+    assert deployed.exists() == exports

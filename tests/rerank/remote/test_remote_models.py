@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from small_sets import two_word_questions
 
 import rerank
 from rerank.cli import main
+from rerank.inference.remote.client import METER, THREADS, Budget, LimitError
 from rerank.inference.remote.probe import TEXTS, open_remote
 
 SMALL = {"rerank_depth": 3, "candidates": 6, "pool": 12, "folds": 2}
@@ -265,6 +269,10 @@ def test_a_server_says_what_has_changed(made: Made, server: Server) -> None:
         assert told() == ("ready\n", False)
         server.faults = [status(400)]
         assert http.post("/v1/search", json={"query": "redhouse n7"}).status_code == 503
+        asked = {"query": "redhouse n7", "instruction": "be strict"}
+        refused = http.post("/v1/search", json=asked)
+        assert refused.status_code == 422
+        assert "calibrated without" in refused.json()["message"]
         server.scale = 2.0
         started.holder.probe()
         assert not search()["calibrated"]
@@ -275,3 +283,181 @@ def test_a_server_says_what_has_changed(made: Made, server: Server) -> None:
         started.holder.probe()
         assert search()["confidence"] == before["confidence"]
         assert told() == ("ready\n", False)
+
+
+def without_reranker(server: Server) -> None:
+    """The server answers 422 to its reranker's route from now on."""
+    answer = server.answer
+    server.answer = (  # type: ignore[method-assign]
+        lambda path, body: None if path == "/rerank" else answer(path, body)
+    )
+
+
+def check_first_stage(found: rerank.Assessment) -> None:
+    assert found.first_stage
+    assert (found.calibrated, found.accepted, found.certified) == (False, False, False)
+    assert found.level in ("LOW", "VERY_LOW")
+    assert found.verdict != "SUFFICIENT"
+    assert [p.logit for p in found.passages] == [None] * len(found.passages)
+    assert found.relevance.tolist() == sorted(found.relevance.tolist(), reverse=True)
+    assert found.ranking.score.tolist() == sorted(found.ranking.score.tolist(), reverse=True)
+    assert found.confidence == found.relevance[0] == found.ranking.score[0]
+    (reason,) = found.reasons
+    assert "the reranker failed" in reason
+
+
+def test_the_first_stage_answers_where_the_reranker_fails(made: Made, server: Server) -> None:
+    """If the user chose that: marked, query by query; by default it is an error."""
+    model = rerank.load(made.folder, on_reranker_error="first-stage")
+    before = [found.to_dict() for found in model.assess(["redhouse n7", "oldbird"])]
+    as_it_was, answer = dict(vars(server)), server.answer
+    server.answer = lambda path, body: (  # type: ignore[method-assign]
+        None if body.get("query") == "oldbird" else answer(path, body)
+    )
+    right, failed = model.assess(["redhouse n7", "oldbird"])
+    assert right.to_dict() == before[0]
+    check_first_stage(failed)
+    with pytest.raises(rerank.RetrieverError):
+        rerank.load(made.folder).search("oldbird")
+    vars(server).clear()
+    vars(server).update(as_it_was)
+    assert [found.to_dict() for found in model.assess(["redhouse n7", "oldbird"])] == before
+
+
+def test_a_used_up_budget_is_no_failure(made: Made, server: Server) -> None:
+    """The user's own limit stops a search, too: the first stage answers for no other reason."""
+    model = rerank.load(made.folder, on_reranker_error="first-stage")
+    METER.start(Budget(most_requests=1))  # for the encoder
+    with pytest.raises(LimitError):
+        model.search("redhouse n7")
+    METER.start(Budget())
+
+
+def test_a_reranker_that_is_away_at_loading(
+    made: Made, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is calibrated until a probe finds it as it was; `rerank search` works meanwhile."""
+    as_it_was = dict(vars(server))
+    without_reranker(server)
+    search = ["search", str(made.folder), "redhouse n7", "--json"]
+    assert main(search) == 3
+    capsys.readouterr()
+    assert main([*search, "--on-reranker-error", "first-stage"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["calibrated"], told["accepted"]) == (False, False)
+    model = rerank.load(made.folder, on_reranker_error="first-stage")
+    check_first_stage(model.search("redhouse n7"))
+    vars(server).clear()
+    vars(server).update(as_it_was)
+    back = model.search("redhouse n7")
+    assert not back.first_stage
+    assert not back.calibrated
+    model.probe_remote()
+    assert model.search("redhouse n7").calibrated
+
+
+def test_a_server_answers_without_its_reranker(
+    made: Made, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Marked in the answer, the metric, the log and the journal; not kept for the next question."""
+    how: Any = {"on_reranker_error": "first-stage", "cache_seconds": 60.0}
+    how["journal"] = f"sqlite:///{tmp_path / 'journal.db'}"
+    caplog.set_level(logging.INFO, "rerank")
+    with (
+        serving(made.folder, **how) as started,
+        httpx.Client(base_url=started.url, timeout=600) as http,
+    ):
+
+        def search() -> dict[str, Any]:
+            return dict(http.post("/v1/search", json={"query": "redhouse n7"}).json())
+
+        as_it_was = dict(vars(server))
+        without_reranker(server)
+        failed = search()
+        assert (failed["calibrated"], failed["accepted"]) == (False, False)
+        assert failed["level"] in ("LOW", "VERY_LOW")
+        assert "rerank_first_stage_answers_total 1.0" in http.get("/metrics").text
+        vars(server).clear()
+        vars(server).update(as_it_was)
+        assert search()["calibrated"]
+        version = http.get("/v1/model").json()["model"]
+    told = [getattr(record, "fields", {}) for record in caplog.records]
+    answered = [fields for fields in told if "confidence" in fields]
+    assert [fields.get("first_stage") for fields in answered] == [True, None]
+    assert "the first stage answers" in caplog.text
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
+        kept = journal.execute("SELECT model, accepted FROM rerank_journal ORDER BY entry_id")
+        assert kept.fetchall()[0] == (f"{version} first stage", 0)
+
+
+def test_a_killed_calibration_pays_for_nothing_twice(labelled: Path, tmp_path: Path) -> None:
+    """But for the few requests that were on their way when it died."""
+    with running_server(tmp_path / "cache") as server:
+        models = ["--reranker", f"{server.url}/rerank"]
+        flags = [x for k, v in SMALL.items() for x in (f"--{k.replace('_', '-')}", str(v))]
+        places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "model")]
+        command = [sys.executable, "-m", "rerank.cli", "calibrate", str(labelled), *models, *flags]
+        running = subprocess.Popen([*command, *places], stderr=subprocess.PIPE)
+
+        def kill(_: object, answer: Any) -> Any:
+            running.kill()
+            return answer
+
+        server.faults = [*[lambda _, answer: answer] * 40, kill]
+        assert running.wait(600) < 0
+        before = pairs_of(server.paid)
+        subprocess.run([*command, *places], check=True, stderr=subprocess.PIPE)
+        pairs = pairs_of(server.paid)
+        twice = [pair for pair, count in pairs.items() if count > 1]
+        assert len({query for query, _ in twice}) <= THREADS
+        assert max(pairs.values()) <= 2
+        assert 20 < len({query for query, _ in before}) < len({query for query, _ in pairs})
+
+
+def test_instructions_of_queries_have_their_own_segments(
+    made: Made, server: Server, labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the labelled set to the answer: the reranker reads each, unknown ones are not
+    calibrated, and a form without a place for one is refused before anything is scored.
+    """
+    folder = tmp_path / "set"
+    shutil.copytree(labelled, folder)
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    asked = "only recent ones"
+    for row in rows[::2]:
+        row["instruction"] = asked
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = rerank.LabelledSet.read(folder)
+    config = rerank.Config(**SMALL, segment_by="instruction")
+    with pytest.raises(rerank.InputError, match="without an instruction"):
+        rerank.calibrate(
+            data, tmp_path / "no", config, work=tmp_path / "w", reranker=f"jina+{server.url}"
+        )
+    server.paid = []
+    name = f"systemone+{server.url}"
+    rerank.calibrate(data, tmp_path / "model", config, work=tmp_path / "w", reranker=name)
+    of_rows = {row["text"]: row.get("instruction") for row in rows}
+    states = {body["state"]["query"] for path, body in server.paid if path == "/v1/systemone"}
+    expected = {q + (f"\n\nWhat counts as an answer: {i}" if i else "") for q, i in of_rows.items()}
+    assert expected <= states
+    assert not {q for q, i in of_rows.items() if i} & states
+    model = rerank.load(tmp_path / "model")
+    assert asked in model.segments
+    text = rows[0]["text"]
+    known, other, none = (
+        model.search(text, metadata=given)
+        for given in ({"instruction": asked}, {"instruction": "only old ones"}, {})
+    )
+    assert [found.calibrated for found in (known, other, none)] == [True, False, True]
+    assert "no labelled query has this instruction" in other.reasons[0]
+    with pytest.raises(rerank.InputError, match="calibrated without"):
+        rerank.load(made.folder).search(text, metadata={"instruction": asked})
+    with serving(tmp_path / "model") as started:
+        body = {"query": text, "instruction": asked}
+        answer = httpx.post(f"{started.url}/v1/search", json=body, timeout=600).json()
+    assert answer["confidence"] == known.confidence
+    lines = tmp_path / "asked.jsonl"
+    lines.write_text(json.dumps({"_id": "a", "query": text, "instruction": asked}) + "\n")
+    out = tmp_path / "out.jsonl"
+    assert main(["rescore", str(tmp_path / "model"), str(lines), "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["confidence"] == known.confidence
