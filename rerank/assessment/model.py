@@ -448,14 +448,10 @@ class CalibratedReranker:
         """
         maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
         modes = [query.mode for query in queries]
-        found = [
-            replace(as_uncalibrated(one), first_stage=True, reasons=(FAILED,)) if s.failed else one
-            for s, one in zip(
-                scored,
-                to_assessments(predict(scored, maps, config), maps, config, modes),
-                strict=True,
-            )
-        ]
+        found = to_assessments(predict(scored, maps, config), maps, config, modes)
+        for i, of_query in enumerate(scored):
+            if of_query.failed:
+                found[i] = replace(as_uncalibrated(found[i]), first_stage=True, reasons=(FAILED,))
         if not self.shifted:
             return found
         why = SHIFTED.format(self.shifted)

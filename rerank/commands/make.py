@@ -21,6 +21,7 @@ from rerank.commands.printing import (
 )
 from rerank.config import Config, Option
 from rerank.errors import InputError, TrackingError
+from rerank.inference.remote.client import METER, Budget
 from rerank.rooms import offered
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def calibrate(
     dataset: Path,
     config: Config,
     reading: options.Reading,
-    spending: options.Spending,
+    budget: Budget,
     *,
     out: options.Out,
     overwrite: options.Overwrite = False,
@@ -67,7 +68,7 @@ def calibrate(
             print(f"\n{rest}")
         print(f"{out}: the model; its report.html has all measurements (here: --verbose)")
 
-    spending.begin()
+    METER.start(budget)
     try:
         outcome = calibrate(
             reading.read(dataset, corpus_elsewhere=retriever is not None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -181,50 +181,6 @@ class ModelChoice:
             space = Workspace(work)
             how |= {"cache": ScoreCache(space.scores), "tracking_uri": space.tracking_uri}
         return CalibratedReranker.load(self.model, **how)
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What requests to models behind addresses may be and cost."""
-
-    _: KW_ONLY
-    most_requests: Annotated[
-        int | None,
-        Option(
-            "requests to models behind addresses at most, each try counted; what they brought is "
-            "kept, and the same command with more goes on",
-            ge=1,
-            metavar="N",
-        ),
-    ] = None
-    most_cost: Annotated[
-        float | None,
-        Option("what they may cost at most, by the price that you give", ge=0, metavar="MONEY"),
-    ] = None
-    price_per_1000_requests: Annotated[
-        float, Option("price of 1,000 of them, in any currency", ge=0, metavar="MONEY")
-    ] = 0.0
-    price_per_million_tokens: Annotated[
-        float,
-        Option(
-            "price of a million tokens, which the server must count; up to eight requests that are "
-            "on their way may exceed --most-cost",
-            ge=0,
-            metavar="MONEY",
-        ),
-    ] = 0.0
-
-    def begin(self) -> None:
-        """Refuse what exceeds it from now on; requests and tokens are counted anew."""
-        from rerank.inference.remote.client import METER, Budget
-
-        limits = {f.name: getattr(self, f.name) for f in fields(self)}
-        priced = self.price_per_1000_requests or self.price_per_million_tokens
-        if self.most_cost is not None and not priced:
-            raise InputError(
-                "--most-cost needs a price: --price-per-1000-requests or --price-per-million-tokens"
-            )
-        METER.start(Budget(**limits))
 
 
 def typed_queries(

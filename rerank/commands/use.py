@@ -17,6 +17,7 @@ from rerank.commands.command import REJECTED, Only, Typed, command, named_by_fla
 from rerank.commands.printing import counted, print_json, print_passages, tell
 from rerank.config import ON_RERANKER_ERROR, Option, two_digits
 from rerank.errors import InputError
+from rerank.inference.remote.client import METER, Budget
 from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
@@ -185,7 +186,7 @@ def _selected(
 def rescore(
     chosen: options.ModelChoice,
     queries: Path,
-    spending: options.Spending,
+    budget: Budget,
     *,
     out: Path,
     strict: bool = False,
@@ -209,7 +210,7 @@ def rescore(
 
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does
-    spending.begin()
+    METER.start(budget)
     on: Any = {"engine": engine, "actors": actors}
     done = rescore(chosen.load(work), queries, out, strict=strict, restart=restart, **on)
     lines = [f"{out}: {done.answered} predictions"]

@@ -189,11 +189,8 @@ def calibrate(
     unread = ""
     if instructed and config.segment_by != INSTRUCTION:
         unread = f"{instructed} queries have an instruction that is not read; {READ_THEM}"
-    warnings = (
-        unread,
-        planned.warning,
-        missed_share(planned.fit.grades, config.expected_unanswerable),
-    )
+    missed = missed_share(planned.fit.grades, config.expected_unanswerable)
+    warnings = (unread, planned.warning, missed)
     notes = (*source.notes, *(f"warning: {text}" for text in warnings if text), *notes)
     return CalibrationRun(out, contents.report, run, made=True, notes=notes)
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 from rerank.advice.answer_settings import LanguageModelConfig
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Spending, Work
+from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
 from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError, command_line
+from rerank.inference.remote.client import METER, Budget
 from rerank.labelling.state import LabelConfig, OnTask
 from rerank.rooms import offered
 from rerank.serving.settings import Settings
@@ -56,7 +57,7 @@ def label(
     next: bool = False,
     judge: Annotated[str, Option(metavar="NAME")] = "",
     llm: Annotated[LanguageModelConfig, Only(LLM)],
-    spending: Annotated[Spending, Only(OF_JUDGES)],
+    budget: Annotated[Budget, Only(OF_JUDGES)],
     overwrite: Overwrite = False,
     work: Work = WORK,
     json: Json = False,
@@ -83,7 +84,7 @@ def label(
 
     if not page:
         typed.refuse("only with --page, which starts a server", *PAGE)
-    spending.begin()
+    METER.start(budget)
     beside = out.parent if next else out
     verdicts: Verdicts | None = None
     if judge or llm.llm:

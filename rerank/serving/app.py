@@ -249,11 +249,8 @@ def _about(holder: ModelHolder, worker: Worker) -> APIRouter:
         if not worker.alive():
             raise Refusal(503, "the ranking thread does not run", "dead")
         shifted = holder.current.model.shifted
-        return (
-            f"ready, uncalibrated: another {shifted} than at the fit, or none\n"
-            if shifted
-            else "ready\n"
-        )
+        but = f", uncalibrated: another {shifted} than at the fit, or none" if shifted else ""
+        return f"ready{but}\n"
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from rerank.config import check_options, option
 from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.inference.remote.wires import (
     PLAIN_HOSTS,
@@ -53,15 +54,33 @@ class LimitError(RetrieverError):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the requests of all models together may be and cost; None: no limit.
+    """What the requests of a run to all its models together may be and cost."""
 
-    The prices are of 1,000 requests, and of a million tokens as the servers count them.
-    """
+    most_requests: int = option(
+        0,
+        "requests to models behind addresses at most, each try counted; what they brought is kept, "
+        "and the same command with more goes on; 0: no limit",
+        ge=0,
+    )
+    most_cost: float = option(
+        0.0, "what they may cost at most, by the price that you give; 0: no limit", ge=0
+    )
+    price_per_1000_requests: float = option(
+        0.0, "price of 1,000 of these requests, in any currency", ge=0
+    )
+    price_per_million_tokens: float = option(
+        0.0,
+        "price of a million tokens, as the servers count them; up to eight requests on their way "
+        "may exceed --most-cost",
+        ge=0,
+    )
 
-    most_requests: int | None = None
-    most_cost: float | None = None
-    price_per_1000_requests: float = 0.0
-    price_per_million_tokens: float = 0.0
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.most_cost and not (self.price_per_1000_requests or self.price_per_million_tokens):
+            raise InputError(
+                "`most_cost` needs a price: `price_per_1000_requests` or `price_per_million_tokens`"
+            )
 
 
 class Meter:
@@ -87,13 +106,13 @@ class Meter:
         """Count a request that is about to be sent."""
         with self._lock:
             b, spent, kept = self.budget, self.cost, "what they brought is kept: run it again with"
-            if b.most_requests is not None and self.sent.total() >= b.most_requests:
+            if b.most_requests and self.sent.total() >= b.most_requests:
                 raise LimitError(
                     f"{b.most_requests} requests to models behind addresses were sent, as many as "
                     f"--most-requests allows; {kept} more"
                 )
             most, after = b.most_cost, spent + b.price_per_1000_requests / 1000
-            if most is not None and (spent >= most or after > most * ROUNDING):
+            if most and (spent >= most or after > most * ROUNDING):
                 raise LimitError(
                     f"the requests to models behind addresses have cost {spent:.6g}, and another "
                     f"would exceed the {most:g} of --most-cost; {kept} more"

@@ -327,7 +327,7 @@ def test_the_first_stage_answers_where_the_reranker_fails(made: Made, server: Se
 def test_a_used_up_budget_is_no_failure(made: Made, server: Server) -> None:
     """The user's own limit stops a search, too: the first stage answers for no other reason."""
     model = rerank.load(made.folder, on_reranker_error="first-stage")
-    METER.start(Budget(most_requests=1))  # for the encoder
+    METER.start(Budget(most_requests=1))  # the encoder's
     with pytest.raises(LimitError):
         model.search("redhouse n7")
     METER.start(Budget())
