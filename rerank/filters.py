@@ -84,6 +84,11 @@ class Where:
             raise FilterError(f"a filter should be an object, {EXPECTED}, got {given!r:.100}")
         return cls(tuple(_condition(key, value) for key, value in given.items())) if given else None
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the metadata that it asks for, sorted."""
+        return tuple(sorted(condition.key for condition in self.conditions))
+
     def to_dict(self) -> dict[str, Any]:
         """The mapping that `read` takes."""
         return {c.key: dict(c.bounds) or list(c.values) for c in self.conditions}

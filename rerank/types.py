@@ -82,7 +82,8 @@ class Query:
     model's own cross-encoder, which then does not score them again. `scores` are those of another
     system's stages, for each stage one number per passage (n,); NaN or None if the stage did not
     return it. A search finds none of the passages `without`, by id, and only those whose metadata
-    fits `where`: a mapping, or a `rerank.filters.Where`. Lists are taken, too.
+    fits `where`: a mapping, or a `rerank.filters.Where`; its keys, `filtered_by`, stay with what it
+    found. Lists are taken, too.
 
     Raises:
         InputError: a field of another type; logits or scores without passages, both of them, or not
@@ -97,6 +98,7 @@ class Query:
     scores: Mapping[str, Floats] | None = field(default=None, compare=False)
     without: frozenset[str] = field(default=frozenset(), compare=False)
     where: Where | None = None
+    filtered_by: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -114,6 +116,8 @@ class Query:
                 if not isinstance(passage, Passage):
                     raise InputError(f"expected a Passage, got {passage!r:.100}")
         object.__setattr__(self, "where", Where.read(self.where))
+        keys = self.where.keys if self.where else self.filtered_by
+        object.__setattr__(self, "filtered_by", keys)
         if self.where and self.passages is not None:
             raise FilterError("a filter is for a search: leave out passages that it excludes")
         n = len(self.passages or ())

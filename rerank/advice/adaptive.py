@@ -80,16 +80,22 @@ def depth(assessment: Assessment, k: int) -> int:
     return int(first[k - 1]) + 1 if k <= len(first) else k
 
 
-def guaranteed(maps: FittedMaps) -> Strategy:
+def guaranteed(maps: FittedMaps, query: Query) -> Strategy:
     """The strategy with which a calibrated model loses at most one answer in twenty questions.
 
     It takes as few of ten passages as the labels allow, whatever their similarity. `maps` are those
-    of the query's mode: `model.maps[model.mode_of(query)]`.
+    of the query's mode: `model.maps[model.mode_of(query)]`. Refused if no labelled question had a
+    filter on the same keys as the query.
     """
     if maps.stopping_threshold is None:
         raise InputError(
             "this model has no guaranteed strategy: it takes a calibration on more labelled "
             "queries, usually a few hundred, and a recalibration drops it"
+        )
+    if query.filtered_by not in maps.filters:
+        raise InputError(
+            "the guarantee is for questions like the labelled ones, and none of these had a filter "
+            "on the same keys; leave the guarantee out"
         )
     return Strategy(1, DEEPEST, maps.stopping_threshold, similarity_floor=-1.0, least_gain=0.0)
 

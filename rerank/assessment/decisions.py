@@ -12,9 +12,10 @@ from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking import with_empty_last
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
 from rerank.config import Config, Thresholds
-from rerank.types import INSTRUCTION, Assessment, Bools, Floats, Mode, metadata_name
+from rerank.types import INSTRUCTION, Assessment, Bools, Floats, Mode, Ranking, metadata_name
 
 UNLIKE = "not certified: the question is unlike those that were labelled"
+FILTERED = "not certified: the question has {}, and none that was labelled had the like"
 OUTLYING_FEATURES = 3  # outside the range fitted on: the question is unlike the labelled ones
 CALIBRATED_FROM = 20  # from which maps shrunk towards pooled ones can be trusted
 LABEL_FIRST = (  # what to do if the confidence is not calibrated
@@ -50,14 +51,22 @@ def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
     return outside
 
 
-def certified(confidence: Floats, features: Floats, maps: FittedMaps, t: Thresholds) -> Bools:
-    """Whether each answer is certified, (n,), by its confidence (n,) and its features (n, d).
+def filtered_otherwise(rankings: Sequence[Ranking], maps: FittedMaps) -> Bools:
+    """Whether no labelled question had a filter on the same keys, (n,): none is a filter, too."""
+    return np.array([r.query.filtered_by not in maps.filters for r in rankings], dtype=np.bool_)
+
+
+def certified(predicted: Predictions, maps: FittedMaps, t: Thresholds) -> Bools:
+    """Whether each answer is certified, (n,).
 
     It is if it is accepted, its confidence reaches the certified threshold, and the question is not
-    `unlike_labelled`.
+    `unlike_labelled` nor `filtered_otherwise`.
     """
-    reached = [t.accepts(p) and maps.certificate.promises(p) for p in confidence.tolist()]
-    return np.array(reached, dtype=np.bool_) & ~unlike_labelled(features, maps)
+    reached = [t.accepts(p) and maps.certificate.promises(p) for p in predicted.confidence.tolist()]
+    unlike = unlike_labelled(predicted.features, maps)
+    return (
+        np.array(reached, dtype=np.bool_) & ~unlike & ~filtered_otherwise(predicted.rankings, maps)
+    )
 
 
 def reasons(
@@ -98,7 +107,8 @@ def to_assessments(
     contributions = maps.confidence.contributions(predicted.features)
     table, first = maps.features.ranking, maps.confidence.first
     unlike = unlike_labelled(predicted.features, maps)
-    is_certified = certified(predicted.confidence, predicted.features, maps, t)
+    otherwise = filtered_otherwise(predicted.rankings, maps)
+    is_certified = certified(predicted, maps, t)
     names = list(table)
     usual_confidence = float(maps.confidence.predict(np.array([first.mean]))[0])
     start = f"start: a query with usual evidence has {usual_confidence:.2f}"
@@ -113,6 +123,10 @@ def to_assessments(
             why = (f"not certified: {maps.certificate.refused}", *why)
         elif is_accepted and is_unlike and maps.certificate.promises(confidence):
             why = (UNLIKE, *why)
+        if otherwise[i] and maps.calibrated:
+            keys = ranking.query.filtered_by
+            had = f"a filter on {' and '.join(keys)}" if keys else "no filter"
+            why = (FILTERED.format(had), *why)
         segment = metadata_name(ranking.query.metadata, by)
         if by and segment not in maps.segments.updates and (by != INSTRUCTION or not segment):
             unknown = f"nothing was fitted for {by} {segment!r:.80}"
@@ -130,7 +144,7 @@ def to_assessments(
                 thresholds=t,
                 certified=bool(is_certified[i]),
                 context_certified=sufficiency >= t.sufficient
-                and not is_unlike
+                and not (is_unlike or otherwise[i])
                 and maps.context_certificate is not None
                 and maps.context_certificate.promises(sufficiency),
                 reasons=why if len(ranking) else (f"against: {nothing}",),

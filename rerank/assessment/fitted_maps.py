@@ -37,6 +37,7 @@ from rerank.storage.files import parse_json
 from rerank.types import MODES, OWN_STAGES, Floats, ListKind, Mode, main_mode
 
 FeatureRange = tuple[tuple[float, ...], tuple[float, ...]]  # lowest and highest values, (d,) each
+NO_FILTER = frozenset({()})
 # keys of a mode's maps on disk; `another` is the hazard after a hit
 MAPS = ("prior", "score", "confidence", "hazard", "another")
 
@@ -87,6 +88,8 @@ class FittedMaps:
     kind: ListKind = OWN_STAGES  # the stages that score
     metadata: Metadata = ()  # features of the passages' metadata
     feature_range: FeatureRange | None = None  # of the labelled rankings; None: not kept
+    # `Query.filtered_by` of the labelled questions: of others nothing is certified
+    filters: frozenset[tuple[str, ...]] = NO_FILTER
 
     @property
     def features(self) -> Features:
@@ -107,6 +110,7 @@ class FittedMaps:
         return {
             **({"lists": asdict(self.kind)} if self.kind.stages else {}),
             **({"metadata": list(map(asdict, self.metadata))} if self.metadata else {}),
+            **({} if self.filters == NO_FILTER else {"filters": sorted(map(list, self.filters))}),
             "passage_features": list(self.features.passage),
             "ranking_features": list(self.features.ranking),
             "prior": self.policy.prior.to_dict(),
@@ -162,6 +166,7 @@ class FittedMaps:
                 kind=kind,
                 metadata=metadata,
                 feature_range=None if of_features is None else bounds,
+                filters=frozenset(tuple(map(str, keys)) for keys in values.get("filters", [()])),
             )
         except InputError:
             raise

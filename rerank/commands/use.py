@@ -87,16 +87,16 @@ def search(
     select = _strategy(numbers, strategy, strategies, typed) if passages else None
     with options.journal_kept(settings) as record:
         model = chosen.load(on_reranker_error=on_reranker_error)
-        if guaranteed:
-            from rerank.advice.adaptive import guaranteed as guaranteed_strategy
-
-            select = guaranteed_strategy(model.maps["search"])
         if "similarity_floor" in typed:
             from rerank.advice.adaptive import check_floor
 
             with named_by_flags():
                 check_floor(model)
         asked = options.typed_queries(model, queries, segment, where, entities)
+        if guaranteed:
+            from rerank.advice.adaptive import guaranteed as guaranteed_strategy
+
+            select = guaranteed_strategy(model.maps["search"], asked[0])
         start = time.perf_counter()
         assessed = model.assess(asked)
         latency = (time.perf_counter() - start) / len(asked)

@@ -306,7 +306,7 @@ def _predict_part(part: Part, config: Config) -> _PredictedPart:
         predictions,
         orders,
         confidences,
-        certified(predictions.confidence, predictions.features, maps, config.thresholds),
+        certified(predictions, maps, config.thresholds),
         [len(s.logits) for s in limited],
     )
 

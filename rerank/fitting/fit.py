@@ -171,6 +171,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             kind=scored_plan.kind,
             metadata=scored_plan.metadata,
             feature_range=range_of(features[rows]),
+            filters=frozenset(s.query.filtered_by for s in scored.items),
         ),
         calibrator=calibrator,
         reason=f"{reason} {SHRUNK if pooled else NOT_SHRUNK}",

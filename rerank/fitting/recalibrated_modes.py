@@ -165,14 +165,15 @@ def _recalibrated_mode(
         judged=judged_of([f.query for f in labels]),
         random_state=config.seed,
     )
-    if accepted_from is not None:
-        new = replace(old, certificate=recalibration.certificate)
+    filters = frozenset(f.query.filtered_by for f in _those_of(labels, certifying))
+    if accepted_from is not None:  # the certificate of the context stays
+        new = replace(old, certificate=recalibration.certificate, filters=filters & old.filters)
     else:
         if all(f.right is None for f in labels):  # else a wrong answer may mean that there is none
             answered = [bool(f.relevant) for f in _those_of(labels, certifying)]
             checked = require_both_kinds(recalibration.certificate, answered)
             recalibration = replace(recalibration, certificate=checked)
-        new = _updated(old, predicted, recalibration)
+        new = replace(_updated(old, predicted, recalibration), filters=filters)
     left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
     made = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:

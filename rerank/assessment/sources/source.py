@@ -197,7 +197,8 @@ class Source(ABC):
     def as_from_caller(self, candidates: Candidates, count: int) -> Candidates:
         """The candidates as if the caller had provided the first `count` of them."""
         near = candidates.first_stage.dense[:count]
-        return self._rank_provided(candidates.query, candidates.passages[:count], near)
+        query = replace(candidates.query, where=None, filtered_by=())
+        return self._rank_provided(query, candidates.passages[:count], near)
 
     def _rank_provided(self, query: Query, passages: Sequence[Passage], near: Floats) -> Candidates:
         stage = rank_passages(query.text, passages, near, self.index, rrf_k=self.config.rrf_k)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from calibration.arrays import log_odds, sigmoid
 from calibration.thresholds import Certificate
 from rerank.assessment import decisions
-from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.fitted_maps import NO_FILTER, FittedMaps
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
 from rerank.config import Config, Thresholds
 from rerank.data.labels import Labelled
-from rerank.types import Mode, Scored
+from rerank.types import Mode, Query, Scored
 
 T = Thresholds()
 
@@ -147,3 +147,36 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
     labelled = features.min(axis=0), features.max(axis=0)
     as_labelled = replace(maps, feature_range=tuple(tuple(x.tolist()) for x in labelled))
     assert not decisions.unlike_labelled(features, as_labelled).any()
+
+
+def test_a_filter_that_no_labelled_question_had_certifies_nothing(
+    maps: FittedMaps, to_report: Labelled[Scored], config: Config
+) -> None:
+    """Nor does none, where each had one: of the same numbers, by both certificates, and told."""
+    sure = Certificate(0.0, 0.7, 0.95, 100, 100, 90, None)
+    predicted = predict(to_report.items, maps, config)
+    where = Query("a", where={"year": 2020, "language": "en"}).where  # type: ignore[arg-type]
+    filtered = replace(
+        predicted,
+        rankings=[
+            replace(r, candidates=replace(r.candidates, query=replace(r.query, where=where)))
+            for r in predicted.rankings
+        ],
+    )
+    modes: list[Mode] = ["search"] * len(to_report)
+    for filters in (NO_FILTER, frozenset({("language", "year")})):
+        told = replace(maps, certificate=sure, context_certificate=sure, filters=filters)
+        told = FittedMaps.from_dict(told.to_dict())
+        assert told.filters == filters
+        for asked, had in ((predicted, ()), (filtered, ("language", "year"))):
+            answers = decisions.to_assessments(asked, told, config, modes)
+            known = had in filters
+            assert any(a.certified for a in answers) == known
+            assert any(a.context_certified for a in answers) == known
+            assert [a.certified for a in answers] == list(
+                decisions.certified(asked, told, config.thresholds)
+            )
+            words = "a filter on language and year" if had else "no filter"
+            said = decisions.FILTERED.format(words)
+            assert all((said in a.reasons) != known for a in answers if len(a.ranking))
+            assert any(a.accepted for a in answers)

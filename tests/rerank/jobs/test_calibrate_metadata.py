@@ -20,16 +20,21 @@ from known_lists import known_lists, unlabelled, write_lines
 from server import serving
 
 from rerank.adapters.metadata import rank_documents
+from rerank.assessment.decisions import FILTERED
+from rerank.assessment.fitted_maps import NO_FILTER
 from rerank.assessment.metadata_features import QUERY_ENTITIES, number
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import rescore
 from rerank.batch.table import assess_table
+from rerank.client import Client
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import passage_row, read_query
 from rerank.data.words import words
 from rerank.errors import InputError
+from rerank.filters import Where
 from rerank.jobs.calibrate import calibrate
+from rerank.jobs.recalibrate import recalibrate
 from rerank.types import Passage
 
 KEYS = "source_type,temperature"
@@ -110,6 +115,7 @@ def test_who_is_asked_about_is_learned_without_an_option(tmp_path: Path) -> None
 
 
 REVISED = "revised"
+EVERY = Where.read({REVISED: {"gte": "2000"}})  # all documents fit it
 QUESTION = "sort an array"
 
 
@@ -117,13 +123,14 @@ QUESTION = "sort an array"
 def arguments(
     small: LabelledSet, config: Config, work: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[object]:
-    """A command that calibrates on documents with dates."""
+    """A command that calibrates on documents with dates, whose questions all have a filter."""
     corpus = {
         doc_id: replace(passage, metadata={REVISED: f"20{10 + i % 10}-01-01"})
         for i, (doc_id, passage) in enumerate(small.corpus.items())
     }
+    queries = {i: replace(query, where=EVERY) for i, query in small.queries.items()}
     place = tmp_path_factory.mktemp("dated")
-    replace(small, corpus=corpus, name="dated").write(place / "dated")
+    replace(small, corpus=corpus, queries=queries, name="dated").write(place / "dated")
     out = ["--out", place / "model", "--work", work]
     return ["calibrate", place / "dated", *out, *flags(config)]
 
@@ -291,3 +298,43 @@ def test_metadata_and_ids_arrive_every_way(dated: CalibratedReranker, tmp_path: 
     with sqlite3.connect(tmp_path / "journal.db") as store:
         kept = [json.loads(asked) for (asked,) in store.execute("SELECT asked FROM rerank_journal")]
     assert [read_query({**row, "_id": "a"}).passages for row in kept] == [tuple(given)] * 8
+
+
+def test_a_filter_that_the_labels_lack_is_told_every_way(
+    dated: CalibratedReranker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each labelled question had a filter: a search without one says that these had."""
+    assert EVERY
+    where = EVERY.to_dict()
+    assert dated.maps["search"].filters == {(REVISED,)}
+    assert dated.maps["rerank"].filters == NO_FILTER
+    brought = [Passage(t, "", t, {REVISED: "2019-06-01"}) for t in ("An array.", "A tree.")]
+    found = [dated.search(QUESTION, where=where), dated.search(QUESTION)]
+    answers = [*found, dated.rerank(QUESTION, brought)]
+    lacking = FILTERED.format("no filter")
+    assert [lacking in a.reasons for a in answers] == [False, True, False]
+    told = [(a.confidence, list(a.reasons)) for a in found]
+    assert told[0][0] == told[1][0]
+
+    asked = [{"_id": "a", "query": QUESTION, "filter": where}, {"_id": "b", "query": QUESTION}]
+    rescore(dated, write_lines(tmp_path / "asked.jsonl", asked), tmp_path / "out.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    with serving(dated.folder) as started, Client(started.url, timeout=600) as client:
+        sent = [client.search(QUESTION, where=given).to_dict() for given in (where, None)]
+    capsys.readouterr()
+    for more in (["--where", json.dumps(where)], []):
+        assert call("search", dated.folder, QUESTION, "--json", *more) == 0
+    printed = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    for given in (lines, sent, printed):
+        assert [(a["confidence"], a["reasons"]) for a in given] == told
+
+
+def test_labels_without_a_filter_certify_questions_without(
+    dated: CalibratedReranker, arguments: list[object], tmp_path: Path
+) -> None:
+    """Recalibrated on them, the model's certificate is about these, and no longer about others."""
+    labelled = LabelledSet.read(Path(str(arguments[1])))
+    queries = {i: replace(q, where=None, filtered_by=()) for i, q in labelled.queries.items()}
+    plain = replace(labelled, queries=queries)
+    made = recalibrate(dated, plain, tmp_path / "new", split="test", work=tmp_path / "work")
+    assert CalibratedReranker.load(made.folder).maps["search"].filters == NO_FILTER

@@ -17,8 +17,9 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.commands.use import STOPPED
 from rerank.config import Thresholds
 from rerank.errors import InputError
+from rerank.filters import Where
 from rerank.rag.answer.bounded import usable_context
-from rerank.types import Assessment
+from rerank.types import Assessment, Query
 
 TEXTS = [f"text {i}" for i in range(10)]
 RISING = [0.3, 0.5, 0.65, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96]
@@ -137,11 +138,15 @@ def test_passages_that_add_nothing_are_left_out() -> None:
 def test_what_the_labels_guarantee_is_handed_on_whole(model: CalibratedReranker) -> None:
     """Up to the sufficiency that is enough, however dissimilar; without a guarantee, a sentence."""
     maps = replace(model.maps["search"], stopping_threshold=0.7)
-    result = take(found(dense=[0.0] * 10), guaranteed(maps))
+    query = Query("a question")
+    result = take(found(dense=[0.0] * 10), guaranteed(maps, query))
     assert (result.k, result.stop_reason) == (4, "threshold")
-    assert take(found(dense=[0.0] * 10), guaranteed(replace(maps, stopping_threshold=1.0))).k == 10
+    all_ten = guaranteed(replace(maps, stopping_threshold=1.0), query)
+    assert take(found(dense=[0.0] * 10), all_ten).k == 10
     with pytest.raises(InputError, match="no guaranteed strategy"):
-        guaranteed(replace(maps, stopping_threshold=None))
+        guaranteed(replace(maps, stopping_threshold=None), query)
+    with pytest.raises(InputError, match="filter on the same keys"):
+        guaranteed(maps, replace(query, where=Where.read({"year": 2020})))
 
 
 def test_search_asks_the_model_once() -> None:
