@@ -30,12 +30,13 @@ JUDGE = (
     "r right  o right, and the others are wrong  p partly  w wrong  "
     "n nothing (else) here answers this  s skip  u undo  q quit"
 )
+CONFIRM = "c confirm  "
 PROPOSE = "a accept this question  e enter other words  s skip  u undo  q quit"
 WIDEST = 100  # columns of text
 ESCAPE = "\x1b"
 DONE: dict[str, OnTask] = {
     **{"r": "right", "p": "partly", "w": "wrong"},
-    **{"o": "only", "n": "nothing", "a": "accept", "e": "accept", "s": "skip"},
+    **{"o": "only", "n": "nothing", "a": "accept", "e": "accept", "s": "skip", "c": "confirm"},
 }
 PAGE = ("host", "port")
 OF_JUDGES = ("most_requests", "most_cost", "price_per_1000_requests")
@@ -80,6 +81,7 @@ def label(
         next: judge nothing here: choose the queries whose labels tell most, with weights that keep
             estimates unbiased, and write them to a file
     """
+    from rerank.data.labels import JUDGED
     from rerank.labelling.session import Session
 
     if not page:
@@ -91,7 +93,8 @@ def label(
         verdicts = offered("verdicts of a judge")(judge, llm, beside, work)
     if next:
         why = "not with --next, which only chooses queries"
-        typed.refuse(why, "questions", "annotator", "page", "depth", "shared", "partly_right")
+        judging = ("page", "depth", "shared", "partly_right", "show_verdicts")
+        typed.refuse(why, "questions", "annotator", *judging)
         _choose(chosen, queries, out, config, work, verdicts, overwrite=overwrite, json=json)
         return
     if queries is not None:
@@ -104,6 +107,8 @@ def label(
     asked = None if questions is None else _read_questions(questions)
     current = session()
     drawn = current.prepare(asked, verdicts)
+    if config.show_verdicts and not any(JUDGED in q.metadata for q in current.questions()):
+        raise InputError("--show-verdicts: no question here was drawn with --judge or --llm")
     if drawn:
         note(f"{counted(drawn, 'question')} {'is' if drawn == 1 else 'are'} waiting in {out}")
     if page:
@@ -212,7 +217,10 @@ def _ask(session: Session, keys: KeyReader) -> None:
             title = printable(passage.title)
             print(f"\n[{task.place} of {len(task.pool.shown)}] {title}".rstrip())
             print(_wrapped(passage.text))
-            key = keys.one(JUDGE, "ropwnsuq")
+            if task.judge:
+                print(printable(f"{task.judge} says: {task.verdict}"))
+            known = (CONFIRM + JUDGE, "cropwnsuq") if task.judge else (JUDGE, "ropwnsuq")
+            key = keys.one(*known)
         if key == "q":
             return
         if key in DONE:

@@ -27,6 +27,7 @@ from rerank.types import Passage, Query
 
 SPLIT = "test"
 PARTLY, DISPUTED = "partly", "disputed"  # metadata of a query: ids of passages
+VERDICT_SHOWN = "verdict_shown"  # metadata: true if a judge's verdict was shown to who labelled it
 RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0
 
 
@@ -52,6 +53,7 @@ def labels_of(questions: Sequence[Question], *, partly_right: bool) -> LabelledF
         for key, grade in ((JUDGED_WRONG, "wrong"), (PARTLY, "partly")):
             metadata |= {key: ids} if (ids := [d for d in grades if grades[d] == grade]) else {}
         metadata |= {DISPUTED: ids} if (ids := disputed(question)) else {}
+        metadata |= {VERDICT_SHOWN: True} if question.verdict_shown else {}
         queries[question.query_id] = Query(question.text, question.query_id, metadata)
         if right:
             qrels[question.query_id] = right

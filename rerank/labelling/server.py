@@ -168,4 +168,5 @@ def _task_fields(task: LabelTask) -> dict[str, Any]:
         passage = task.left[0].passage
         fields |= {"place": task.place, "of": len(task.pool.shown), "text": passage.text}
         fields |= asdict(place_of(passage))
+        fields |= {"judge": task.judge, "verdict": task.verdict} if task.judge else {}
     return {**fields, "proposed": proposed}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -22,12 +22,13 @@ from rerank.commands.printing import counted
 from rerank.data.beir import CORPUS, read_corpus, write_corpus, write_labels
 from rerank.data.checks import as_text, query_hash
 from rerank.data.labelled_set import corpus_digest
+from rerank.data.labels import JUDGED
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
 from rerank.labelling import state
 from rerank.labelling.drawing import PREFIX, How, Verdicts, fresh_queries, propose, sample
 from rerank.labelling.progress import SPLIT, groups_of, labels_of, progress_sentences
-from rerank.labelling.state import JudgementFile, LabelConfig, OnTask, Question
+from rerank.labelling.state import Grade, JudgementFile, LabelConfig, OnTask, Question
 from rerank.retrieval.corpus import Corpus
 from rerank.storage.files import file_state
 from rerank.types import Passage, Query
@@ -81,6 +82,8 @@ class LabelTask:
     question: Question
     pool: Pool
     left: tuple[PooledPassage, ...]  # not judged yet by this person; the first one is asked about
+    judge: str = ""  # whose verdict on it is shown; "": none
+    verdict: Grade = "wrong"
 
     @property
     def place(self) -> int:
@@ -220,7 +223,7 @@ class Session:
                 self._pools[text] = pool(self.model, text, self.config.depth)
             shown = self._pools[text]
             left = tuple(s for s in shown.shown if s.doc_ids[0] not in judged)
-            task = LabelTask(question, shown, left)
+            task = LabelTask(question, shown, left, *self._verdict(question, left))
             if left or question.proposed:
                 return task
             if judged:
@@ -243,13 +246,18 @@ class Session:
             self._append(task, "accept", text=text, confidence=found.confidence, top=found.top)
         elif do == "skip":
             self._append(task, "skip")
+        elif do == "confirm":
+            if not task.judge:
+                raise InputError("no verdict is shown that could be confirmed; judge the passage")
+            self.act(task, task.verdict)
         elif do == "only":
             self.act(task, "right")
-            self.act(replace(task, left=task.left[1:]), "nothing")
+            self.act(replace(task, left=task.left[1:], judge=""), "nothing")
         elif asked := task.left if do == "nothing" else task.left[:1]:
             ids = [doc_id for one in asked for doc_id in one.doc_ids]
             grade, done = "wrong" if do == "nothing" else do, len(asked) == len(task.left)
-            self._append(task, "judge", grade=grade, done=done, doc_ids=ids)
+            shown = {"shown": {"by": task.judge, "says": task.verdict}} if task.judge else {}
+            self._append(task, "judge", grade=grade, done=done, doc_ids=ids, **shown)
 
     def undo(self) -> bool:
         """Take back this person's latest action; return whether there was one that can be."""
@@ -310,6 +318,15 @@ class Session:
     def _passage(self, doc_id: str) -> Passage | None:
         row = self._rows.get(doc_id)
         return None if row is None or self.corpus is None else self.corpus.passage(row)
+
+    def _verdict(self, question: Question, left: Sequence[PooledPassage]) -> tuple[str, Grade]:
+        """The judge of the first passage left, and what it says; "" if that is not shown."""
+        judged = question.metadata.get(JUDGED)
+        of_top = bool(left) and question.top in left[0].doc_ids
+        if self.config.show_verdicts and of_top and isinstance(judged, Mapping):
+            yes = judged.get("yes")
+            return "" if yes is None else str(judged.get("by")), "right" if yes else "wrong"
+        return "", "wrong"
 
     def _append(self, task: LabelTask, what: str, **more: Any) -> None:
         event: dict[str, Any] = {"do": what, "by": self.annotator, "at": round(time.time())}

@@ -41,6 +41,11 @@ class LabelConfig:
         5, "every Nth question is for all annotators, the others for one; 1: all", ge=1
     )
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
+    show_verdicts: bool = option(
+        False,
+        "show what the --judge says of a passage; the key c confirms it, and labels keep that it "
+        "was shown",
+    )
     seed: int = option(0, "seed of the draw", ge=0)
 
     def __post_init__(self) -> None:
@@ -86,7 +91,8 @@ class JudgementFile:
 
 
 Grade = Literal["right", "partly", "wrong"]
-OnTask = Literal[Grade, "only", "nothing", "accept", "skip"]  # what a person says of what is asked
+# what a person says of what is asked
+OnTask = Literal[Grade, "confirm", "only", "nothing", "accept", "skip"]
 PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
 
@@ -123,6 +129,7 @@ class Question:
     pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
     continues: Sequence[int] | None = None  # earlier draws from the same file; None: not known
     drawn_by: str = ""  # version of the model that drew it; "": not known
+    verdict_shown: bool = False  # to a person who judged it
     people: dict[str, Person] = field(default_factory=dict)
 
     def person(self, name: str) -> Person:
@@ -184,6 +191,7 @@ def _add(event: Event, found: dict[str, Question]) -> None:
             return
         person.grades |= dict.fromkeys(event["doc_ids"], event["grade"])
         person.done = event["done"]
+        question.verdict_shown |= "shown" in event
 
 
 def gone(questions: Sequence[Question], known: Set[str]) -> list[Event]:

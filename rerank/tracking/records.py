@@ -20,10 +20,10 @@ from rerank.errors import missing_extra
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import LoggedModel, Run
 
 
-FOLDER = "model"  # where the folder of a record lies among the run's artefacts
+FOLDER = "model"  # the name of the model that a run logs
 ARTIFACT = "folder"  # what the code of a flavour knows the folder as: `context.artifacts[ARTIFACT]`
 INNER = f"artifacts/{ARTIFACT}"  # where it lies in the MLflow model that a flavour makes of it
 COMMAND, COMMIT = "mlflow.source.name", "mlflow.source.git.commit"  # MLflow's own tags
@@ -125,6 +125,12 @@ def tracked_run(
         commit=tags.get(COMMIT, ""),
         started=(info.start_time or 0) / 1000,
     )
+
+
+def logged_models(client: MlflowClient, run_id: str) -> list[LoggedModel]:
+    """The models that a run logged."""
+    outputs = client.get_run(run_id).outputs
+    return [client.get_logged_model(o.model_id) for o in (outputs.model_outputs if outputs else ())]
 
 
 LOCAL = ("", "file", "sqlite")  # schemes of a file of this machine

@@ -79,6 +79,9 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
         raise InputError(f"{uri}: expected models:/name@alias, models:/name/3 or runs:/id/path")
     with _open_client(str(uri), tracking_uri) as client:
         if parts["run"]:
+            models = {m.name: m for m in records.logged_models(client, parts["run"])}
+            if parts["path"] in models:
+                return str(models[parts["path"]].artifact_location)
             return f"{client.get_run(parts['run']).info.artifact_uri}/{parts['path']}"
         version = _version(client, parts)
         return str(client.get_model_version_download_uri(version.name, version.version))

@@ -199,10 +199,7 @@ def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) ->
         client.log_table(run_id, table, name if name.endswith(".json") else f"{name}.json")
     if record.folder is None:
         return None
-    if record.flavour is None:
-        client.log_artifacts(run_id, str(record.folder), records.FOLDER)
-    else:
-        _log_model(client, run_id, record.folder, record.flavour)
+    _log_model(client, run_id, record.folder, record)
     return _register(client, run_id, record)
 
 
@@ -252,31 +249,52 @@ def _register(client: MlflowClient, run_id: str, record: records.RunRecord) -> s
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    source = f"{client.get_run(run_id).info.artifact_uri}/{records.FOLDER}"
+    (logged,) = records.logged_models(client, run_id)
     version = client.create_model_version(
-        name, source, run_id, tags=dict(record.tags), description=record.description or None
+        name,
+        logged.artifact_location,
+        run_id,
+        tags=dict(record.tags),
+        description=record.description or None,
+        model_id=logged.model_id,
     )
     return str(version.version)
 
 
-def _log_model(client: MlflowClient, run_id: str, folder: Path, flavour: records.Flavour) -> None:
-    """Log the folder inside an MLflow model; its files are uploaded once, from where they are."""
+def _log_model(client: MlflowClient, run_id: str, folder: Path, record: records.RunRecord) -> None:
+    """Log the folder as a model of the run, inside an MLflow model if it has a flavour.
+
+    Its files are uploaded once, from where they are.
+    """
+    from mlflow.entities import LoggedModelOutput
+
+    experiment, flavour = client.get_run(run_id).info.experiment_id, record.flavour
+    model_id = client.create_logged_model(
+        experiment, records.FOLDER, run_id, tags=dict(record.tags)
+    ).model_id
+    if flavour:
+        with tempfile.TemporaryDirectory() as place:
+            _save_model(Path(place), flavour)
+            client.log_model_artifacts(model_id, str(Path(place) / "model"))
+    client.log_model_artifacts(model_id, str(folder), records.INNER if flavour else None)
+    client.finalize_logged_model(model_id, "READY")
+    client.log_outputs(run_id, [LoggedModelOutput(model_id, 0)])
+
+
+def _save_model(place: Path, flavour: records.Flavour) -> None:
     from mlflow.models import infer_signature
     from mlflow.pyfunc import save_model
 
-    with tempfile.TemporaryDirectory() as place:
-        model_folder, stand_in = Path(place) / "model", Path(place) / records.ARTIFACT
-        stand_in.mkdir()
-        save_model(
-            str(model_folder),
-            python_model=str(flavour.code),
-            artifacts={records.ARTIFACT: str(stand_in)},
-            signature=infer_signature(flavour.inputs, flavour.outputs),
-            input_example=flavour.inputs,
-            pip_requirements=list(flavour.requirements),
-        )
-        client.log_artifacts(run_id, str(model_folder), records.FOLDER)
-    client.log_artifacts(run_id, str(folder), f"{records.FOLDER}/{records.INNER}")
+    stand_in = place / records.ARTIFACT
+    stand_in.mkdir()
+    save_model(
+        str(place / "model"),
+        python_model=str(flavour.code),
+        artifacts={records.ARTIFACT: str(stand_in)},
+        signature=infer_signature(flavour.inputs, flavour.outputs),
+        input_example=flavour.inputs,
+        pip_requirements=list(flavour.requirements),
+    )
 
 
 def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) -> str:

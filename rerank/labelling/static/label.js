@@ -12,6 +12,7 @@ const JUDGE = [
   ["s", "skip", "Skip"],
   ["u", "undo", "Undo"],
 ];
+const CONFIRM = ["c", "confirm", "Confirm"];
 const PROPOSED = [["a", "accept", "Accept"], ["s", "skip", "Skip"], ["u", "undo", "Undo"]];
 let task = null; // what is asked now
 let busy = false; // a judgement is on its way
@@ -28,7 +29,7 @@ document.addEventListener("keydown", (event) => {
   if (event.repeat) return; // a key that is held judges one passage only
   const writing = ["INPUT", "TEXTAREA"].includes(document.activeElement.tagName);
   if (writing || event.ctrlKey || event.altKey || event.metaKey) return;
-  const known = (task && task.proposed ? PROPOSED : JUDGE).find(([key]) => key === event.key.toLowerCase());
+  const known = sayable().find(([key]) => key === event.key.toLowerCase());
   if (known && (task || known[1] === "undo")) say(known[1]);
 });
 annotator.value = name;
@@ -93,8 +94,15 @@ function passage() {
     make("article", { class: "source", "aria-labelledby": "place" },
       make("strong", { id: "place" }, place.filter(Boolean).join(", ")),
       make("p", {}, task.text)),
-    keys(JUDGE),
+    ...(task.judge ? [make("p", { id: "verdict" }, `${task.judge} says: ${task.verdict}`)] : []),
+    keys(sayable()),
   ];
+}
+
+/** What can be said of what is asked now. */
+function sayable() {
+  if (task && task.proposed) return PROPOSED;
+  return task && task.judge ? [CONFIRM, ...JUDGE] : JUDGE;
 }
 
 /** A button for each thing that can be said, with its key. */

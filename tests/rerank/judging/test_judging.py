@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,9 +17,13 @@ from remote_server import Server, running_server
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
+from rerank.errors import InputError
 from rerank.jobs.evaluate import evaluate
 from rerank.judging.judges import BadVerdictError, probability_of
 from rerank.judging.verdicts import says_yes
+from rerank.labelling.server import LabelRequest, LabelSessions
+from rerank.labelling.session import Session
+from rerank.labelling.state import LabelConfig, questions_of
 
 Run = Any  # the session's run, see conftest
 Draw = Callable[..., list[dict[str, Any]]]
@@ -199,6 +204,59 @@ def test_a_labelled_set_with_a_judge_is_estimated(
         assert len(found) == count
         assert "what the judge says of 1,000 questions" in found[0]
         assert all("what the judge says of 400 questions" in one for one in found[1:])
+
+
+def test_verdicts_are_shown_confirmed_and_remembered(
+    run: Run,
+    questions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only of the top passage, on request; a key confirms one, and what nobody judged has none."""
+    out = tmp_path / "set"
+
+    def judged(keys: str, *more: object) -> str:
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(keys) + "\n"))
+        fixed = ["label", run.folder, "--out", out, "--depth", 2, "--count", 4]
+        assert call(*fixed, "--questions", questions, "--draw", "accuracy", *more) == 0
+        return capsys.readouterr().out
+
+    assert "says:" not in judged("q", "--judge", run.folder)
+    lines = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]
+    question = questions_of(lines)[0]
+    task = Session(CalibratedReranker.load(run.folder), out, LabelConfig(depth=2)).task()
+    assert task
+    before = next(i for i, p in enumerate(task.pool.shown) if question.top in p.doc_ids)
+    said = "right" if question.metadata["judged"]["yes"] else "wrong"
+    rest = "n" if before + 1 < len(task.pool.shown) else ""
+    told = judged("w" * before + "c" + rest + "q", "--show-verdicts")
+    assert f"says: {said}\nc confirm" in told
+    events = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]
+    seen = [e for e in events if e["do"] == "judge"]
+    assert [e.get("shown", {}).get("says") for e in seen if "shown" in e] == [said]
+    assert seen[before]["grade"] == said
+    (kept,) = LabelledSet.read(out).queries.values()
+    assert kept.metadata["verdict_shown"] is True
+    assert set(LabelledSet.read(out).qrels) == ({kept.query_id} if said == "right" else set())
+
+    sessions = LabelSessions(out, LabelConfig(depth=2, show_verdicts=True))
+    model = CalibratedReranker.load(run.folder)
+    found = sessions.asked("ada", model)["task"]
+    while "judge" not in found:
+        with pytest.raises(InputError, match="no verdict is shown"):
+            sessions.act(request_of(found, "confirm"), model)
+        found = sessions.act(request_of(found, "wrong"), model)["task"]
+    assert found["verdict"] in {"right", "wrong"}
+    sessions.act(request_of(found, "confirm"), model)
+    last = json.loads((out / "judgements.jsonl").read_text().splitlines()[-1])
+    assert (last["by"], last["grade"]) == ("ada", found["verdict"])
+    assert last["shown"] == {"by": found["judge"], "says": found["verdict"]}
+
+
+def request_of(task: dict[str, Any], do: Any) -> LabelRequest:
+    """What ada says of a task."""
+    return LabelRequest(annotator="ada", do=do, query_id=task["query_id"], doc_id=task["doc_id"])
 
 
 def _queries(folder: Path) -> list[str]:

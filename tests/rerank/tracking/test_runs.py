@@ -96,14 +96,20 @@ def test_everything_of_a_record_is_read_back(
     curve = client.get_metric_history(run.run_id, "loss")
     assert {point.step: point.value for point in curve} == {20: 0.9, 40: 0.5}
     kept = {item.path for item in client.list_artifacts(run.run_id)}
-    assert {"reliability.png", "comparison.json", "params.json", "model"} <= kept
+    assert {"reliability.png", "comparison.json", "params.json"} <= kept
     files = Path(info.artifact_uri.removeprefix("file://"))
     assert (files / "reliability.png").read_bytes() == b"a picture"
     assert '"raw"' in (files / "comparison.json").read_text()
-    assert (files / "model" / "calibrators.json").read_text() == "{}"
+    (logged,) = client.search_logged_models([info.experiment_id])
+    assert (logged.name, logged.source_run_id) == ("model", run.run_id)
+    assert (logged.status.name, logged.tags["set"]) == ("READY", "pydata")
+    held = Path(logged.artifact_location.removeprefix("file://"))
+    assert (held / "calibrators.json").read_text() == "{}"
+    place_of_run = fetch(f"runs:/{run.run_id}/model", tracking_uri=run.tracking_uri).folder
+    assert place_of_run == held
     version = client.get_model_version("assessor", run.model_version)
     assert (run.model_version, version.run_id) == ("1", run.run_id)
-    assert version.source.endswith("/model")
+    assert version.source == logged.artifact_location
 
     again = log(record)
 
