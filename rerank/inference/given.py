@@ -101,9 +101,13 @@ class Given:
         }
 
     def bound_to(self, recorded: Mapping[str, Any], fingerprint: str, role: str) -> Given:
-        """The model as that of a folder with this entry of its manifest, and this fingerprint."""
+        """The model as that of a folder with this entry of its manifest, and this fingerprint.
+
+        Without an identity a name is only what a function happens to be called: the probe decides.
+        """
         traits = self.model.traits
-        for part, here in (("name", traits.name), ("identity", traits.identity)):
+        named = bool(recorded.get("identity") or traits.identity)
+        for part, here in (("name", traits.name), ("identity", traits.identity))[not named :]:
             if recorded.get(part) != here:
                 raise InputError(
                     f"the {role} has the {part} {here!r}, and had {recorded.get(part)!r} when the "

@@ -94,7 +94,15 @@ def test_without_them_it_is_refused(
 
 
 def test_a_changed_model_is_told_by_its_numbers(made: SimpleNamespace) -> None:
-    """Name and identity are promises; the probe is not."""
+    """Name and identity are promises; the probe is not. A function may be renamed."""
+
+    def renamed(texts: Sequence[str]) -> np.ndarray:
+        return my_encoder(texts)
+
+    rerank.load(made.folder, reranker=SharedWords(), encoder=renamed)
+    other = lambda texts: [[len(text), 1.0] for text in texts]  # noqa: E731
+    with pytest.raises(rerank.InputError, match="encoder '<lambda>' gives other numbers"):
+        rerank.load(made.folder, reranker=SharedWords(), encoder=other)
 
     class Twice(SharedWords):
         def score(self, requests: Sequence[Any]) -> list[list[float]]:
