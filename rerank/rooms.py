@@ -2,11 +2,12 @@
 
 This table is the one way in. It holds names alone, `MODULE:NAME`, which are imported when they are
 asked for. A room whose package is not there is left out. Another distribution enters a `Room` of
-its own under the entry-point group `rerank.rooms`.
+its own under the entry-point group `rerank.rooms`; one that cannot be imported is left out, too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +16,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from rerank.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 GROUP = "rerank.rooms"  # of entry points
 
@@ -102,7 +105,13 @@ def rooms() -> dict[str, Room]:
     """The rooms that are there, by name: ours, then those of other distributions."""
     from importlib.metadata import entry_points
 
-    others = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+    others = {}
+    for entry in entry_points(group=GROUP):
+        try:
+            others[entry.name] = entry.load()
+        except Exception as error:  # whatever another's code raises, ours runs
+            why = f"{type(error).__name__}: {error}"
+            logger.warning("the room %r (%s) is left out: %s", entry.name, entry.value, why)
     return {name: room for name, room in ROOMS.items() if find_spec(room.package)} | others
 
 

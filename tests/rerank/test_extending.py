@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import run_python
 from registries import restored
 
 import rerank
@@ -174,3 +176,64 @@ def test_a_metric() -> None:
     head, first, second = table.splitlines()
     assert head.endswith("promised too much")
     assert (first.split()[-1], second.split()[-1]) == ("0.133", "0.250")
+
+
+# --- rooms --------------------------------------------------------------------------------------
+
+MODULE = '''
+from rerank.rooms import Room
+
+ROOM = Room(
+    "mine",
+    commands={"titles": "mine:titles", "data titles": "mine:titles"},
+    server="mine:part",
+)
+
+
+def __getattr__(name):
+    from fastapi import APIRouter
+    from rerank.commands.command import command
+    from rerank.serving.parts import Part
+
+    @command("datasets/pydata")
+    def titles(dataset: str) -> None:
+        """Print the titles of a corpus.
+
+        Args:
+            dataset: its folder
+        """
+        print("of", dataset)
+
+    router = APIRouter()
+    router.get("/v1/mine")(lambda: "said")
+    return {"titles": titles, "part": lambda host: Part(routers=[router])}[name]
+'''
+ROOMS = """
+[rerank.rooms]
+broken = mine_that_is_not_there:ROOM
+mine = mine:ROOM
+"""
+ASKED = """
+from rerank.cli import main
+from rerank.rooms import load, rooms
+
+for words in (["--help"], ["data", "--help"], ["titles", "a"], ["data", "titles", "b"]):
+    try:
+        main(words)
+    except SystemExit as end:
+        assert end.code == 0, words
+print(*(route.path for r in load(rooms()["mine"].server)(None).routers for route in r.routes))
+"""
+
+
+def test_a_room_of_another_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands and routes are there, in a family of ours too; a broken one is left out."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    told = tmp_path / "mine-1.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (told / "entry_points.txt").write_text(ROOMS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    printed = run_python(ASKED)
+    assert printed.count("Print the titles of a corpus") == 2
+    assert "of a\nof b\n/v1/mine\n" in printed
