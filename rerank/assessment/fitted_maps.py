@@ -143,10 +143,13 @@ class FittedMaps:
             if (lists := values.get("lists")) is not None:
                 kind = ListKind(tuple(map(str, lists["stages"])), bool(lists["texts"]))
             for key, expected in features_of(kind, metadata).names().items():
-                if key != "hazard" and values.get(key) != expected:
+                if key != "hazard" and (its := values.get(key)) != expected:
+                    names = its if isinstance(its, list) else []
                     raise InputError(
-                        f"the model's {key} differ from this version's: it has {values.get(key)}, "
-                        f"expected {expected}; calibrate it again"
+                        f"the model's {key} differ from those here: only the model has "
+                        f"{[n for n in names if n not in expected]}, only here are "
+                        f"{[n for n in expected if n not in names]}; import what adds them, or "
+                        "calibrate it again"
                     )
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
             low, high = ((), ()) if of_features is None else of_features
