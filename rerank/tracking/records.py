@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from rerank.errors import missing_extra
+from rerank.errors import optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,10 +90,8 @@ class TrackedRun:
 
 def client_module() -> ModuleType:
     """`rerank.tracking.client`, which imports MLflow."""
-    try:
+    with optional():
         return import_module("rerank.tracking.client")
-    except ImportError as error:
-        raise missing_extra("track", error) from None
 
 
 def reason(error: Exception) -> str:

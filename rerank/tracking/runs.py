@@ -41,17 +41,16 @@ def track(
 ) -> records.TrackedRun:
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
 
-    If the run is noted in `work` for the same store, it is returned, and nothing is sent. `again`
-    is the command that sends it later.
+    A finished run that the store has of this folder is returned, and nothing is sent. If the store
+    does not answer, one that is noted in `work` for it is. `again` is the command that sends it
+    later.
 
     Raises:
         MissingExtraError: MLflow is not installed.
         TrackingError: MLflow did not accept it; what was `written` stays.
     """
-    key = sha256_file(written / MANIFEST)
-    if noted := noted_run(key, work):
-        return noted
-    run_record = record()
+    key, store = sha256_file(written / MANIFEST), records.client_module().named_store()
+    run_record, noted = record(), read_note(key, work)
     try:
         work.path.mkdir(parents=True, exist_ok=True)
         run = log_run(
@@ -63,6 +62,8 @@ def track(
         )
         work.note_tracked(key, asdict(run))
     except Exception as error:  # the store is the user's: any client error can come back
+        if noted and noted.tracking_uri == records.kept_store(store or work.tracking_uri):
+            return noted
         why: object = error  # ours says what to do
         if not isinstance(error, TrackingError):
             why = f"{records.reason(error)}; check MLFLOW_TRACKING_URI"
@@ -81,28 +82,6 @@ def if_installed(
         return send(), ()
     except MissingExtraError as error:
         return None, (f"not tracked: {error}",)
-
-
-def noted_run(key: str, work: Workspace) -> records.TrackedRun | None:
-    """The run that `read_note` gives, if the store in use now has it and its registered version.
-
-    A store that does not answer counts as one that has it.
-    """
-    mlflow_client = records.client_module()
-    store, noted = mlflow_client.named_store() or work.tracking_uri, read_note(key, work)
-    if noted is None or noted.tracking_uri != records.kept_store(store):
-        return None
-    database = mlflow_client.sqlite_file(store)
-    if database is not None and not database.is_file():
-        return None
-    try:
-        with mlflow_client.store(store) as client:
-            there = client.get_run(noted.run_id).info.lifecycle_stage == "active"
-            if there and noted.model_version:
-                there = bool(client.search_model_versions(f"run_id = '{noted.run_id}'"))
-    except Exception as error:  # the store is the user's: any client error can come back
-        there = getattr(error, "error_code", "") != "RESOURCE_DOES_NOT_EXIST"
-    return noted if there else None
 
 
 def read_note(key: str, work: Workspace) -> records.TrackedRun | None:
@@ -131,16 +110,11 @@ def log_run(
     keeps its files, unless a server decides.
 
     Raises:
-        ValueError: `registered_name` without a folder, or a folder that does not exist.
         MissingExtraError: MLflow is not installed.
         TrackingError: the experiment is deleted.
         mlflow.exceptions.MlflowException: the store refuses, or cannot be reached.
     """
-    name, folder = record.registered_name, record.folder
-    if name and folder is None:
-        raise ValueError(f"to register {name!r} a folder is needed, got none")
-    if folder is not None and not Path(folder).is_dir():
-        raise ValueError(f"{folder} is not a folder")
+    name = record.registered_name
     mlflow_client = records.client_module()
     uri = mlflow_client.named_store() or tracking_uri
     with mlflow_client.store(uri) as client:

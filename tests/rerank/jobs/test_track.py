@@ -31,8 +31,7 @@ from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_m
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, verify_folder, with_digest
 from rerank.tracking.client import sqlite_file
-from rerank.tracking.records import kept_store
-from rerank.tracking.runs import noted_run, read_note
+from rerank.tracking.runs import read_note
 from rerank.types import Query
 from rerank.workspace import Workspace
 
@@ -459,27 +458,37 @@ def test_a_run_of_another_store_is_not_this_ones(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that one store knows is still to be sent to another."""
-    key = sha256_file(run.folder / MANIFEST)
-    assert noted_run(key, Workspace(run.work)) is not None
+    assert track_model(run.folder, work=Workspace(run.work)).found
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
-    assert noted_run(key, Workspace(run.work)) is None
+    assert not track_model(run.folder, work=Workspace(tmp_path)).found
+
+
+def test_a_noted_run_stands_where_its_store_does_not_answer(
+    run: Run, tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To finish a job again takes no server; a note of another store is none."""
+    key, work = sha256_file(run.folder / MANIFEST), Workspace(tmp_path)
+    noted = read_note(key, Workspace(run.work))
+    assert noted is not None
+    with silent() as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        work.note_tracked(key, asdict(noted))
+        with pytest.raises(TrackingError):
+            track_model(run.folder, work=work)
+        here = replace(noted, tracking_uri=address)
+        work.note_tracked(key, asdict(here))
+        assert track_model(run.folder, work=work) == here
 
 
 def test_a_note_of_a_run_that_is_gone_does_not_count(run: Run, tmp_path: Path) -> None:
     """The store was deleted, or its version was: the model is sent again."""
     work = Workspace(tmp_path / "work")
     shutil.copytree(run.work / "tracked", work.path / "tracked")
-    kept = kept_store(work.tracking_uri)
-    key = sha256_file(run.folder / MANIFEST)
-    noted = read_note(key, work)
+    noted = read_note(sha256_file(run.folder / MANIFEST), work)
     assert noted is not None
-    work.note_tracked(key, asdict(replace(noted, tracking_uri=kept)))
-    assert noted_run(key, work) is None  # there is no database
     shutil.copyfile(run.work / "mlflow.db", work.path / "mlflow.db")
-    assert noted_run(key, work) is not None
     client = mlflow.MlflowClient(tracking_uri=work.tracking_uri)
     client.delete_model_version(NAME, run.outcome.run.model_version)
-    assert noted_run(key, work) is None
     again = track_model(run.folder, work=work)
     assert again.run_id == noted.run_id
     assert again.model_version not in (None, "", noted.model_version)

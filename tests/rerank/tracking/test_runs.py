@@ -138,21 +138,6 @@ def test_the_environment_wins_over_the_default(
     assert run.tracking_uri == uri
 
 
-@pytest.mark.parametrize(
-    ("record", "sentence"),
-    [
-        (RunRecord(registered_name="assessor"), "a folder is needed"),
-        (RunRecord(folder=Path("no such folder")), "is not a folder"),
-    ],
-)
-def test_a_record_that_cannot_be_registered_is_refused(
-    log: Log, record: RunRecord, sentence: str
-) -> None:
-    """The mistake is named before a run is opened."""
-    with pytest.raises(ValueError, match=sentence):
-        log(record)
-
-
 def test_a_database_is_made_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
