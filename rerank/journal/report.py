@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sqlalchemy import ColumnElement, Integer, Select, case, cast, exists, func,
 from calibration.monitoring.drift import Drift, Sketch, alarm
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.tables import aligned
-from rerank.config import Thresholds
+from rerank.config import LEVELS, Thresholds
 from rerank.journal.database import JOURNAL
 from rerank.journal.reading import JUDGED_PASSAGES, monitors
 from rerank.journal.store import ANSWERED, DAY, REFUSED, UNSURE, JournalStore, Row
@@ -210,29 +209,20 @@ def by_day(store: JournalStore, *, days: float) -> list[dict[str, Any]]:
     chosen = (
         select(
             (near - case((near > number, 1), else_=0)).label("day"),
-            _C.level,
             func.count().label("questions"),
             _count(_C.accepted).label("accepted"),
-            func.sum(_C.confidence).label("confidence"),
+            func.avg(_C.confidence).label("confidence"),
+            *(_count(_C.level == level).label(level) for level in LEVELS),
         )
         .where(_C.time >= time.time() - days * DAY)
-        .group_by("day", _C.level)
-        .order_by("day", _C.level)
+        .group_by("day")
+        .order_by("day")
     )
-    found = []
-    for day, of_day in groupby(store.rows(chosen), key=lambda row: int(row["day"])):
-        levels = list(of_day)
-        questions = sum(row["questions"] for row in levels)
-        found.append(
-            {
-                "day": datetime.fromtimestamp(day * DAY, UTC).strftime("%Y-%m-%d"),
-                "questions": questions,
-                "accepted": sum(row["accepted"] for row in levels),
-                "confidence": sum(row["confidence"] for row in levels) / questions,
-                "levels": {row["level"]: row["questions"] for row in levels},
-            }
-        )
-    return found
+    rows = [dict(row) for row in store.rows(chosen)]
+    for row in rows:
+        row["day"] = datetime.fromtimestamp(row["day"] * DAY, UTC).strftime("%Y-%m-%d")
+        row["levels"] = {level: n for level in LEVELS if (n := row.pop(level))}
+    return rows
 
 
 def waiting(store: JournalStore, *, model: str, limit: int = 50) -> list[Row]:
