@@ -21,7 +21,7 @@ from rerank.assessment.decisions import LABEL_FIRST, REASONS, SLIGHT, unlike_lab
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.config import Thresholds, two_digits
+from rerank.config import two_digits
 from rerank.data.duplicates import distinct
 from rerank.types import Assessment, ListKind, metadata_name
 
@@ -60,7 +60,6 @@ class Explanation:
     level: str
     flagged: bool  # below the advisory threshold, or not calibrated
     calibrated: bool
-    thresholds: Thresholds
     signals: tuple[Signal, ...]
     recommendations: tuple[str, ...]
 
@@ -116,7 +115,6 @@ def explain_by(maps: FittedMaps, assessment: Assessment) -> Explanation:
         level=assessment.level,
         flagged=not assessment.accepted,
         calibrated=assessment.calibrated,
-        thresholds=assessment.thresholds,
         signals=signals,
         recommendations=advice,
     )
