@@ -6,7 +6,7 @@ import hashlib
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -72,16 +72,6 @@ How = Quantity | Literal["even", "accepted"]
 Verdicts = Callable[[Sequence[Query], Sequence[Assessment]], tuple[str, Floats]]
 
 
-@dataclass(frozen=True, slots=True)
-class SampledQuery:
-    """A query to label, the model's assessment and version, and how many queries it stands for."""
-
-    query: Query
-    answer: Assessment
-    weight: float
-    drawn_by: str
-
-
 def fresh_queries(
     model: CalibratedReranker, queries: Iterable[Query], taken: Set[str] = frozenset()
 ) -> list[Query]:
@@ -98,8 +88,10 @@ def sample(
     how: How,
     seed: int,
     verdicts: Verdicts | None = None,
-) -> list[SampledQuery]:
+) -> list[tuple[Query, Assessment, float]]:
     """Sample `count` of the queries, in their order: uniformly, or stratified by confidence.
+
+    Each comes with its assessment, and with the number of queries that it stands for.
 
     Stratification is for the accuracy above the advisory threshold, or for the map: see
     `calibration.label_selection`. `accepted` is uniform among those that the model accepts, or all
@@ -144,7 +136,7 @@ def sample(
         chosen = choose_rows(p, count, quantity=quantity, threshold=threshold, random_state=seed)
         rows, weights = chosen.rows, chosen.weights
     return [
-        SampledQuery(queries[row], answers[row], weight, model.version)
+        (queries[row], answers[row], weight)
         for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
     ]
 
@@ -173,9 +165,6 @@ def label_next(
         raise FolderError(
             f"{out} exists, and labels in it would be lost; give another --out, or --overwrite"
         )
-    for name, value, least in (("seed", seed, 0), ("count", count, 1)):
-        if value < least:
-            raise InputError(f"`{name}` (--{name}) should be {least} or more, got {value}")
     fresh = list({question_key(query): query for query in fresh_queries(model, queries)}.values())
     if count > len(fresh):
         raise InputError(
@@ -186,11 +175,11 @@ def label_next(
     drawn_queries = sample(model, fresh, count, how=how, seed=seed, verdicts=verdicts)
     if how == "accepted":  # so that the first ones alone are a random sample, too
         random.Random(seed).shuffle(drawn_queries)
-    for one in drawn_queries:
-        top, row = one.answer.top, query_row(one.query)
-        drawn = {WEIGHT: one.weight, DRAWN_BY: one.drawn_by} if how != "accepted" else {}
+    for query, answer, weight in drawn_queries:
+        top, row = answer.top, query_row(query)
+        drawn = {WEIGHT: weight, DRAWN_BY: model.version} if how != "accepted" else {}
         row["metadata"] = {**row.get("metadata", {}), **drawn}
         shown = {"doc_id": top.doc_id, "title": top.title, "text": top.text} if top else None
-        rows.append({**row, "confidence": one.answer.confidence, "top": shown})
+        rows.append({**row, "confidence": answer.confidence, "top": shown})
     write_file(out, (to_json(row) + "\n" for row in rows))
     return len(rows)

@@ -16,7 +16,7 @@ import numpy as np
 
 from calibration.label_selection import weighted_mean
 from calibration.pairs import Agreement, cohens_kappa
-from calibration.thresholds import ABOUT, certify, percent
+from calibration.thresholds import ABOUT, certify
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.data.beir import LabelledFiles
 from rerank.data.grouping import grouped
@@ -140,9 +140,10 @@ def progress_sentences(
         if {q.drawn_by for q in done} - {"", version}:
             return [f"{sentence}.", OF_ANOTHER, *([] if even else [NOT_EVEN])]
         mean = float((w * p).sum() / w.sum())
+        certificate = certify(y, p, groups=number, target=target, floor=target, about=about)
         return [
             f"{sentence}; the model's confidence is {mean:.0%} on average.",
-            _certificate(y, p, number, target, about) if even else NOT_EVEN,
+            certificate.brief if even else NOT_EVEN,
         ]
     if len(y) < CALIBRATED_FROM:
         missing = CALIBRATED_FROM - len(y)
@@ -155,21 +156,6 @@ def progress_sentences(
     else:
         then = "Enough to calibrate; with more labels the confidence becomes surer."
     return [f"{sentence}.", then]
-
-
-def _certificate(
-    y: np.ndarray, p: np.ndarray, groups: np.ndarray, target: float, about: str
-) -> str:
-    """What a certificate would need, if accuracy stays as on these labels."""
-    found = certify(y, p, groups=groups, target=target, floor=target)
-    promise = f"a threshold with at least {percent(target)} of {about} right"
-    if found.threshold is not None:
-        return f"These are enough to certify {promise}, if they are a uniform sample."
-    if found.too_few:
-        return f"These are too few to tell how many would certify {promise}."
-    if found.labels_missing is None:
-        return f"More labels like these would not certify {promise}: better scores are needed."
-    return f"About {found.labels_missing:,} more labels would certify {promise}."
 
 
 def agreements(

@@ -194,15 +194,15 @@ class Session:
         sampled = sample(self.model, named, many, how=how, seed=seed, verdicts=verdicts)
         events = []
         for i in np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist():
-            query, answer = sampled[i].query, sampled[i].answer
+            query, answer, weight = sampled[i]
             event = {
                 "do": "draw",
                 "draw": number,
                 "query_id": query.query_id,
                 "text": query.text,
                 "metadata": dict(query.metadata),
-                "weight": sampled[i].weight,
-                "drawn_by": sampled[i].drawn_by,
+                "weight": weight,
+                "drawn_by": self.model.version,
                 "pool": len(queries),
                 "proposed": bool(query.metadata.get(state.PROPOSED)),
                 "confidence": answer.confidence,

@@ -49,8 +49,6 @@ def test_a_line_is_a_query_to_label_and_then_a_label(
     assert [f.right for f in read_feedback(out)] == [True] * 12
     assert label_next(opened, queries, 9, out, overwrite=True) == 9
     other = tmp_path / "other.jsonl"
-    with pytest.raises(InputError, match="should be 0 or more, got -1"):
-        label_next(opened, queries, 12, other, seed=-1)
     with pytest.raises(InputError, match="at least 99 different queries"):
         label_next(opened, queries, 99, other)
     assert not other.exists()

@@ -154,7 +154,7 @@ def test_before_calibration_it_says_what_is_missing(right: int, wrong: int, expe
 
 @pytest.mark.parametrize(
     ("right", "wrong", "expected"),
-    [(24, 6, "more labels would certify"), (99, 1, "enough to certify"), (1, 99, "better scores")],
+    [(24, 6, "would suffice"), (99, 1, "Certified from 0.800"), (1, 99, "better scores")],
 )
 def test_after_it_what_a_certificate_takes(right: int, wrong: int, expected: str) -> None:
     """Labels that do, some more, or better scores."""
@@ -186,7 +186,7 @@ def test_the_confidence_of_another_model_is_not_told_as_this_one_s(
     )
     assert said[0].startswith("100 labelled: the top passage is right for 99%")
     assert ("confidence is 80% on average" in said[0]) is ours
-    assert ("enough to certify" in said[1]) is ours
+    assert ("Certified from" in said[1]) is ours
     assert (said[1] == OF_ANOTHER) is not ours
 
 
@@ -196,7 +196,7 @@ def test_questions_of_one_document_are_not_said_to_be_enough() -> None:
     groups = {q.query_id: f"document {i // 20}" for i, q in enumerate(asked)}
     for of, enough in (({}, True), (groups, False)):
         said = progress_sentences(asked, of, calibrated=True, target=0.7, partly_right=False)
-        assert ("enough to certify" in said[1]) == enough
+        assert ("Certified from" in said[1]) == enough
 
 
 def test_what_is_certified_names_the_questions_that_it_is_about() -> None:
@@ -213,7 +213,7 @@ def test_what_is_certified_names_the_questions_that_it_is_about() -> None:
     said = progress_sentences(
         asked, {}, about=about, calibrated=True, target=0.7, partly_right=False
     )
-    assert "enough to certify a threshold with at least 70% of new questions about these" in said[1]
+    assert "at least 70%, for new questions about these" in said[1]
 
 
 def test_labels_drawn_by_confidence_are_not_said_to_certify() -> None:
