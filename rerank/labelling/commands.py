@@ -53,6 +53,8 @@ def label(
     typed: Typed,
     out: Path,
     questions: Path | None = None,
+    journal: Annotated[str | None, Option(metavar="URL")] = None,
+    newest: Annotated[int, Option(ge=1)] = 1000,
     annotator: Annotated[str, Option(metavar="NAME")] = "me",
     page: bool = False,
     next: bool = False,
@@ -73,6 +75,8 @@ def label(
         questions: file of questions: JSONL if its name ends with .jsonl, .json or .ndjson,
             otherwise text with one per line (default: some are proposed from headings and questions
             of the corpus)
+        journal: instead of a file: the questions of the searches in the journal of a server
+        newest: with --journal: only the newest searches
         annotator: who is judging
         page: judge on a page in a browser instead, also several people at once
         judge: model that is asked first whether the top passages answer: a reranker's name or
@@ -86,6 +90,10 @@ def label(
 
     if not page:
         typed.refuse("only with --page, which starts a server", *PAGE)
+    if journal is None:
+        typed.refuse("only with --journal", "newest")
+    elif queries or questions:
+        raise InputError("expected one source of questions, a file or --journal; got both")
     METER.start(budget)
     beside = out.parent if next else out
     verdicts: Verdicts | None = None
@@ -95,7 +103,8 @@ def label(
         why = "not with --next, which only chooses queries"
         judging = ("page", "depth", "shared", "partly_right", "show_verdicts")
         typed.refuse(why, "questions", "annotator", *judging)
-        _choose(chosen, queries, out, config, work, verdicts, overwrite=overwrite, json=json)
+        source = (chosen, queries, journal, newest)
+        _choose(*source, out, config, work, verdicts, overwrite=overwrite, json=json)
         return
     if queries is not None:
         raise InputError("QUERIES are only for --next; give a file of questions with --questions")
@@ -106,6 +115,8 @@ def label(
 
     asked = None if questions is None else _read_questions(questions)
     current = session()
+    if journal:
+        asked = offered("queries of a journal")(current.model, journal, newest=newest)
     drawn = current.prepare(asked, verdicts)
     if config.show_verdicts and not any(JUDGED in q.metadata for q in current.questions()):
         raise InputError("--show-verdicts: no question here was drawn with --judge or --llm")
@@ -128,6 +139,8 @@ def label(
 def _choose(
     chosen: ModelChoice,
     queries: Path | None,
+    journal: str | None,
+    newest: int,
     out: Path,
     config: LabelConfig,
     work: Path,
@@ -140,14 +153,18 @@ def _choose(
     from rerank.data.beir import read_queries
     from rerank.labelling.drawing import label_next
 
-    if queries is None:
-        raise InputError("expected QUERIES, a JSONL file of queries, with --next")
     if config.draw == "even":
         raise InputError("--draw even: not with --next; expected accuracy, map or accepted")
-    rows = read_queries(queries, passages=True)
-    check_places(chosen.model, queries, out)
+    if queries is not None:
+        rows = read_queries(queries, passages=True)
+    elif journal is None:
+        raise InputError("expected QUERIES, a JSONL file of queries, or --journal, with --next")
+    check_places(chosen.model, queries or chosen.model, out)
+    model = chosen.load(work)
+    if journal is not None:
+        rows = offered("queries of a journal")(model, journal, newest=newest)
     many = label_next(
-        chosen.load(work),
+        model,
         rows,
         config.count,
         out,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 from contextlib import closing
@@ -81,6 +82,30 @@ def test_the_command_line_writes_what_a_server_writes(
     assert call("watch", "journal", journal, "--json") in (0, 1)
     (model,) = json.loads(capsys.readouterr().out)["models"]
     assert (model["model"], model["questions"]) == (version, 4)
+
+
+def test_the_questions_of_a_journal_are_drawn(
+    run: Run,
+    small: LabelledSet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each that was searched once, by --next and at the terminal; another source is refused."""
+    texts = [small.queries[i].text for i in small.splits["test"][:4]]
+    kept = ("--journal", sqlite_url(tmp_path))
+    model = CalibratedReranker.load(run.folder)
+    with Journal(kept[1]) as journal:
+        for text in [*texts, texts[0]]:
+            journal.record(model.search(text), model=model.version)
+    label = ("label", run.folder, "--count", "4", *kept, "--out")
+    assert call(*label, tmp_path / "next.jsonl", "--next", "--draw", "map") == 0
+    rows = [json.loads(line) for line in (tmp_path / "next.jsonl").read_text().splitlines()]
+    assert sorted(row["text"] for row in rows) == sorted(texts)
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    assert call(*label, tmp_path / "set") == 0
+    assert "4 questions are waiting" in capsys.readouterr().err
+    assert "got both" in refused(capsys, *label, "x", "--questions", "asked.jsonl")
 
 
 @pytest.mark.parametrize("dead", [True, False], ids=["dead", "locked"])
@@ -215,6 +240,7 @@ def test_an_answer_that_is_not_written_yet_is_not_unknown(
         ),
         (("watch", "drift", "model"), "--journal"),
         (("watch", "drift", "model", "q.jsonl", "--newest", "9"), "--newest: only with --journal"),
+        (("label", "model", "--out", "x", "--newest", "9"), "--newest: only with --journal"),
         (("quickstart", "docs", "--no-serve", "--port", "1"), "--port: not with --no-serve"),
         (("label", "model", "--out", "labels", "--port", "1"), "--port: only with --page"),
         (("serve", "model", "--journal", "journal.db"), "not a URL of a journal"),
