@@ -4,12 +4,13 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 DATA := datasets/pydata
 MODEL := work/model
+DEMO := datasets/ruff_questions
 
 # Without compiled files every process of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types format locked audit licences docs promise torture browser bench benchmark weights small pooled clean
+.PHONY: help install demo readme test lint types format locked audit licences docs promise torture browser bench benchmark weights small pooled clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,13 +26,18 @@ help: ## what can be made
 
 install: .venv/tested ## .venv with everything, pinned by constraints.txt
 
-demo: .venv/installed ## the bundled labelled set to a calibrated model, and three questions
+demo: .venv/installed ## plain questions to a calibrated model of their answers, and three of them asked
+	@$(BIN)/python $(PIP) ruff
+	@test -f $(DEMO)/corpus.jsonl || $(BIN)/rerank data build ruff_questions --out $(DEMO)
+	@$(BIN)/rerank calibrate $(DEMO) --out work/demo
+	@$(BIN)/rerank evaluate work/demo $(DEMO) --examples | tee work/demo.txt
+
+readme: demo ## README.md with what the demo prints
+	$(BIN)/python docs/generator/demo.py work/demo.txt
+
+$(MODEL)/manifest.json: | .venv/installed
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
 	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 500
-	@$(BIN)/rerank search $(MODEL) \
-	  "median along an axis while ignoring NaNs" \
-	  "how do I fill gaps in a time series with the last known value" \
-	  "train a convolutional neural network on a GPU"
 
 test: .venv/tested lint types ## lint, types and tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -73,8 +79,7 @@ docs: .venv/tested ## the guide as a site in work/site; a broken link is an erro
 promise: .venv/tested ## worlds with known truth: does what is promised hold? (15 minutes)
 	$(BIN)/python tests/promise/promise.py
 
-torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive? (hours)
-	@test -f $(MODEL)/manifest.json || $(MAKE) demo
+torture: .venv/tested $(MODEL)/manifest.json ## mutate it, kill it, flood it, swap it: does it survive? (hours)
 	$(BIN)/python tests/torture/model_folder.py $(MODEL) --count 100000
 	@$(BIN)/python $(PIP) -e '.[torture]'
 	$(BIN)/python tests/torture/fuzz.py --seconds 600
@@ -87,16 +92,13 @@ torture: .venv/tested ## mutate it, kill it, flood it, swap it: does it survive?
 	$(BIN)/python tests/torture/parquet.py --seconds 600
 	$(BIN)/python tests/bench/overload.py $(MODEL) --rounds 5 --seconds 60 --heavy
 
-browser: .venv/tested ## the pages in Chromium: what people do, screenshots in work/pages, axe
-	@test -f $(MODEL)/manifest.json || $(MAKE) demo
+browser: .venv/tested $(MODEL)/manifest.json ## the pages in Chromium: what people do, screenshots in work/pages, axe
 	@$(BIN)/python $(PIP) playwright axe-playwright-python
 	$(BIN)/python tests/browser/pages.py $(MODEL) $(DATA)
 	$(BIN)/python tests/browser/typescript.py $(MODEL)
 
 # sentence-transformers' own ONNX and OpenVINO backends need older libraries: work/peers has them.
-bench: .venv/installed ## speed beside other libraries, to docs/performance.md (half an hour)
-	@test -f $(MODEL)/manifest.json || $(MAKE) demo
-	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
+bench: .venv/installed $(MODEL)/manifest.json ## speed beside other libraries, to docs/performance.md (half an hour)
 	@$(BIN)/python $(PIP) -e '.[bench]' \
 	  || echo "the extra [bench] does not install here; peers that are missing are left out"
 	@test -f work/peers/installed \
@@ -117,6 +119,6 @@ benchmark: .venv/installed ## who knows when it is right, to docs/benchmark.md: 
 include models/recipes.mk  # weights, small, pooled
 
 clean: ## remove caches and what the targets built; other models, labels, runs and .venv stay
-	rm -rf $(MODEL) work/index work/scores.sqlite* work/checkpoints work/site work/pages work/peers \
+	rm -rf $(MODEL) work/demo work/index work/scores.sqlite* work/checkpoints work/site work/pages work/peers \
 	  work/documented work/documentation \
 	  $(DATA)/corpus.jsonl $(DATA)/queries.jsonl $(DATA)/qrels $(DATA)/splits

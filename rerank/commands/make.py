@@ -19,6 +19,7 @@ from rerank.commands.printing import (
     run_fields,
     tell,
 )
+from rerank.commands.use import ranked
 from rerank.config import Config, Option
 from rerank.errors import InputError, TrackingError
 from rerank.inference.remote.client import METER, Budget
@@ -140,6 +141,7 @@ def evaluate(
     then: Annotated[Path | None, Option(metavar="MODEL")] = None,
     then_share: Annotated[float, Option(gt=0, lt=1)] = 0.4,
     price_per_1000: Annotated[float | None, Option(ge=0, metavar="PRICE")] = None,
+    examples: bool = False,
     verbose: options.Verbose = False,
     work: options.Work = options.WORK,
     json: options.Json = False,
@@ -156,6 +158,8 @@ def evaluate(
             worth asking where the first one is unsure
         then_share: share of the queries that --then may be asked for
         price_per_1000: what 1,000 queries to --then cost, in any currency
+        examples: also answer three of the queries: one accepted and right, one rightly doubted, one
+            that nothing answers; of each the first by its id
     """
     from rerank.evaluation.predictions_file import measure_predictions
     from rerank.report.calibration import cascade_section, measured_sections, predictions_sections
@@ -163,7 +167,7 @@ def evaluate(
     from rerank.report.sections import as_text
 
     if chosen.model.is_file():
-        typed.refuse("only with a model folder", "then", "then_share", "price_per_1000")
+        typed.refuse("only with a model folder", "then", "then_share", "price_per_1000", "examples")
         said = measure_predictions(chosen.model, reading.read(dataset), split)
         for one in said.notes:
             note(one)
@@ -202,6 +206,9 @@ def evaluate(
         print(f"\n{as_text(more)}", end="")
     if not verbose:
         print("(--verbose: the comparison and all measurements)")
+    if examples:
+        for found in model.assess(evaluation.examples()):
+            ranked(model, found)[1]()
 
 
 @command("work/model --labels labels.jsonl --out work/moved", resumes=True, networks=True)

@@ -105,7 +105,7 @@ def search(
             if select:
                 fields, show = _selected(model, found, select, second_tries=second_tries)
             else:
-                fields, show = (_explained if explain else _ranked)(model, found)
+                fields, show = (_explained if explain else ranked)(model, found)
             named = {"id": answer_id} if answer_id else {}
             if json:
                 print_json(**named, query=found.ranking.query.text, **fields)
@@ -130,7 +130,8 @@ def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> 
     return numbers
 
 
-def _ranked(model: CalibratedReranker, found: Assessment) -> Answer:
+def ranked(model: CalibratedReranker, found: Assessment) -> Answer:
+    """An answer as fields of a JSON object, and what prints its first passages."""
     record = found.to_dict()
     ranking = [
         {**numbers, "title": passage.title, "text": passage.text}

@@ -1,8 +1,9 @@
 """The recipes of the bundled labelled sets: real text and human wording that any machine has.
 
 A passage is the docstring of one public object of an installed library, without its "See Also" and
-"Examples" sections. A query is the "See Also" description of that object in another object's
-docstring, in words that its own docstring does not contain.
+"Examples" sections, or what Ruff says of one of its rules. A query is a question in plain words,
+or the "See Also" description of an object in another object's docstring, in words that its own
+docstring does not contain.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import inspect
 import json
 import pkgutil
 import re
+import subprocess
+import sys
 import types
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import packages_distributions, version
@@ -229,20 +232,48 @@ def _labelled(
     return LabelledSet(corpus, queries, qrels, ordered, name)
 
 
-def build_questions(folder: Path, libraries: Collection[str]) -> LabelledSet:
-    """The questions of `folder` (queries, qrels, splits) over every docstring of the libraries.
+def docstrings(libraries: Collection[str]) -> list[Passage]:
+    """A passage for each of the `documented_objects`."""
+    return [_passage(item) for item in documented_objects(libraries).values()]
 
-    Objects that these package versions do not have are removed from the qrels, in the files too,
+
+RULES = (sys.executable, "-m", "ruff", "rule", "--all", "--output-format", "json")
+ABOUT_RUFF = re.compile(  # sections about its options and fixes, and definitions of links
+    r"^## (?:References|Options|Preview|[^\n]*\bFix ).*?(?=^## |\Z)|^\[.+?\]: [^\n]*$",
+    re.MULTILINE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def lint_rules() -> list[Passage]:
+    """A passage for each rule of Ruff: its message, what it checks, why, and an example."""
+    run = subprocess.run(RULES, check=False, capture_output=True)
+    if run.returncode:
+        raise InputError("ruff does not run here; install it first: pip install ruff")
+    rules = [rule for rule in json.loads(run.stdout) if "Removed" not in rule["status"]]
+    return [
+        Passage(
+            rule["name"],
+            f"{rule['name'].replace('-', ' ')} ({rule['code']})",
+            f"{rule['summary']}\n\n{ABOUT_RUFF.sub('', rule['explanation']).strip()}",
+        )
+        for rule in sorted(rules, key=lambda rule: str(rule["name"]))
+    ]
+
+
+def build_questions(folder: Path, passages: Iterable[Passage]) -> LabelledSet:
+    """The questions of `folder` (queries, qrels, splits) over passages that the machine has.
+
+    Passages that these package versions do not have are removed from the qrels, in the files too,
     and questions that are left without any right passage.
     """
     read_queries(folder / "queries.jsonl")
-    objects = documented_objects(libraries)
+    objects = {passage.doc_id: passage for passage in passages}
     for path in (folder / "qrels").glob("*.tsv"):
         header, *rows = [line for _, line in lines(path)]
         cells = ((row, row.split("\t")) for row in rows)  # whoever reads it refuses a bad row
         known = (row for row, of_row in cells if len(of_row) != 3 or of_row[1] in objects)
         write_file(path, (line + "\n" for line in (header, *known)))
-    write_corpus(map(_passage, objects.values()), folder)
+    write_corpus(objects.values(), folder)
     labelled = LabelledSet.read(folder)
     queries = {
         i: query
@@ -268,11 +299,13 @@ def _packages(libraries: Collection[str]) -> list[str]:
     return sorted({package for library in libraries for package in distributions.get(library, ())})
 
 
-RECIPES: dict[str, Callable[[Path, Collection[str]], LabelledSet]] = {
-    "pydata": lambda _out, _libraries: build_pydata(),
-    "pydata_questions": lambda out, _libraries: build_questions(out, PYDATA),
-    "documentation": lambda _out, libraries: build_documentation(libraries),
-    "documentation_questions": build_questions,
+# by name: the libraries that it is built from, () if they are to be named; and what builds it
+RECIPES: dict[str, tuple[tuple[str, ...], Callable[[Path, Collection[str]], LabelledSet]]] = {
+    "pydata": (PYDATA, lambda _out, _libraries: build_pydata()),
+    "pydata_questions": (PYDATA, lambda out, named: build_questions(out, docstrings(named))),
+    "ruff_questions": (("ruff",), lambda out, _libraries: build_questions(out, lint_rules())),
+    "documentation": ((), lambda _out, libraries: build_documentation(libraries)),
+    "documentation_questions": ((), lambda out, named: build_questions(out, docstrings(named))),
 }
 
 
@@ -289,13 +322,14 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             f"no recipe for a set {name!r}; expected {', '.join(others)} or {last}"
             f"{nearest(name, RECIPES)}"
         )
-    from_others = name.startswith("documentation")
-    if from_others != bool(libraries):
+    fixed, recipe = RECIPES[name]
+    if bool(fixed) == bool(libraries):
         raise InputError(
-            f"{name} is built from installed libraries: name them"
-            if from_others
-            else f"{name} is built from {', '.join(PYDATA)}; only documentation from others"
+            f"{name} is built from {', '.join(fixed)}; only documentation from others"
+            if fixed
+            else f"{name} is built from installed libraries: name them"
         )
+    libraries = fixed or libraries
     path, known = out / "manifest.json", {}
     if not path.exists() and (out / CORPUS).exists():
         raise InputError(f"{out}: holds a labelled set that is not {name}; give another folder")
@@ -307,11 +341,11 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             raise InputError(
                 f"{path}: is not a manifest of a built set; remove it, or restore it"
             ) from None
-        if built != name or packages != _packages(libraries or PYDATA):
+        if built != name or packages != _packages(libraries):
             was = f"{built}, which was built from {packages}"
             raise InputError(f"{out}: holds {was}; give another folder")
-    labelled = RECIPES[name](out, libraries)
-    described = manifest(labelled, libraries or PYDATA)
+    labelled = recipe(out, libraries)
+    described = manifest(labelled, libraries)
     if not known:  # before the set: a build that is interrupted can be run again
         out.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps(described, indent=2) + "\n")

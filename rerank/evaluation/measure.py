@@ -34,7 +34,7 @@ from rerank.config import Config
 from rerank.data.grouping import sampled_units
 from rerank.data.labels import Labelled, Labels, hits, passage_labels
 from rerank.evaluation.baselines import HEURISTICS, Heuristic, heuristic_confidences
-from rerank.types import Bools, Floats, Ints, Ranking, Scored
+from rerank.types import Bools, Floats, Ints, Query, Ranking, Scored
 
 
 def ndcg(gains: Sequence[float], ideal: Sequence[float], *, k: int = 10) -> float:
@@ -188,6 +188,19 @@ class Evaluation:
             "context": plain(context),
         }
         return values | ({"weighted": plain(asdict(self.weighted))} if self.weighted else {})
+
+    def examples(self) -> list[Query]:
+        """One query that is accepted and right, one rightly doubted, one without an answer refused.
+
+        Of each kind it is the first measured one by its id; a kind that there is not is left out.
+        """
+        accepted = self.confidences[OURS] >= self.table[OURS].threshold
+        right = np.asarray(self.right, dtype=np.bool_)
+        answerable = np.array([bool(grades) for grades in self.labelled.grades], dtype=np.bool_)
+        kinds = (accepted & right, ~accepted & answerable & ~right, ~accepted & ~answerable)
+        by_id = {r.query.query_id: r.query for r in self.labelled.items}
+        ids = np.array(self.query_ids)
+        return [by_id[min(ids[kind].tolist())] for kind in kinds if kind.any()]
 
     def curves(self) -> Curves:
         """The dots of the reliability diagram, and what each threshold accepts."""

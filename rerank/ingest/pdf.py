@@ -22,6 +22,8 @@ from rerank.ingest.pdf_page import Page, read_page
 MAX_PAGES = 20_000
 MAX_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
+LEADER = re.compile(r"(?:\. ?){4,}(\d+)$")  # dots to the number of a page
+LISTED = 4  # entries of a table of contents on a page, at least
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 LOWER = "[a-zß-ÿ]"
 UNSHARED = r"(?!(?:and|or|und|oder|et|ou|y|o)\b)"  # not as in "pre- and post-processing"
@@ -66,7 +68,8 @@ def read(data: bytes) -> Document:
                     entry = mark.level + 1, document.one_line(mark.get_title())
                     outline.setdefault(page, []).append(entry)
     dated = document.date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
-    blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
+    lines = [_without_contents(page.lines) if page else [] for page in pages]
+    blocks = _blocks(_without_edges(lines), outline)
     return Document(tuple(blocks), document.one_line(facts.get("Title", "")), dated, skipped)
 
 
@@ -92,6 +95,14 @@ def _told(pages: Sequence[int], one: str, many: str) -> str:
     ends = ((own[0], own[-1]) for _, run in runs if (own := [page for _, page in run]))
     *first, last = ("-".join(map(str, dict.fromkeys(pair))) for pair in ends)
     return f"pages {' and '.join(filter(None, [', '.join(first), last]))} are {many}"
+
+
+def _without_contents(page: Sequence[str]) -> Sequence[str]:
+    """The lines of a page without a table of contents, whose numbers of pages never fall."""
+    numbers = [int(entry[1]) for line in page if (entry := LEADER.search(line))]
+    if len(numbers) < LISTED or numbers != sorted(numbers):
+        return page
+    return [line for line in page if not LEADER.search(line)]
 
 
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -367,6 +367,21 @@ def test_pages_of_one_line_each_are_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(("numbers", "kept"), [((3, 3, 7, 12), 0), ((30, 12, 45, 7), 4)])
+def test_a_table_of_contents_is_not_read(numbers: tuple[int, ...], kept: int) -> None:
+    """Dots to the numbers of pages, which never fall; a list of prices is read."""
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    canvas.drawString(60, 700, "What you find here.")
+    for i, number in enumerate(numbers):
+        canvas.drawString(60, 680 - 14 * i, f"Part {'ABCD'[i]} {'. ' * 20}{number}")
+    canvas.showPage()
+    canvas.save()
+    text = " ".join(block.text for block in read(out.getvalue()).blocks)
+    assert text.startswith("What you find here.")
+    assert text.count("Part") == kept
+
+
 def test_struck_out_text_is_not_read() -> None:
     """As deleted text of other formats: words below the marks of an annotation."""
 
