@@ -220,6 +220,8 @@ def test_a_number_and_a_note_stay_with_their_sentence() -> None:
 
 def test_a_japanese_passage_is_as_long_as_the_encoder_reads() -> None:
     """e5-multilingual has 85 tokens of these 172 characters; an estimate below would cut some."""
-    text = "日本語の文書は、単語の間に空白がありません。そのため、文字の数から長さを見積もります。" * 4
+    text = (
+        "日本語の文書は、単語の間に空白がありません。そのため、文字の数から長さを見積もります。" * 4
+    )
     assert len(text) == 172
     assert 85 <= estimate_tokens(text) <= 140
