@@ -206,6 +206,8 @@ def label(page: Page, url: str) -> None:
     assert sent == ["POST"], "a key that is held judges again and again"
     for key in ("n", "u"):
         page.keyboard.up(key)
+    page.keyboard.press("u")  # as it was, for the next look
+    page.wait_for_selector("#count:text-matches('^0 of')")
 
 
 def look(browser: Browser, url: str, question: str, out: Path) -> list[str]:

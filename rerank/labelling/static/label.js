@@ -12,7 +12,6 @@ const JUDGE = [
   ["s", "skip", "Skip"],
   ["u", "undo", "Undo"],
 ];
-const CONFIRM = ["c", "confirm", "Confirm"];
 const PROPOSED = [["a", "accept", "Accept"], ["s", "skip", "Skip"], ["u", "undo", "Undo"]];
 let task = null; // what is asked now
 let busy = false; // a judgement is on its way
@@ -94,7 +93,6 @@ function passage() {
     make("article", { class: "source", "aria-labelledby": "place" },
       make("strong", { id: "place" }, place.filter(Boolean).join(", ")),
       make("p", {}, task.text)),
-    ...(task.judge ? [make("p", { id: "verdict" }, `${task.judge} says: ${task.verdict}`)] : []),
     keys(sayable()),
   ];
 }
@@ -102,7 +100,8 @@ function passage() {
 /** What can be said of what is asked now. */
 function sayable() {
   if (task && task.proposed) return PROPOSED;
-  return task && task.judge ? [CONFIRM, ...JUDGE] : JUDGE;
+  const judge = task && task.judge;
+  return judge ? [["c", "confirm", `Confirm: ${judge} says ${task.verdict}`], ...JUDGE] : JUDGE;
 }
 
 /** A button for each thing that can be said, with its key. */
