@@ -27,6 +27,7 @@ GIVEN = {
     "label": ["label", "model", "--out", "set"],
     "model promote": ["model", "promote", "model", "set"],
     "quickstart": ["quickstart", "docs"],
+    "rescore": ["rescore", "model", "queries", "--out", "out"],
     "search": ["search", "model", "query"],
     "serve": ["serve", "model"],
     "train bi-encoder": ["train", "bi-encoder", "set", "--out", "model"],

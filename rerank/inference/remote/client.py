@@ -77,10 +77,6 @@ class Budget:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.most_cost and not (self.price_per_1000_requests or self.price_per_million_tokens):
-            raise InputError(
-                "`most_cost` needs a price: `price_per_1000_requests` or `price_per_million_tokens`"
-            )
 
 
 class Meter:
@@ -91,7 +87,14 @@ class Meter:
         self.start(Budget())
 
     def start(self, budget: Budget) -> None:
-        """Count anew, up to a budget."""
+        """Count anew, up to a budget; an InputError if it is of money, and has no price."""
+        if (
+            budget.most_cost
+            and not budget.price_per_1000_requests + budget.price_per_million_tokens
+        ):
+            raise InputError(
+                "--most-cost needs a price: --price-per-1000-requests or --price-per-million-tokens"
+            )
         with self._lock:
             self.sent, self.tokens, self.budget = Counter[str](), Counter[str](), budget
 
@@ -105,17 +108,16 @@ class Meter:
     def count(self, name: str) -> None:
         """Count a request that is about to be sent."""
         with self._lock:
-            b, spent, kept = self.budget, self.cost, "what they brought is kept: run it again with"
+            b, spent, why = self.budget, self.cost, ""
+            after = spent + b.price_per_1000_requests / 1000
             if b.most_requests and self.sent.total() >= b.most_requests:
+                why = f"{b.most_requests} were sent, as many as --most-requests allows"
+            elif b.most_cost and (spent >= b.most_cost or after > b.most_cost * ROUNDING):
+                why = f"they have cost {spent:.6g}, and --most-cost allows {b.most_cost:g}"
+            if why:
                 raise LimitError(
-                    f"{b.most_requests} requests to models behind addresses were sent, as many as "
-                    f"--most-requests allows; {kept} more"
-                )
-            most, after = b.most_cost, spent + b.price_per_1000_requests / 1000
-            if most and (spent >= most or after > most * ROUNDING):
-                raise LimitError(
-                    f"the requests to models behind addresses have cost {spent:.6g}, and another "
-                    f"would exceed the {most:g} of --most-cost; {kept} more"
+                    f"no more requests to models behind addresses: {why}; what they brought is "
+                    "kept: run it again with more"
                 )
             self.sent[name] += 1
 

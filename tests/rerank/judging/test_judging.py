@@ -161,7 +161,7 @@ def test_requests_are_bounded_and_the_rest_comes_later(
         out = ["--next", "--out", tmp_path / "next.jsonl", "--count", 12, "--draw", "accuracy"]
         limited = [*llm, "--most-requests", 5, "--work", tmp_path / "work"]
         assert call("label", run.folder, questions, *out, *limited) == 3
-        assert "5 requests to models behind addresses were sent" in capsys.readouterr().err
+        assert "5 were sent" in capsys.readouterr().err
         assert len(verdicts(tmp_path)) == len(chat.requests) == 5
         assert not (tmp_path / "next.jsonl").exists()
         rows = draw(*llm, how="accuracy")

@@ -397,7 +397,7 @@ def test_a_killed_calibration_pays_for_nothing_twice(labelled: Path, tmp_path: P
         flags = [x for k, v in SMALL.items() for x in (f"--{k.replace('_', '-')}", str(v))]
         places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "model")]
         command = [sys.executable, "-m", "rerank.cli", "calibrate", str(labelled), *models, *flags]
-        running = subprocess.Popen([*command, *places], stderr=subprocess.PIPE)
+        running = subprocess.Popen([*command, *places], stderr=subprocess.DEVNULL)
 
         def kill(_: object, answer: Any) -> Any:
             running.kill()
@@ -406,7 +406,7 @@ def test_a_killed_calibration_pays_for_nothing_twice(labelled: Path, tmp_path: P
         server.faults = [*[lambda _, answer: answer] * 40, kill]
         assert running.wait(600) < 0
         before = pairs_of(server.paid)
-        subprocess.run([*command, *places], check=True, stderr=subprocess.PIPE)
+        subprocess.run([*command, *places], check=True, stderr=subprocess.DEVNULL)
         pairs = pairs_of(server.paid)
         twice = [pair for pair, count in pairs.items() if count > 1]
         assert len({query for query, _ in twice}) <= THREADS

@@ -260,7 +260,7 @@ def test_no_more_requests_than_allowed(server: Server) -> None:
     METER.start(Budget(most_requests=2))
     requests = [Request(f"{QUERY} {i}", TEXTS) for i in range(4)]
     kept: list[int] = []
-    with pytest.raises(RetrieverError, match="2 requests"):
+    with pytest.raises(RetrieverError, match="2 were sent"):
         scores_of(scorer, requests, lambda start, _: kept.append(start))
     assert len(server.requests) == 2
     assert len(kept) == 2
@@ -288,6 +288,12 @@ def test_no_more_is_spent_than_allowed(server: Server) -> None:
     with pytest.raises(LimitError):
         scores(scorer)
     assert METER.sentences() == [f"2 requests to {server.url}", "their cost: 0.002"]
+
+
+def test_a_budget_of_money_needs_a_price() -> None:
+    """Else it would never be used up."""
+    with pytest.raises(InputError, match="--price-per-1000-requests"):
+        METER.start(Budget(most_cost=1.0))
 
 
 def test_a_price_of_tokens_needs_their_number(server: Server) -> None:
