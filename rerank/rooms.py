@@ -45,9 +45,9 @@ ROOMS = {
         "rerank.rag",
         commands={"answer": "rerank.rag.commands:answer"},
         server="rerank.rag.routes:part",
-        of_model="rerank.rag.answer.model_answers:answer_confidence_of",
+        of_model="rerank.rag.answer.answering:answer_confidence_of",
         offers={
-            "the confidence of answers": "rerank.rag.answer.model_answers:recalibrate_answers",
+            "the confidence of answers": "rerank.rag.answer.answering:recalibrate_answers",
             "MCP": "rerank.rag.mcp_server:mcp_server",
             "a language model": "rerank.rag.answer.llm:LanguageModel",
         },

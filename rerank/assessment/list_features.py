@@ -119,7 +119,7 @@ def _winner_gap(scores: Floats) -> float:
 
 
 # of the scores by one stage: the meaning, and the function
-OF_STAGE: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
+STAGE_FEATURES: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
     "top": ("Best score of {}: max score", lambda s: float(_sorted(s)[0])),
     "margin": (
         "Lead over the second by {}: score 1 - score 2; 0 with one passage",
@@ -154,7 +154,7 @@ def _overlap(one: Floats, other: Floats) -> float:
     return len(set(tops[0].tolist()) & set(tops[1].tolist())) / min(10, len(one))
 
 
-OF_TWO_STAGES: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
+STAGE_PAIR_FEATURES: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
     "correlation": ("Agreement of {} and {}: Spearman of their scores over the list", _correlation),
     "overlap": (
         "Passages that {} and {} rank high: share of the first 10 that both have",
@@ -169,7 +169,7 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
     groups: dict[str, dict[str, Feature]] = {
         f"scores of {stage}": {
             f"{stage}.{name}": _of_stages(function, text, stage)
-            for name, (text, function) in OF_STAGE.items()
+            for name, (text, function) in STAGE_FEATURES.items()
         }
         for stage in kind.stages
     }
@@ -177,7 +177,7 @@ def list_ranking_features(kind: ListKind) -> tuple[dict[str, Feature], dict[str,
         groups["agreement"] = {
             f"{one}.{other}.{name}": _of_stages(function, text, one, other)
             for one, other in combinations(kind.stages, 2)
-            for name, (text, function) in OF_TWO_STAGES.items()
+            for name, (text, function) in STAGE_PAIR_FEATURES.items()
         }
     ours = of_ranking.RANKING_FEATURES
     groups["list"] = {name: ours[name] for name in ("log_list_length", "query_length")}

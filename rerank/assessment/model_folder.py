@@ -50,7 +50,7 @@ GIVEN = "given"  # manifest key: the models that were given as objects, and have
 RETRIEVER = "retriever"  # manifest key: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
 MIN_FORMAT = 5  # of the manifest; older model folders have other features
-OF_THE_STORE = ("format_version", "files", "digest", "kind")  # manifest keys that are written anew
+STORE_KEYS = ("format_version", "files", "digest", "kind")  # manifest keys that are written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
 
@@ -153,7 +153,7 @@ def write_changed(
         (folder / MANIFEST).unlink()
         clear_away(folder / without)
         manifest = change(folder)
-        return {key: value for key, value in manifest.items() if key not in OF_THE_STORE}
+        return {key: value for key, value in manifest.items() if key not in STORE_KEYS}
 
     write_folder(path, fill, overwrite=overwrite, kind=MODEL_KIND)
 

@@ -40,8 +40,8 @@ NO_MODELS = (
 )
 
 # options of models on this machine
-OF_ENCODERS = ("encoder_max_length", "encoder_windows", "encoder_precision")
-OF_RERANKERS = ("max_length", "reranker_windows", "instruction", "precision")
+ENCODER_OPTIONS = ("encoder_max_length", "encoder_windows", "encoder_precision")
+RERANKER_OPTIONS = ("max_length", "reranker_windows", "instruction", "precision")
 
 Observe = Callable[[str, float], None]  # called with a stage, and the seconds that it took
 
@@ -62,7 +62,7 @@ class Models:
             find_model(config.encoder, "encoder"),
             find_model(config.reranker, "reranker"),
         )
-        for model, names in ((encoder, OF_ENCODERS), (reranker, OF_RERANKERS)):
+        for model, names in ((encoder, ENCODER_OPTIONS), (reranker, RERANKER_OPTIONS)):
             for name in names:
                 changed = getattr(config, name) != getattr(Config(), name)
                 if isinstance(model, Given) and changed and name != INSTRUCTION:

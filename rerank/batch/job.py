@@ -35,7 +35,7 @@ from rerank.storage.files import package_version
 ENGINES = ("local", "ray")
 MOST_ENDS = 2  # of the process, while it scored one row alone
 ENDED_TWICE = "scoring this row ended the process twice"
-OF_PREDICTIONS = "ranking"  # a field of every prediction, and of no other file of this project
+PREDICTION_FIELD = "ranking"  # a field of every prediction, and of no other file of this project
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def rescore(
     scoring, convert = _scoring(engine, actors), _converter(out, model)
     queries_in = open_input(queries, RowParser(model.query_key))
     check_places(model.folder, queries, out, rejected_file)
-    _check_replaceable(out, "predictions", OF_PREDICTIONS)
+    _check_replaceable(out, "predictions", PREDICTION_FIELD)
     _check_replaceable(rejected_file, "rejected rows", "reason")
     chunks = queries_in.chunks(Position()) if strict else ()
     for row in chain.from_iterable(chunk.rows for chunk in chunks):

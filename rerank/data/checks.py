@@ -14,14 +14,14 @@ import regex
 
 from rerank.errors import InputError
 
-OF_PANDAS = "NaN (of pandas?)"
+PANDAS_NAN = "NaN (of pandas?)"
 VISIBLE = regex.compile(r"[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}]")
 
 
 def as_text(name: str, value: object, *, max_length: int | None = None, empty: bool = False) -> str:
     """The value of a field, if it is text that can be stored; it must have words unless `empty`."""
     if isinstance(value, float) and isnan(value):
-        raise InputError(f"{name} is {OF_PANDAS}; expected text or null")
+        raise InputError(f"{name} is {PANDAS_NAN}; expected text or null")
     if not isinstance(value, str):
         raise InputError(f"{name!r} should be text, got {json_type(value)}")
     if max_length is not None and len(value) > max_length:
@@ -61,7 +61,7 @@ def is_encodable(text: str) -> bool:
 def json_type(value: object) -> str:
     """The type of a value, in JSON's terms if it has one."""
     if isinstance(value, float) and isnan(value):
-        return OF_PANDAS
+        return PANDAS_NAN
     names: dict[type, str] = {
         **{type(None): "null", dict: "an object", list: "a list", str: "text"},
         **{bool: "a boolean", int: "a whole number", float: "a number"},

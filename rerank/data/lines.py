@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rerank.data.checks import OF_PANDAS, json_type
+from rerank.data.checks import PANDAS_NAN, json_type
 from rerank.errors import InputError, check_one_of, optional
 from rerank.storage.files import RepeatedKeyError, loads, regular
 
@@ -198,7 +198,7 @@ class Problems:
     def refuse(self, where: str, problem: str) -> None:
         """Note what is an error in any case."""
         self.count += 1
-        if OF_PANDAS in problem:  # of a whole column: told once
+        if PANDAS_NAN in problem:  # of a whole column: told once
             self._repeated[problem] += 1
             if self._repeated[problem] > 1:
                 return

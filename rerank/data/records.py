@@ -23,7 +23,9 @@ LONGEST_PASSAGES = 2**22  # characters of all passages of a query
 LONGEST_RECORD = 2**23  # bytes of a line
 MAX_PASSAGES = 1_000  # of one query
 MAX_STAGES = 8  # whose scores come with a passage
-OF_WHOLE = " (a column of whole numbers with a missing one, of pandas? Save it as text, or Int64)"
+PANDAS_WHOLE = (
+    " (a column of whole numbers with a missing one, of pandas? Save it as text, or Int64)"
+)
 SHOWN = 200  # characters of a value, in a message
 
 QUERY = ("query", "text", "question")  # a query's text field; the last only without the others
@@ -128,7 +130,7 @@ def read_id(row: Mapping[str, Any], key: str) -> str:
     if key in row and not isinstance(value, (str, bytes)):
         came = "a whole number of more than 64 bits" if type(value) is int else json_type(value)
         if isinstance(value, float):
-            came = f"{value!r}{OF_WHOLE if value.is_integer() or math.isnan(value) else ''}"
+            came = f"{value!r}{PANDAS_WHOLE if value.is_integer() or math.isnan(value) else ''}"
         raise InputError(f"{key!r} should be text or a whole number, got {came}")
     text = read_text(row, key, max_length=LONGEST_ID)
     if text != text.strip() or any(c in text for c in "\t\n\r"):

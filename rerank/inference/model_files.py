@@ -29,7 +29,7 @@ from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
 
-OF_PACKAGES = ("e5-multilingual", "minilm")  # bundled names of weights that a package holds
+PACKAGED_MODELS = ("e5-multilingual", "minilm")  # bundled names of weights that a package holds
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 UNPACKED = 1  # increased when the folder made of `e5-multilingual` changes
 E5_FILE = "e5-small-q4.bin"
@@ -185,7 +185,7 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
         pinned = COMMIT.fullmatch(name.partition("@")[2]) is not None
         return _local(name, _from_hub(name, download=download), pinned=pinned)
     ours = sorted(p.parent.name for p in BUNDLED.glob("*/manifest.json"))
-    bundled = ", ".join([*OF_PACKAGES, *ours])
+    bundled = ", ".join([*PACKAGED_MODELS, *ours])
     raise InputError(
         f"no model {name!r}; expected a bundled name ({bundled}), a local folder, "
         "or a hub id such as cross-encoder/ms-marco-MiniLM-L6-v2@revision"
@@ -194,7 +194,7 @@ def resolve(name: str, *, download: bool = True) -> ModelFiles:
 
 def lasting_name(name: str) -> str:
     """The name by which a model is found from any working directory: a folder's absolute path."""
-    bundled = "/" not in name and (name in OF_PACKAGES or (BUNDLED / name).is_dir())
+    bundled = "/" not in name and (name in PACKAGED_MODELS or (BUNDLED / name).is_dir())
     return name if bundled or not Path(name).is_dir() else str(Path(name).resolve())
 
 

@@ -75,7 +75,7 @@ FORMS: dict[str, Callable[[str, str, str], str]] = {
     **dict.fromkeys(("msub", "munder"), lambda base, below, _: _with_scripts(base, below, "")),
     **dict.fromkeys(("msubsup", "munderover"), _with_scripts),
 }
-OF_WORD = {  # the MathML of Word's forms, with the names of their parts
+WORD_TO_MATHML = {  # the MathML of Word's forms, with the names of their parts
     "f": "<mfrac>{num}{den}</mfrac>",
     "rad": "<mroot>{e}{deg}</mroot>",
     "sSup": "<msup>{e}{sup}</msup>",
@@ -120,7 +120,9 @@ def mathml(node: Any) -> str:
     wrap = {"m": "{}", "mr": "<mtd>{}</mtd>", "eqArr": "<mtr>{}</mtr>"}.get(kind, "{}")
     between = _text(signs["sepChr"]) if kind == "d" else ""
     parts["all"] = between.join(wrap.format(part) for _, part in made if part)
-    return OF_WORD.get(kind, "{all}").format_map({**parts, "text": html.escape(node.text or "")})
+    return WORD_TO_MATHML.get(kind, "{all}").format_map(
+        {**parts, "text": html.escape(node.text or "")}
+    )
 
 
 def _text(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from rerank.assessment.fitted_maps import PooledMaps, features_of, pooled_for
 from rerank.assessment.metadata_features import Metadata, choose_metadata_features
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
-from rerank.assessment.pipeline import OF_ENCODERS, OF_RERANKERS, Models, Pipeline
+from rerank.assessment.pipeline import ENCODER_OPTIONS, RERANKER_OPTIONS, Models, Pipeline
 from rerank.assessment.sources.lists import ScoredLists
 from rerank.assessment.sources.other_system import OtherSystem, with_held_passages
 from rerank.config import Config
@@ -35,8 +35,8 @@ POOLED_OVER_IT = (
     "docs/your-labels.md"
 )
 # fields of `Config` without effect on lists, which come with their scores
-OF_OUR_STAGES = ["encoder", *OF_ENCODERS, "reranker", *OF_RERANKERS, "dense", "pool"]
-OF_OUR_STAGES += ["candidates", "rerank_depth"]
+STAGE_OPTIONS = ["encoder", *ENCODER_OPTIONS, "reranker", *RERANKER_OPTIONS, "dense", "pool"]
+STAGE_OPTIONS += ["candidates", "rerank_depth"]
 TRIED = 20  # passages to encode and search for
 NEAREST = 10  # results that should include the passage itself
 
@@ -137,7 +137,7 @@ def _lists(labelled: LabelledSet, config: Config) -> CandidateSource:
             "no unanswerable copies of lists can be made (`expected_unanswerable`): what the "
             "stages would bring instead is not known. Add lists of questions that nothing answers"
         )
-    for name in OF_OUR_STAGES:
+    for name in STAGE_OPTIONS:
         if getattr(config, name) != getattr(Config(), name):
             raise InputError(
                 f"`{name}` (--{name.replace('_', '-')}) has no effect on lists, which come with "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OWN_CONFIDENCES = ("calibrated", "after")  # the model's own, calibrated or recalibrated
-OF_CONFIDENCE = {  # metrics by which models are compared, and their names in `measured`
+COMPARED_METRICS = {  # metrics by which models are compared, and their names in `measured`
     **{name: name for name in ("auroc", "smece", "brier", "log_loss")},
     "hit_at_1": "base_accuracy",
     "accepted_share": "coverage",
@@ -128,7 +128,7 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
     sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0
     metrics = {
-        **{name: ours.get(key) for name, key in OF_CONFIDENCE.items()},
+        **{name: ours.get(key) for name, key in COMPARED_METRICS.items()},
         "smece_low": low,
         "smece_high": high,
         "certified_threshold": certificate.threshold,

@@ -96,7 +96,7 @@ NOT_EVEN = (
     "certificate draw evenly, from one file or the same share of each: --draw even."
 )
 
-OF_ANOTHER = (
+ANOTHER_MODEL = (
     "The top passages and their confidence are of another model, or of an earlier version of this "
     "one: `rerank calibrate` measures these labels."
 )
@@ -138,7 +138,7 @@ def progress_sentences(
     if calibrated:
         even = not chosen and not differ(weight)
         if {q.drawn_by for q in done} - {"", version}:
-            return [f"{sentence}.", OF_ANOTHER, *([] if even else [NOT_EVEN])]
+            return [f"{sentence}.", ANOTHER_MODEL, *([] if even else [NOT_EVEN])]
         mean = float((w * p).sum() / w.sum())
         certificate = certify(y, p, groups=number, target=target, floor=target, about=about)
         return [

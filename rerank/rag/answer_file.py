@@ -18,7 +18,7 @@ from rerank.data.records import query_row
 from rerank.errors import FolderError, InputError
 from rerank.progress import progress
 from rerank.protocols import Record, unrecorded
-from rerank.rag.answer.model_answers import answer
+from rerank.rag.answer.answering import answer
 from rerank.storage.files import package_version
 from rerank.types import Query
 

@@ -41,7 +41,7 @@ def answer(
             QUERY
         out: JSONL to write, with --queries: one answer per line
     """
-    from rerank.rag.answer.model_answers import answer as answers
+    from rerank.rag.answer.answering import answer as answers
     from rerank.rag.answer_file import answer_file
 
     if (query is None) == (queries is None):

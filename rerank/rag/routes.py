@@ -24,9 +24,9 @@ from rerank.advice.places import MAX_BYTES, in_document, place_of
 from rerank.advice.strategies import Strategy
 from rerank.data.duplicates import distinct
 from rerank.errors import InputError
+from rerank.rag.answer.answering import answer_assessed
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.llm import LanguageModel
-from rerank.rag.answer.model_answers import answer_assessed
 from rerank.serving import responses
 from rerank.serving.middleware import while_connected
 from rerank.serving.parts import AssessedRequest, Host, Part, RequestAssessor

@@ -64,8 +64,10 @@ class RequestAssessor:
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         log.update({} if found.calibrated else {"calibrated": False})
         log.update({"first_stage": True} if found.first_stage else {})
-        times = deadline, began, time.time_ns()
-        done = AssessedRequest(found, served, request.state.request_id, *times)
+        ended = time.time_ns()
+        done = AssessedRequest(
+            found, served, request.state.request_id, deadline=deadline, began=began, ended=ended
+        )
         request.state.assessed = done
         return done
 

@@ -19,7 +19,7 @@ from rerank.data.words import READ
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
 from rerank.rag.answer.answerers import ExtractiveAnswerer
-from rerank.rag.answer.model_answers import answer_assessed
+from rerank.rag.answer.answering import answer_assessed
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import windows
 from rerank.types import Assessment, Passage, Query

@@ -44,7 +44,7 @@ from rerank.journal.report import waiting
 from rerank.journal.store import entry_of
 from rerank.labelling.session import pool
 from rerank.rag.answer.answerers import Generated
-from rerank.rag.answer.model_answers import answer
+from rerank.rag.answer.answering import answer
 from rerank.rag.answer.sources import Source
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder

@@ -11,7 +11,7 @@ import pytest
 from rerank.data.grouping import THESE_DOCUMENTS
 from rerank.data.labels import CHOSEN, WEIGHT
 from rerank.errors import InputError
-from rerank.labelling.progress import OF_ANOTHER, groups_of, labels_of, progress_sentences
+from rerank.labelling.progress import ANOTHER_MODEL, groups_of, labels_of, progress_sentences
 from rerank.labelling.state import (
     PROPOSED,
     Grade,
@@ -187,7 +187,7 @@ def test_the_confidence_of_another_model_is_not_told_as_this_one_s(
     assert said[0].startswith("100 labelled: the top passage is right for 99%")
     assert ("confidence is 80% on average" in said[0]) is ours
     assert ("Certified from" in said[1]) is ours
-    assert (said[1] == OF_ANOTHER) is not ours
+    assert (said[1] == ANOTHER_MODEL) is not ours
 
 
 def test_questions_of_one_document_are_not_said_to_be_enough() -> None:

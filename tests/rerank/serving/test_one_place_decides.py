@@ -20,7 +20,7 @@ from rerank.config import Thresholds
 from rerank.journal.database import JOURNAL
 from rerank.journal.store import JournalStore
 from rerank.rag.advisory import decide
-from rerank.rag.answer.model_answers import answer
+from rerank.rag.answer.answering import answer
 from rerank.rag.context import gate
 from rerank.serving.responses import JSON_KEYS
 from rerank.types import Query

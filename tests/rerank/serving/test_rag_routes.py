@@ -27,9 +27,9 @@ from rerank.advice.strategies import Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
 from rerank.rag import routes as rag_routes
-from rerank.rag.answer import model_answers
+from rerank.rag.answer import answering
 from rerank.rag.answer.answerers import Generated
-from rerank.rag.answer.model_answers import answer
+from rerank.rag.answer.answering import answer
 from rerank.serving.middleware import while_connected
 from rerank.serving.parts import AssessedRequest
 from rerank.serving.refusals import Refusal
@@ -94,8 +94,8 @@ def test_the_judge_is_asked_where_words_cannot_decide(
         return 1.0
 
     written = SimpleNamespace(generate=lambda *_, **__: Generated("Median [S1].", 0))
-    monkeypatch.setattr(model_answers, "cross_encoder_judge", lambda _: judge)
-    monkeypatch.setattr(model_answers, "ExtractiveAnswerer", lambda _: written)
+    monkeypatch.setattr(answering, "cross_encoder_judge", lambda _: judge)
+    monkeypatch.setattr(answering, "ExtractiveAnswerer", lambda _: written)
     app = FastAPI()
     app.include_router(rag_routes.rag_routes(assessed, rag_routes.Writer(AnswerConfig(), 60)))
     told = TestClient(app).post("/v1/answer", json={"query": "median"}).json()

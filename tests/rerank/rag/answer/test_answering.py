@@ -12,7 +12,7 @@ from llm_endpoint import endpoint, status
 from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
-from rerank.rag.answer.model_answers import answer, cross_encoder_judge
+from rerank.rag.answer.answering import answer, cross_encoder_judge
 from rerank.rag.answer.sources import evidence_of
 from rerank.types import Query
 
