@@ -16,7 +16,7 @@ from assessments import make_assessment
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from http_checks import assert_refused
-from llm_endpoint import endpoint as answering
+from llm_endpoint import endpoint as answers_of_llm
 from llm_endpoint import says, status
 from server import serving
 
@@ -116,7 +116,7 @@ def test_a_language_model_writes_the_answers(
     assert top
     quoted = f"{top.text.splitlines()[0].rstrip('.')} [S1]. Penguins cannot fly [S1]."
     own = "Ask a colleague."
-    with answering(*[says(quoted)] * 4, status(400)) as endpoint:
+    with answers_of_llm(*[says(quoted)] * 4, status(400)) as endpoint:
         named = LanguageModelConfig(
             endpoint.url, "m", llm_prompt=str(prompt), no_answer=own, llm_retries=0
         )
