@@ -47,44 +47,6 @@ for _first, (_seconds, _text) in _FAMILIES.items():
     _all = dict.fromkeys((*_seconds, *_brought))  # ours first, then those of others
     FAMILIES[_first] = (tuple(s for s in _all if f"{_first} {s}" not in _ABSENT), _text)
 GROUPS = {
-    "use": ("quickstart", "search", "answer", "rescore", "serve"),
-    "make": ("calibrate", "evaluate", "recalibrate", "model"),
-    "data": ("data", "label"),
-    "watch and train": ("watch", "train"),
-}
-_FAMILIES = {  # of commands with two words: what the second may be, and help
-    "model": (
-        ("init", "update", "export", "track", "promote"),
-        "Make a model without labels; update, export, track or promote one",
-    ),
-    "data": (
-        ("build", "check", "ingest", "index", "import-trec"),
-        "Build, check, ingest, index or import data",
-    ),
-    "watch": (
-        ("drift", "probe", "journal", "feedback"),
-        "Detect drift, probe remote models, report on a journal, record feedback",
-    ),
-    "train": (
-        ("cross-encoder", "bi-encoder", "prior"),
-        "Train a cross-encoder, a bi-encoder, or the maps before the first label",
-    ),
-}
-_PRESENT = [name for room in rooms().values() for name in room.commands]
-_ABSENT = {name for room in ROOMS.values() for name in room.commands} - {*_PRESENT}
-_ADDED = {  # to our families by other distributions
-    first: [n.split()[1] for n in _PRESENT if n.startswith(f"{first} ")] for first in _FAMILIES
-}
-FAMILIES = {
-    first: (
-        tuple(
-            s for s in dict.fromkeys((*seconds, *_ADDED[first])) if f"{first} {s}" not in _ABSENT
-        ),
-        text,
-    )
-    for first, (seconds, text) in _FAMILIES.items()
-}
-GROUPS = {
     group: tuple(name for name in names if name not in _ABSENT) for group, names in _GROUPS.items()
 }
 _OURS = {name for names in _GROUPS.values() for name in names}
