@@ -25,11 +25,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rerank.batch.rows import Position
 from rerank.errors import InputError
 from rerank.storage.files import open_locked, sync, write_file
 
-FORMAT = 3  # of the unfinished work; 1, 2: other names in `CheckpointProgress`
+FORMAT = 4  # of the unfinished work; 1 to 3: other names in `CheckpointProgress`
 SYNC_EVERY = 5.0  # seconds of work that a power cut may lose
 LOCK, HEADER = "lock", "header.json"
 PREDICTIONS, REJECTED, PROGRESS, CONVERTED = "predictions", "rejected", "progress", "converted"
@@ -41,7 +40,7 @@ Convert = Callable[[Path, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointProgress:
-    """The progress: input lines and bytes processed, rows answered and rejected.
+    """The progress: input lines processed, rows answered and rejected.
 
     `stage` is `scoring`, then `scored` when the whole input is, then `installed` when the output
     has its name; its size is then `installed` bytes.
@@ -51,7 +50,6 @@ class CheckpointProgress:
     """
 
     line: int = 0
-    byte: int = 0
     answered: int = 0
     rejected: int = 0
     predictions_bytes: int = 0  # size of the file of answers
@@ -77,11 +75,6 @@ class Checkpoint:
             ended_at = (*state.ended_at, state.scoring)
             self._record(replace(state, scoring=None, ended_at=ended_at), [0, 0])
 
-    @property
-    def position(self) -> Position:
-        """Where the next chunk starts in the input."""
-        return Position(self.state.line, self.state.byte)
-
     def note(self, scoring: int) -> None:
         """Note what is being scored of the next chunk, all rows (0) or one of them (from 1).
 
@@ -98,7 +91,7 @@ class Checkpoint:
             self.state = replace(self.state, scoring=None)
 
     def append(self, state: CheckpointProgress, predictions: bytes, rejections: bytes) -> None:
-        """Append the results of a chunk; `state` has the position in the input and the row counts.
+        """Append the results of a chunk; `state` has the lines processed and the row counts.
 
         Raises:
             OSError: such as for a full disk; what was appended before stays.

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rerank.batch.readers import JsonLines, Part, SeparatedRows
-from rerank.batch.rows import Chunk, Position, RowParser
-from rerank.data.lines import BUFFER, JSONL, PARQUET, SEPARATED, ending, opened, parts_of, unpacked
+from rerank.batch.rows import Chunk, JsonLines, Part, RowParser, SeparatedRows
 from rerank.data.lines import ENDINGS as RECORDS
+from rerank.data.lines import JSONL, PARQUET, SEPARATED, ending, opened, parts_of, unpacked
 from rerank.errors import InputError, optional
+from rerank.storage.files import BUFFER
 
 ENDINGS = (*PARQUET, *JSONL, "")  # of an output
 
@@ -76,32 +76,32 @@ class Input:
         self.identity = identity
         self.total = sum(part.total for part in parts)
         self._parts = parts
-        self._ahead = self.chunks(Position())
-        self._next = Position()
+        self._ahead = self.chunks(0)
+        self._next = 0
 
     def check(self) -> None:
         """See `FileIdentity.check`."""
         self.identity.check(self.path, [part.path for part in self._parts])
 
-    def chunks(self, start: Position) -> Iterator[Chunk]:
-        """All chunks from `start` on, which is the end of a chunk; none is of two files."""
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        """All chunks after `start` rows, which is the end of a chunk; none is of two files."""
         return (chunk for part in self._after(start) for chunk in part.chunks(start))
 
-    def starts(self, start: Position) -> Iterator[Position]:
-        """Where these chunks start; it decodes nothing."""
-        return (position for part in self._after(start) for position in part.starts(start))
+    def starts(self, start: int) -> Iterator[int]:
+        """Where these chunks start; it reads nothing."""
+        return (line for part in self._after(start) for line in part.starts(start))
 
-    def at(self, start: Position) -> Chunk:
+    def at(self, start: int) -> Chunk:
         """The chunk that starts there, as `starts` returned it; cheapest in their order."""
         (part, *_) = self._after(start)
-        if start.line < self._next.line or part.begin(start) > self._next.line:
+        if start < self._next or part.begin(start) > self._next:
             self._ahead = self.chunks(start)
-        chunk = next(c for c in self._ahead if c.start.line == start.line)
+        chunk = next(c for c in self._ahead if c.start == start)
         self._next = chunk.end
         return chunk
 
-    def _after(self, start: Position) -> Sequence[Part]:
-        ends = bisect_right(self._parts, start.line, key=lambda part: part.before + part.total)
+    def _after(self, start: int) -> Sequence[Part]:
+        ends = bisect_right(self._parts, start, key=lambda part: part.before + part.total)
         return self._parts[ends:]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import (
@@ -17,24 +18,19 @@ from rerank.batch.checkpoint import (
     open_checkpoint,
 )
 from rerank.batch.input import Input, check_places, is_parquet, open_input
-from rerank.batch.rows import (
-    Position,
-    QueryRow,
-    RejectedRow,
-    Row,
-    RowParser,
-    ScoredChunk,
-    score_chunk,
-)
+from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
 from rerank.data.records import LONGEST_RECORD
-from rerank.errors import InputError, RetrieverError, check_one_of, optional
-from rerank.progress import progress
+from rerank.errors import InputError, RerankError, RetrieverError, check_one_of, optional
+from rerank.progress import by_size, progress
 from rerank.rooms import offered
 from rerank.storage.files import package_version
+from rerank.types import Assessment, Query
 
 ENGINES = ("local", "ray")
 MOST_ENDS = 2  # of the process, while it scored one row alone
 ENDED_TWICE = "scoring this row ended the process twice"
+PART_LENGTH = 2**21  # most characters scored together, except for a single longer row
+MIN_LENGTH = 2**9  # shorter texts count as this many: a vector takes memory too
 PREDICTION_FIELD = "ranking"  # a field of every prediction, and of no other file of this project
 
 
@@ -92,14 +88,14 @@ def rescore(
     check_places(model.folder, queries, out, rejected_file)
     _check_replaceable(out, "predictions", PREDICTION_FIELD)
     _check_replaceable(rejected_file, "rejected rows", "reason")
-    chunks = queries_in.chunks(Position()) if strict else ()
+    chunks = queries_in.chunks(0) if strict else ()
     for row in chain.from_iterable(chunk.rows for chunk in chunks):
         if isinstance(row, RejectedRow):
-            raise InputError(_told(queries_in.path, row))
+            raise InputError(_told(queries_in.path, row.to_dict()))
         try:
             model.check(row.query)
         except InputError as error:
-            raise InputError(_told(queries_in.path, row.rejected(str(error)))) from None
+            raise InputError(_told(queries_in.path, row.rejected(str(error)).to_dict())) from None
     header = {
         "model": model.files.sha256(),
         "input": f"{queries_in.identity.size} bytes, sha256 {queries_in.identity.sha256}",
@@ -130,20 +126,20 @@ def rescore(
 
 def _scoring(
     engine: str, actors: int | None
-) -> Callable[[CalibratedReranker, Input, Checkpoint], Iterator[tuple[Position, ScoredChunk]]]:
+) -> Callable[[CalibratedReranker, Input, Checkpoint], Iterator[tuple[int, ScoredChunk]]]:
     check_one_of("`engine` (--engine)", engine, ENGINES)
     if engine == "local":
         if actors is not None:
             raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
         return _score_locally
     on_ray = offered("rescoring on Ray")()
-    return lambda model, queries, done: on_ray(model, queries, done.position, actors=actors)
+    return lambda model, queries, done: on_ray(model, queries, done.state.line, actors=actors)
 
 
 def _score_locally(
     model: CalibratedReranker, queries_in: Input, checkpoint: Checkpoint
-) -> Iterator[tuple[Position, ScoredChunk]]:
-    for chunk in queries_in.chunks(checkpoint.position):
+) -> Iterator[tuple[int, ScoredChunk]]:
+    for chunk in queries_in.chunks(checkpoint.state.line):
         if checkpoint.state.ended_at:
             yield chunk.end, _one_by_one(model, chunk.rows, checkpoint)
         else:
@@ -171,7 +167,7 @@ def _one_by_one(
 
 
 def _keep(
-    results: Iterator[tuple[Position, ScoredChunk]],
+    results: Iterator[tuple[int, ScoredChunk]],
     queries_in: Input,
     checkpoint: Checkpoint,
     *,
@@ -185,19 +181,14 @@ def _keep(
             if strict and scored.rejected + before.rejected:
                 raise InputError(_refusal(queries_in.path, scored, checkpoint))
             after = CheckpointProgress(
-                line=end.line,
-                byte=end.byte,
+                line=end,
                 answered=before.answered + scored.answered,
                 rejected=before.rejected + scored.rejected,
             )
             checkpoint.append(after, scored.predictions, scored.rejections)
-            bar.update(end.line - before.line)
+            bar.update(end - before.line)
         queries_in.check()
-    if checkpoint.state.line != total:
-        raise InputError(
-            f"{queries_in.path}: the file has {total} lines, but {checkpoint.state.line} could be "
-            "read; check that nothing writes to it, then run again"
-        )
+    assert checkpoint.state.line == total
     checkpoint.scored()
 
 
@@ -208,14 +199,12 @@ def _refusal(path: Path, scored: ScoredChunk, checkpoint: Checkpoint) -> str:
             f"{path}: {checkpoint.state.rejected} rows were rejected before the interruption, see "
             f"{checkpoint.folder / REJECTED}; correct them, and run again with --restart"
         )
-    row = json.loads(scored.rejections.splitlines()[0])
-    part = (row["part"], row["line_in_part"]) if "part" in row else None
-    return _told(path, RejectedRow(row["line"], row["reason"], part=part))
+    return _told(path, json.loads(scored.rejections.splitlines()[0]))
 
 
-def _told(path: Path, row: RejectedRow) -> str:
-    part, line = row.part or ("", row.line)
-    return f"{path / part}:{line}: {row.reason}"
+def _told(path: Path, row: Mapping[str, Any]) -> str:
+    line = row.get("line_in_part", row["line"])
+    return f"{path / row.get('part', '')}:{line}: {row['reason']}"
 
 
 def _check_replaceable(out: Path, holds: str, field: str) -> None:
@@ -248,3 +237,70 @@ def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
             write_parquet(file, parquet, other_stages=bool(model.source.kind.stages))
 
     return convert
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChunk:
+    """Lines of predictions and of rejected rows, in the order of the input, and their counts."""
+
+    predictions: bytes
+    rejections: bytes
+    answered: int
+    rejected: int
+
+    def __add__(self, later: ScoredChunk) -> ScoredChunk:
+        return ScoredChunk(*(getattr(self, n) + getattr(later, n) for n in self.__slots__))
+
+
+def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
+    """The lines of a chunk. A row on which the model fails is rejected.
+
+    Only the rows that are scored together are in memory.
+
+    Raises:
+        OSError, MemoryError, RetrieverError: the machine fails, or a search system does.
+        Exception: what the model raises, if it fails on a plain question too.
+    """
+    by_line: dict[int, str | RejectedRow] = {}
+
+    def readable() -> Iterator[QueryRow]:
+        for row in rows:
+            if isinstance(row, QueryRow):
+                yield row
+            else:
+                by_line[row.line] = row
+
+    for batch in by_size(readable(), lambda row: _length(row.query), PART_LENGTH):
+        results = model.assess_each([row.query for row in batch])
+        for row, result in zip(batch, results, strict=True):
+            if isinstance(result, Assessment):
+                by_line[row.line] = _to_line(result.to_dict())
+            else:
+                by_line[row.line] = _rejected(model, row, result)
+    in_order = [by_line[line] for line in sorted(by_line)]
+    answers = [line for line in in_order if isinstance(line, str)]
+    rejections = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
+    return ScoredChunk(
+        "".join(answers).encode(), "".join(rejections).encode(), len(answers), len(rejections)
+    )
+
+
+def _length(query: Query) -> int:
+    """Characters that the models process: the query, and the query again with each passage."""
+    texts = [query.text, *(query.text + passage.full_text for passage in query.passages or ())]
+    return sum(max(len(text), MIN_LENGTH) for text in texts)
+
+
+def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:
+    """The row as a rejected one, if the row is the cause, not the machine or the model."""
+    if isinstance(error, (OSError, MemoryError, RetrieverError)):
+        raise error
+    mode = model.mode_of(row.query)
+    model.assess([probe for probe in model.probes() if model.mode_of(probe) == mode])
+    kind = "" if isinstance(error, RerankError) else f"{type(error).__name__}: "
+    reason = f"cannot be scored ({kind}{str(error)[:200]})"
+    return row.rejected(reason)
+
+
+def _to_line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"

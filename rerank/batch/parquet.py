@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rerank.batch.readers import CHUNK_ROWS, NumberedRows
-from rerank.batch.rows import Position, RejectedRow, Row, RowParser
-from rerank.data.lines import BUFFER, opened
+from rerank.batch.rows import CHUNK_ROWS, Part, RejectedRow, Row, RowParser
+from rerank.data.lines import opened
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
+from rerank.storage.files import BUFFER
 
 MAX_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: at most four bytes per character
 MAX_UNPACKED = 2**26  # bytes that a row group may always unpack to, however small the file
@@ -55,7 +55,7 @@ def has_column(path: Path, name: str) -> bool:
         return False
 
 
-class ParquetRows(NumberedRows):
+class ParquetRows(Part):
     """The rows of a Parquet file, of which only the known columns are read.
 
     Memory: one row, and a page and the dictionary of each column, whatever the size of the row
@@ -80,9 +80,9 @@ class ParquetRows(NumberedRows):
         self._ends: list[int] = [*accumulate(sizes, initial=before)]  # and the first one's start
         super().__init__(path, parse, before, name, self._ends[-1] - before)
 
-    def begin(self, start: Position) -> int:
-        """The first row of the row group that holds the next row."""
-        return self._ends[bisect_right(self._ends, start.line) - 1]
+    def begin(self, start: int) -> int:
+        """The start of the row group that holds the next row."""
+        return self._ends[bisect_right(self._ends, start) - 1]
 
     def read(self, begin: int) -> Iterator[pa.RecordBatch]:
         """The rows, each as a batch."""

@@ -1,17 +1,22 @@
-"""Rows of an input: the query of each, or why it is rejected; and the lines that a chunk gives."""
+"""The rows of an input: files read in chunks, few enough rows for memory, and the query of each
+row, or why it is rejected. It knows nothing of models.
+"""
 
 from __future__ import annotations
 
-import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-from rerank.assessment.model import CalibratedReranker
-from rerank.data.records import FIELDS, id_of, read_id, read_query
-from rerank.errors import InputError, RerankError, RetrieverError
-from rerank.progress import by_size
-from rerank.types import Assessment, Query
+from rerank.data.lines import BOM, any_rows, read_object, unpacked
+from rerank.data.records import FIELDS, LONGEST_RECORD, id_of, read_id, read_query
+from rerank.errors import InputError
+from rerank.types import Query
+
+CHUNK_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +54,15 @@ class QueryRow:
 Row = QueryRow | RejectedRow
 
 
-class Position(NamedTuple):
-    """How many lines (or rows) are before it, through all parts; of JSON, bytes of its part too."""
-
-    line: int = 0
-    byte: int = 0
-
-
 class Chunk(NamedTuple):
     """Neighbouring rows of the input, which are read and decoded one at a time, once.
 
-    Chunks depend on the files alone, not on where reading began.
+    Chunks depend on the files alone, not on where reading began. `start` is how many rows are
+    before the first one, through all parts, and `end` how many are before the next chunk.
     """
 
-    start: Position
-    end: Position
+    start: int
+    end: int
     rows: Iterator[Row]
 
 
@@ -94,72 +93,96 @@ class RowParser:
             return RejectedRow(line, str(error), query_id)
 
 
-PART_LENGTH = 2**21  # most characters scored together, except for a single longer row
-MIN_LENGTH = 2**9  # shorter texts count as this many: a vector takes memory too
+class Part(ABC):
+    """A file of an input, which follows `before` rows of earlier files and has `total`.
 
-
-@dataclass(frozen=True, slots=True)
-class ScoredChunk:
-    """Lines of predictions and of rejected rows, in the order of the input, and their counts."""
-
-    predictions: bytes
-    rejections: bytes
-    answered: int
-    rejected: int
-
-    def __add__(self, later: ScoredChunk) -> ScoredChunk:
-        return ScoredChunk(*(getattr(self, n) + getattr(later, n) for n in self.__slots__))
-
-
-def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
-    """The lines of a chunk. A row on which the model fails is rejected.
-
-    Only the rows that are scored together are in memory.
-
-    Raises:
-        OSError, MemoryError, RetrieverError: the machine fails, or a search system does.
-        Exception: what the model raises, if it fails on a plain question too.
+    Rows are found by their number, and read one at a time; the blank lines of JSONL count. `name`
+    is the part's in its folder; "" if the input is one file.
     """
-    by_line: dict[int, str | RejectedRow] = {}
 
-    def readable() -> Iterator[QueryRow]:
-        for row in rows:
-            if isinstance(row, QueryRow):
-                yield row
-            else:
-                by_line[row.line] = row
+    def __init__(self, path: Path, parse: RowParser, before: int, name: str, total: int) -> None:
+        self.path = path
+        self.parse = parse
+        self.before = before
+        self.name = name
+        self.total = total
 
-    for batch in by_size(readable(), lambda row: _length(row.query), PART_LENGTH):
-        results = model.assess_each([row.query for row in batch])
-        for row, result in zip(batch, results, strict=True):
-            if isinstance(result, Assessment):
-                by_line[row.line] = _to_line(result.to_dict())
-            else:
-                by_line[row.line] = _rejected(model, row, result)
-    in_order = [by_line[line] for line in sorted(by_line)]
-    answers = [line for line in in_order if isinstance(line, str)]
-    rejections = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
-    return ScoredChunk(
-        "".join(answers).encode(), "".join(rejections).encode(), len(answers), len(rejections)
-    )
+    @abstractmethod
+    def read(self, begin: int) -> Iterator[Any]:
+        """What there is of each row, not decoded, from a row on that `begin` has returned."""
+
+    def begin(self, start: int) -> int:
+        """How many rows are before the one at which reading begins, to reach that after `start`."""
+        return self.before
+
+    def decode(self, line: int, raw: Any) -> Row:
+        """The query of a row from what was read of it: its fields, or why it has none."""
+        return RejectedRow(line, raw) if isinstance(raw, str) else self.parse(line, raw)
+
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        """Chunks of 64 rows after `start` rows, which is before the file or the end of a chunk."""
+        first, end = max(start, self.before), self.before + self.total
+        begin = self.begin(first)
+        raw = islice(self.read(begin), first - begin, None)
+        for line in self.starts(start):
+            after = min(line + CHUNK_ROWS, end)
+            of_chunk = islice(raw, after - line)
+            yield Chunk(line, after, self.rows(enumerate(of_chunk, line + 1)))
+            for _ in of_chunk:  # skip what was not read
+                pass
+
+    def starts(self, start: int) -> range:
+        """Where these chunks start; it reads nothing."""
+        return range(max(start, self.before), self.before + self.total, CHUNK_ROWS)
+
+    def rows(self, numbered: Iterable[tuple[int, Any]]) -> Iterator[Row]:
+        """The rows, decoded one at a time, from their lines and what was read of them."""
+        for line, raw in numbered:
+            row = self.decode(line, raw)
+            yield replace(row, part=(self.name, line - self.before)) if self.name else row
 
 
-def _length(query: Query) -> int:
-    """Characters that the models process: the query, and the query again with each passage."""
-    texts = [query.text, *(query.text + passage.full_text for passage in query.passages or ())]
-    return sum(max(len(text), MIN_LENGTH) for text in texts)
+class JsonLines(Part):
+    """Lines that end with a line feed; blank ones are skipped. It holds one line in memory."""
+
+    def read(self, begin: int) -> Iterator[bytes | None]:
+        """Each line; None if it is too long."""
+        with unpacked(self.path) as stream:
+            for number in count():
+                if (data := _line(stream)) == b"":
+                    return
+                yield data.removeprefix(BOM) if data and not number else data
+
+    def rows(self, numbered: Iterable[tuple[int, bytes | None]]) -> Iterator[Row]:
+        """The rows without the blank lines."""
+        return super().rows((line, d) for line, d in numbered if d is None or d.strip())
+
+    def decode(self, line: int, raw: bytes | None) -> Row:
+        """The query of a line, or why it cannot be read; it never raises."""
+        if raw is None:
+            return RejectedRow(line, f"the line has more than {LONGEST_RECORD} bytes")
+        try:
+            return self.parse(line, read_object(raw))
+        except InputError as error:
+            return RejectedRow(line, str(error))
 
 
-def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> RejectedRow:
-    """The row as a rejected one, if the row is the cause, not the machine or the model."""
-    if isinstance(error, (OSError, MemoryError, RetrieverError)):
-        raise error
-    mode = model.mode_of(row.query)
-    model.assess([probe for probe in model.probes() if model.mode_of(probe) == mode])
-    kind = "" if isinstance(error, RerankError) else f"{type(error).__name__}: "
-    reason = f"cannot be scored ({kind}{str(error)[:200]})"
-    return row.rejected(reason)
+class SeparatedRows(Part):
+    """Rows with separators."""
+
+    def __init__(self, path: Path, parse: RowParser, before: int, name: str) -> None:
+        super().__init__(path, parse, before, name, sum(1 for _ in any_rows(path)))
+
+    def read(self, begin: int) -> Iterator[Mapping[str, Any] | str]:
+        """The record of each row, or why it is none."""
+        return (row for _, row in any_rows(self.path))
 
 
-def _to_line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+def _line(stream: IO[bytes]) -> bytes | None:
+    """The next line, None if it is too long; empty at the end."""
+    data = stream.readline(LONGEST_RECORD + 1)
+    if len(data) <= LONGEST_RECORD or data.endswith(b"\n"):
+        return data
+    while (block := stream.readline(LONGEST_RECORD)) and not block.endswith(b"\n"):
+        pass
+    return None

@@ -1,6 +1,6 @@
 """The same job on Ray Data, with a pool of actors that each load the model once.
 
-It sends the positions of the chunks that the checkpoint lacks, and receives their lines in order.
+It sends the starts of the chunks that the checkpoint lacks, and receives their lines in order.
 Every machine must find the input and the model under the same paths. The cluster is that of
 RAY_ADDRESS; without one, Ray is started on this machine for this job.
 """
@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,8 @@ import pyarrow as pa
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import GIVEN
 from rerank.batch.input import FileIdentity, Input, open_input
-from rerank.batch.rows import Position, RowParser, ScoredChunk, score_chunk
+from rerank.batch.job import ScoredChunk, score_chunk
+from rerank.batch.rows import RowParser
 from rerank.cluster.ray_process import guarded, ray_module
 from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError
@@ -36,20 +37,19 @@ SPARE = 0.5  # share of its last core that an actor leaves to Ray, which hangs w
 MAX_BLOCKS = 10_000  # of the table of chunks: Ray plans each one
 CAUSES = (InputError, RetrieverError)  # errors of an actor that are raised unchanged
 SCHEMA = pa.schema(
-    [(name, pa.int64()) for name in ("number", "line", "byte", "answered", "rejected")]
+    [(name, pa.int64()) for name in ("start", "end", "answered", "rejected")]
     + [(name, pa.large_binary()) for name in ("predictions", "rejections")]
 )
 
 
 def on_ray(
-    model: CalibratedReranker, queries_in: Input, start: Position, *, actors: int | None = None
-) -> Iterator[tuple[Position, ScoredChunk]]:
-    """The end and the result of each chunk from `start` on, in order.
+    model: CalibratedReranker, queries_in: Input, start: int, *, actors: int | None = None
+) -> Iterator[tuple[int, ScoredChunk]]:
+    """The end and the result of each chunk after `start` rows, in order.
 
-    Memory: one chunk, and 24 bytes per chunk of the input.
+    Memory: one chunk, and 8 bytes per chunk of the input.
     """
-    flat = chain.from_iterable(queries_in.starts(start))
-    places = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
+    places = np.fromiter(queries_in.starts(start), dtype=np.int64)
     if not len(places):
         return
     if GIVEN in model.manifest:
@@ -59,8 +59,7 @@ def on_ray(
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         reserved = _pool(machines, actors, len(places), on_gpus=on_gpus)
         count, threads = reserved.pop("actors"), reserved.pop("threads")
-        columns = {"number": np.arange(len(places)), "line": places[:, 0], "byte": places[:, 1]}
-        table, count_of_blocks = pa.table(columns), min(len(places), MAX_BLOCKS)
+        table, count_of_blocks = pa.table({"start": places}), min(len(places), MAX_BLOCKS)
         ends = np.linspace(0, len(places), count_of_blocks + 1).astype(int).tolist()
         blocks = [table.slice(a, b - a) for a, b in pairwise(ends)]
         paths = model.folder.resolve(), queries_in.path.resolve()
@@ -75,21 +74,19 @@ def on_ray(
             **reserved,
         )
         try:
-            yield from _in_order(scored)
+            yield from _in_order(scored, start)
         except ray.exceptions.RayError as error:
             raise _plain(error) from None
 
 
-def _in_order(scored: Dataset) -> Iterator[tuple[Position, ScoredChunk]]:
-    """The chunks in order of their numbers, from 0; early ones wait for those before them."""
+def _in_order(scored: Dataset, due: int) -> Iterator[tuple[int, ScoredChunk]]:
+    """The chunks in order, the first of which starts at `due`; early ones wait for those before."""
     waiting: dict[int, dict[str, Any]] = {}
-    due = 0
     for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
-        waiting |= {row["number"]: row for row in batch.to_pylist()}
+        waiting |= {row.pop("start"): row for row in batch.to_pylist()}
         while (row := waiting.pop(due, None)) is not None:
-            del row["number"]
-            yield Position(row.pop("line"), row.pop("byte")), ScoredChunk(**row)
-            due += 1
+            due = row.pop("end")
+            yield due, ScoredChunk(**row)
 
 
 class _Actor:
@@ -110,12 +107,11 @@ class _Actor:
 
     def __call__(self, places: pa.Table) -> pa.Table:
         rows = []
-        for place in places.to_pylist():
-            chunk = self._input.at(Position(place["line"], place["byte"]))
+        for start in places["start"].to_pylist():
+            chunk = self._input.at(start)
             scored = score_chunk(self._model, chunk.rows)
             self._input.check()
-            end = {"line": chunk.end.line, "byte": chunk.end.byte}
-            rows.append({"number": place["number"], **end, **asdict(scored)})
+            rows.append({"start": start, "end": chunk.end, **asdict(scored)})
         return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 

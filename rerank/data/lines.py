@@ -54,7 +54,6 @@ NO_LINES = (  # likewise, JSON that is not one object a line
     ),
 )
 HEAD = 512  # bytes that tell the kind
-BUFFER = 2**20
 
 
 class KindError(InputError):
@@ -94,11 +93,7 @@ def parts_of(path: Path) -> list[Path]:
 def opened(path: Path) -> Iterator[Any]:
     """The bytes of a regular file, as they are."""
     try:
-        with (
-            regular(path) as handle,
-            io.FileIO(handle, closefd=False) as raw,
-            io.BufferedReader(raw, BUFFER) as file,
-        ):
+        with regular(path) as file:
             yield file
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -127,12 +122,6 @@ def unpacked(path: Path) -> Iterator[Any]:
         if kind is not None:
             raise KindError(f"{path}: {kind}")
         yield stream
-
-
-def is_packed(path: Path) -> bool:
-    """Whether the file is packed, by its first bytes."""
-    with opened(path) as raw:
-        return bool(raw.peek(len(ZSTD)).startswith((GZIP, ZSTD)))
 
 
 def foreign(head: bytes, kind: str) -> str | None:

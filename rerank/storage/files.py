@@ -12,20 +12,20 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from rerank.errors import FolderError
 
 PACKAGE = "calibrated-rerank"
+BUFFER = 2**20  # bytes that are read ahead
 
 
 def package_version() -> str:
@@ -36,7 +36,6 @@ def package_version() -> str:
         return "unknown"
 
 
-_UMASK = Lock()
 LARGEST_JSON = 32 * 2**20  # most bytes of a JSON file that is read; a larger one is refused unread
 
 
@@ -55,26 +54,30 @@ def sha256_file(path: str | Path) -> str:
     Raises:
         OSError: it cannot be read, or is a pipe or a device; the function does not wait for one.
     """
-    with regular(Path(path)) as handle, open(handle, "rb", closefd=False) as file:
+    with regular(Path(path)) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_file(path: str | Path, data: bytes | str | Iterable[str]) -> None:
     """Write bytes, UTF-8 text or its parts whole or not at all: a sibling, fsync, then rename."""
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    new = beside(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with new.open("xb") as file:
             for piece in [data] if isinstance(data, (bytes, str)) else data:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~umask())
-        os.replace(name, path)
+        os.replace(new, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def beside(path: Path, ending: str = "") -> Path:
+    """A hidden name beside a path that nothing has, with this ending."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ending}")
 
 
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
@@ -130,8 +133,8 @@ def parse_json(data: bytes, name: str) -> Any:
 
 def read_bytes(path: Path, max_bytes: int, *, follow: bool = True) -> bytes:
     """The bytes of a file of at most `max_bytes`, even if it grows meanwhile."""
-    with regular(path, follow=follow) as handle, open(handle, "rb", closefd=False) as file:
-        size = os.fstat(handle).st_size
+    with regular(path, follow=follow) as file:
+        size = os.fstat(file.fileno()).st_size
         data = file.read(max_bytes + 1) if size <= max_bytes else b""
     if size > max_bytes or len(data) > max_bytes:
         raise FolderError(f"{path} has more than {max_bytes} bytes, and is not read")
@@ -139,25 +142,14 @@ def read_bytes(path: Path, max_bytes: int, *, follow: bool = True) -> bytes:
 
 
 @contextmanager
-def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
-    """An open handle of a regular file; never blocks, even if the path has become a pipe."""
+def regular(path: Path, *, follow: bool = True) -> Iterator[Any]:
+    """A regular file, open to read; never blocks, even if the path has become a pipe."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+    flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    with open(path, "rb", BUFFER, opener=lambda name, _: os.open(name, flags)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is not a regular file")
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def digest(handle: int, size: int) -> str:
-    """The sha256 of the first `size` bytes and one more, so that a file that grew differs."""
-    state = hashlib.sha256()
-    while size >= 0 and (block := os.read(handle, min(size + 1, 2**20))):
-        state.update(block)
-        size -= len(block)
-    return state.hexdigest()
+        yield file
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -202,18 +194,6 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def umask() -> int:
-    """The process' file mode creation mask; where the system does not tell, it is 0 an instant."""
-    with suppress(OSError), Path("/proc/self/status").open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    with _UMASK:
-        mask = os.umask(0)
-        os.umask(mask)
-        return mask
 
 
 def clear_away(path: Path) -> None:

@@ -48,7 +48,8 @@ def write_folder(
     path = Path(path)
     check_can_replace(path, overwrite=overwrite, kind=kind)
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent))
+    new = files.beside(path, ".new")
+    new.mkdir()
     try:
         with files.locked(new):
             manifest = _fill(new, fill, kind)
@@ -78,14 +79,13 @@ def _fill(new: Path, fill: Callable[[Path], Mapping[str, Any]], kind: str | None
         if name == MANIFEST:
             raise FolderError(f"{MANIFEST} is written by the store, not by the caller")
         listed[name] = {"sha256": files.sha256_file(file), "size": file.stat().st_size}
-        file.chmod(0o666 & ~files.umask())
+        file.chmod(new.stat().st_mode & 0o666)  # as the umask has it
         files.sync(file)
     named = {"kind": kind} if kind else {}
     manifest = with_digest({"format_version": FORMAT_VERSION, **named, **extra, "files": listed})
     files.write_file(new / MANIFEST, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
     for folder in [p for p in new.rglob("*") if p.is_dir()]:
         files.sync(folder)
-    new.chmod(0o777 & ~files.umask())
     return manifest
 
 
@@ -158,14 +158,13 @@ def verify_folder(path: str | Path, *, sha256: str | None = None) -> dict[str, A
         if name not in present:
             raise FolderError(f"{path}: {name} is missing")
         try:
-            with files.regular(present[name], follow=False) as handle:
-                size = os.fstat(handle).st_size
-                same = size == entry["size"] and files.digest(handle, size) == entry["sha256"]
+            with files.regular(present[name], follow=False) as file:
+                if (size := os.fstat(file.fileno()).st_size) != entry["size"]:
+                    raise FolderError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
+                found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise FolderError(f"{path}: {name} cannot be read: {error}") from None
-        if size != entry["size"]:
-            raise FolderError(f"{path}: {name} has {size} bytes, expected {entry['size']}")
-        if not same:
+        if found != entry["sha256"]:
             raise FolderError(f"{path}: {name} is changed, its sha256 is not the manifest's")
     extra = sorted(set(present) - set(manifest["files"]))
     if extra:

@@ -29,12 +29,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import parquet, readers, rescore
+from rerank.batch import parquet, rescore, rows
 from rerank.inference.score_cache import ScoreCache
 
 OLDER_SIDE = b'{"line": 1, "reason": "of an older run"}\n'
 Files = tuple[bytes | None, bytes | None]  # the output and its side file
-CODE = str(Path(readers.__file__).parent)
+CODE = str(Path(rows.__file__).parent)
 CHUNK = 4  # rows, so that a short file has many chunks
 BAD = [
     b'{"_id": "torn", "text": "no end',
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     p.add_argument("--seed", type=int, default=0)
     o = p.parse_args(arguments)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    readers.CHUNK_ROWS = parquet.CHUNK_ROWS = CHUNK  # type: ignore[attr-defined]
+    rows.CHUNK_ROWS = parquet.CHUNK_ROWS = CHUNK  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         return torture(o, Path(folder), random.Random(o.seed))
 
@@ -157,8 +157,9 @@ def die_at_line(count: int) -> None:
 
     def trace(frame: Any, event: str, _: Any) -> Any:
         nonlocal left
-        name = frame.f_code.co_filename
-        if not name.startswith(CODE) or name.endswith(("rows.py", "score.py", "readers.py")):
+        name, function = frame.f_code.co_filename, frame.f_code.co_qualname
+        aside = name.endswith("rows.py") or function.startswith(("score_chunk", "_length"))
+        if not name.startswith(CODE) or aside:
             return None
         if event == "line":
             left -= 1

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from rerank.batch.input import open_input
 from rerank.batch.parquet import write_parquet
-from rerank.batch.readers import CHUNK_ROWS, JsonLines
-from rerank.batch.rows import Position, QueryRow, RejectedRow, Row, RowParser
+from rerank.batch.rows import CHUNK_ROWS, JsonLines, QueryRow, RejectedRow, Row, RowParser
 from rerank.data.lines import foreign
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
@@ -40,7 +39,7 @@ def decoded(data: bytes, parse: RowParser) -> Row:
 
 
 def rows(path: Path, segment_by: str = "") -> list[Row]:
-    chunks = open_input(path, RowParser(segment_by)).chunks(Position())
+    chunks = open_input(path, RowParser(segment_by)).chunks(0)
     return [row for chunk in chunks for row in chunk.rows]
 
 
@@ -306,8 +305,8 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
     reader = open_input(many, RowParser())
-    whole = [(c.start, c.end, list(c.rows)) for c in reader.chunks(Position())]
-    assert reader.total == whole[-1][1].line == CHUNK_ROWS * 7 // 2
+    whole = [(c.start, c.end, list(c.rows)) for c in reader.chunks(0)]
+    assert reader.total == whole[-1][1] == CHUNK_ROWS * 7 // 2
     assert max(len(r) for _, _, r in whole) == CHUNK_ROWS
     for i, (start, _, _) in enumerate(whole):
         assert [(c.start, c.end, list(c.rows)) for c in reader.chunks(start)] == whole[i:]

@@ -17,7 +17,7 @@ import pytest
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.input import open_input
 from rerank.batch.job import rescore
-from rerank.batch.rows import Position, RowParser
+from rerank.batch.rows import RowParser
 from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
@@ -85,7 +85,7 @@ def made(folder: Path, kind: str) -> Path:
 def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) -> None:
     """All rows in their order, once; from any chunk on, and one chunk by its start."""
     reader = open_input(made(tmp_path, kind), RowParser())
-    chunks = [(c.start, c.end, list(c.rows)) for c in reader.chunks(Position())]
+    chunks = [(c.start, c.end, list(c.rows)) for c in reader.chunks(0)]
     every = [row for _, _, rows in chunks for row in rows]
     assert [(r.line, r.query.query_id) for r in every] == [  # type: ignore[union-attr]
         (i + 1, row["_id"]) for i, row in enumerate(ROWS)
@@ -95,8 +95,8 @@ def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) 
         rest = [list(c.rows) for c in reader.chunks(end)]
         assert rest == [rows for _, _, rows in chunks[i + 1 :]]
     reader = open_input(tmp_path / kind, RowParser(), reader.identity)
-    starts = list(reader.starts(Position()))
-    assert [s.line for s in starts] == [start.line for start, _, _ in chunks]
+    starts = list(reader.starts(0))
+    assert starts == [start for start, _, _ in chunks]
     for number in (0, 1, len(starts) - 1, 1, 0, 2):
         assert list(reader.at(starts[number]).rows) == chunks[number][2]
 

@@ -14,8 +14,9 @@ import pytest
 from coherence import check_coherent
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import readers, rescore
-from rerank.batch.rows import QueryRow, score_chunk
+from rerank.batch import rescore, rows
+from rerank.batch.job import score_chunk
+from rerank.batch.rows import QueryRow
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
@@ -359,7 +360,7 @@ def test_an_interrupted_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until it is complete the older file stands; then no chunk was scored twice."""
-    monkeypatch.setattr(readers, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(rows, "CHUNK_ROWS", 4)
     queries, out = query_file(tmp_path / "queries.jsonl", some), tmp_path / "out.jsonl"
     older = json.dumps(predictions[0]) + "\n"
     out.write_text(older)
@@ -380,7 +381,7 @@ def test_another_input_is_not_mixed_in(
     model: CalibratedReranker, some: list[Query], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an input that changed between two runs nothing is kept, and that is told."""
-    monkeypatch.setattr(readers, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(rows, "CHUNK_ROWS", 4)
     queries, out = query_file(tmp_path / "queries.jsonl", some), tmp_path / "out.jsonl"
     with monkeypatch.context() as patch:
         stopping(model, patch, 1)

@@ -16,6 +16,7 @@ import pytest
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch import rescore
+from rerank.batch.rows import CHUNK_ROWS
 from rerank.cluster import on_ray
 from rerank.cluster.ray_process import LISTENS_EVERYWHERE, ray_module, users
 from rerank.data.labelled_set import LabelledSet
@@ -105,12 +106,12 @@ def test_two_actors_give_the_same_bytes(
     asked = list(small.queries.values())[:5]
     own = [p.text for p in list(small.corpus.values())[:3]]
     rows = [{"_id": q.query_id, "text": q.text} for q in asked]
-    rows += [{"_id": "own", "text": asked[0].text, "passages": own}, {"_id": "bad", "text": ""}]
+    rows += [{"_id": "own", "text": asked[0].text, "passages": own}]
+    bad = [{"_id": "bad", "text": ""}] * (CHUNK_ROWS - 3)
+    rows[3:3] = bad  # three questions in the first chunk
     queries, here, there = (tmp_path / n for n in ("queries.jsonl", "here.jsonl", "ray.jsonl"))
-    # lines of 3 MB end a chunk at its bound of bytes, in the actors' processes too
-    pad = "x" * 3_000_000
-    queries.write_text("".join(json.dumps({**r, "metadata": pad}) + "\n" for r in rows))
-    assert rescore(model, queries, here).rejected == 1
+    queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert rescore(model, queries, here).rejected == len(bad)
     assess, done = model.assess, list[int]()
 
     def stopping(queries: Any) -> Any:
@@ -125,7 +126,8 @@ def test_two_actors_give_the_same_bytes(
             rescore(model, queries, there)
     assert done == [3]
     summary = rescore(model, queries, there, engine="ray", actors=2)
-    assert (summary.answered, summary.rejected, summary.resumed) == (6, 1, 3)
+    counts = summary.answered, summary.rejected, summary.resumed
+    assert counts == (6, len(bad), CHUNK_ROWS)
     assert there.read_bytes() == here.read_bytes()
     assert summary.side.read_bytes() == Path(f"{here}.rejected.jsonl").read_bytes()
     assert not ray.is_initialized()
@@ -154,8 +156,8 @@ import rerank
 from rerank.batch import rescore
 from rerank.cluster import on_ray
 
-def held(scored, in_order=on_ray._in_order):
-    for result in in_order(scored):  # so Ray runs, and an actor has answered
+def held(scored, due, in_order=on_ray._in_order):
+    for result in in_order(scored, due):  # so Ray runs, and an actor has answered
         import ray
         session = ray._private.worker._global_node.get_session_dir_path()
         print(os.path.dirname(session), flush=True)

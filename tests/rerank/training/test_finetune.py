@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from rerank.fitting.plan import plan
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
-from rerank.storage.files import sha256_file, umask
+from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, verify_folder
 from rerank.training.finetune import add_teacher_scores, finetune, write_network
 from rerank.training.mining import Example
@@ -270,9 +271,10 @@ def test_a_base_that_cannot_be_trained_is_refused_before_any_work(
 
 def test_no_text_of_the_queries_is_in_the_folder(trained: Trained, ten: LabelledSet) -> None:
     """What was trained on is named by hashes; the files may be read by others than their owner."""
+    os.umask(umask := os.umask(0))
     for path in trained.folder.rglob("*"):
         if path.is_file():
-            assert path.stat().st_mode & 0o444 == 0o444 & ~umask()
+            assert path.stat().st_mode & 0o444 == 0o444 & ~umask
             if path.suffix in (".json", ".txt", ".md"):
                 text = path.read_text()
                 assert not any(query.text in text for query in ten.queries.values())
