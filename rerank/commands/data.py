@@ -33,7 +33,8 @@ def build(
     """Build a labelled set from the documentation of installed libraries.
 
     Args:
-        name: pydata or pydata_questions; documentation or documentation_questions, to train on
+        name: pydata, pydata_questions or ruff_questions; documentation or documentation_questions,
+            to train on
         libraries: installed libraries with numpydoc docstrings, which documentation is built from
     """
     from rerank.data.recipes import build

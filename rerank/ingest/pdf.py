@@ -23,6 +23,7 @@ MAX_PAGES = 20_000
 MAX_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
 LEADER = re.compile(r"(?:\. ?){4,}(\d+)$")  # dots to the number of a page
+TITLE = 3  # lines of a heading, at most
 LISTED = 4  # entries of a table of contents on a page, at least
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 LOWER = "[a-zß-ÿ]"
@@ -138,13 +139,17 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> l
         marks = list(outline.get(number, []))
         held: list[str] = []
         width = max(map(len, page), default=0)
-        for line in page:
-            bare = _bare(line)
-            at = next((i for i, m in enumerate(marks) if bare and bare == _bare(m[1])), None)
-            if at is not None or ITEM.match(line):
+        after = 0  # the last heading
+        for row, line in enumerate(page):
+            if row < after:
+                continue
+            titles = [_bare(title) for _, title in marks]
+            ends = ((end, _bare("".join(page[row:end]))) for end in range(row + 1, row + TITLE + 1))
+            at, after = next(((titles.index(t), e) for e, t in ends if t and t in titles), (-1, 0))
+            if after or ITEM.match(line):
                 blocks += _joined(held, headings, number)
                 held = []
-            if at is not None:
+            if after:
                 enter(marks[: at + 1], number)
                 del marks[: at + 1]
                 continue

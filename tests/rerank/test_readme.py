@@ -17,6 +17,7 @@ from registries import restored
 import rerank
 from rerank import LabelledSet
 from rerank.cli import main
+from rerank.data.beir import read_queries
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -116,6 +117,29 @@ def test_what_a_page_names_exists(page: str) -> None:
     assert named <= targets | {"test"}
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_what_the_demo_shows_is_what_its_labels_say() -> None:
+    """One measured question accepted and right, one doubted and wrong, one without answer."""
+    (shown,) = (code for _, code in BLOCK.findall(PAGES["README.md"]) if "Top passage: " in code)
+    home = ROOT / "datasets" / "ruff_questions"
+    ids = {q.text: q.query_id for q in read_queries(home / "queries.jsonl")}
+    rows = (row.split("\t") for row in (home / "qrels/test.tsv").read_text().splitlines()[1:])
+    right = {(query_id, doc_id) for query_id, doc_id, _ in rows}
+    measured = (home / "splits/test.txt").read_text().split()
+    asked = re.findall(
+        r"^(\S.*)\n  confidence [\d.]+  \w+, (\w+).*\n  1. [\d.]+  (\S+)", shown, re.M
+    )
+    assert [advice for _, advice, _ in asked] == ["accepted", "advisory", "advisory"]
+    first, second, third = (ids[text] for text, _, _ in asked)
+    assert {first, second, third} <= set(measured)
+    assert (first, asked[0][2]) in right
+    assert (second, asked[1][2]) not in right
+    assert {second} <= {i for i, _ in right}
+    assert third not in {i for i, _ in right}
+    accepted, queries = map(int, re.findall(r"(\d+) of (\d+) measured", shown)[0])
+    assert queries == len(measured)
+    assert accepted >= queries / 3
 
 
 def test_the_tree_names_every_package() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rerank.data import recipes as recipe
-from rerank.data.beir import read_queries, write_corpus
+from rerank.data.beir import CORPUS, read_queries, write_corpus
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.recipes import (
     MIN_WORDS,
@@ -221,6 +221,29 @@ def test_questions_about_objects_that_other_versions_lack(
     }
 
 
+def test_questions_about_rules_have_their_pages(tmp_path: Path) -> None:
+    """Every right rule is one that Ruff has; no rule is asked about in both splits."""
+    home = DATASETS / "ruff_questions"
+    folder = tmp_path / "ruff_questions"
+    shutil.copytree(home, folder)
+    (folder / CORPUS).unlink(missing_ok=True)
+    known = json.loads((home / "manifest.json").read_text())
+    made = build("ruff_questions", folder)
+    assert made["matches"] == (
+        "same" if made["packages"] == known["packages"] else "other versions"
+    )
+    found = LabelledSet.read(folder)
+    assert all(
+        bool(found.relevant(i)) == q.metadata["answerable"] for i, q in found.queries.items()
+    )
+    right = [{d for i in found.splits[s] for d in found.relevant(i)} for s in ("train", "test")]
+    assert right[0].isdisjoint(right[1])
+    text = found.corpus["bare-except"].text
+    assert "What it does" in text
+    assert "## References" not in text
+    assert "https://" not in text
+
+
 def test_questions_to_train_on_ask_for_nothing_of_the_others(tmp_path: Path) -> None:
     """They are about other libraries, each in words of its own; not even an error changes them."""
     home = DATASETS / "documentation_questions"
@@ -296,7 +319,9 @@ def test_all_that_describes_an_object_counts() -> None:
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
     """The error names the sets that can be built."""
-    with pytest.raises(InputError, match="pydata, pydata_questions, documentation or "):
+    with pytest.raises(
+        InputError, match="pydata, pydata_questions, ruff_questions, documentation or "
+    ):
         build("nothing", tmp_path)
 
 

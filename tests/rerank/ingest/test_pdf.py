@@ -367,6 +367,29 @@ def test_pages_of_one_line_each_are_text() -> None:
     ]
 
 
+def test_a_heading_may_have_two_lines() -> None:
+    """What stands above it on its page belongs to the heading before."""
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    for title in ("Before", "May I remove an old kernel, and if so, how is it done?"):
+        canvas.bookmarkPage(title)
+        canvas.addOutlineEntry(title, title, level=0)
+    lines = (
+        "Before",
+        "It is old.",
+        "2 May I remove an old kernel, and if",
+        "so, how is it done?",
+        "Yes.",
+    )
+    for i, line in enumerate(lines):
+        canvas.drawString(60, 700 - 14 * i, line)
+    canvas.save()
+    assert [(block.heading, block.text) for block in read(out.getvalue()).blocks] == [
+        (("Before",), "It is old."),
+        (("May I remove an old kernel, and if so, how is it done?",), "Yes."),
+    ]
+
+
 @pytest.mark.parametrize(("numbers", "kept"), [((3, 3, 7, 12), 0), ((30, 12, 45, 7), 4)])
 def test_a_table_of_contents_is_not_read(numbers: tuple[int, ...], kept: int) -> None:
     """Dots to the numbers of pages, which never fall; a list of prices is read."""
