@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby, islice
 
 import pypdfium2.raw as pdfium
@@ -24,6 +25,7 @@ MAX_MARKS = 20_000  # entries of an outline
 EDGE = 2  # lines at the top and at the bottom of a page that may repeat on others
 LEADER = re.compile(r"(?:\. ?){4,}(\d+)$")  # dots to the number of a page
 TITLE = 3  # lines of a heading, at most
+CONTENTS = "contents lines"
 LISTED = 4  # entries of a table of contents on a page, at least
 ITEM = re.compile(r"^(?:[•▪◦●‣*–-]|\(?\d{1,2}[.)])\s+")
 LOWER = "[a-zß-ÿ]"
@@ -49,7 +51,7 @@ def read(data: bytes) -> Document:
         pages: list[Page | None] = [None] * len(pdf)  # None: one that is broken
         for number in range(len(pdf)):
             with suppress(PdfiumError):
-                pages[number] = read_page(pdf, number)
+                pages[number] = _without_contents(read_page(pdf, number), len(pdf))
         skipped = _skipped(pdf, pages)
         if not any(pages):
             raise document.UnreadableError("it is broken (no page of it can be opened)")
@@ -69,8 +71,7 @@ def read(data: bytes) -> Document:
                     entry = mark.level + 1, document.one_line(mark.get_title())
                     outline.setdefault(page, []).append(entry)
     dated = document.date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
-    lines = [_without_contents(page.lines) if page else [] for page in pages]
-    blocks = _blocks(_without_edges(lines), outline)
+    blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
     return Document(tuple(blocks), document.one_line(facts.get("Title", "")), dated, skipped)
 
 
@@ -98,12 +99,13 @@ def _told(pages: Sequence[int], one: str, many: str) -> str:
     return f"pages {' and '.join(filter(None, [', '.join(first), last]))} are {many}"
 
 
-def _without_contents(page: Sequence[str]) -> Sequence[str]:
-    """The lines of a page without a table of contents, whose numbers of pages never fall."""
-    numbers = [int(entry[1]) for line in page if (entry := LEADER.search(line))]
-    if len(numbers) < LISTED or numbers != sorted(numbers):
+def _without_contents(page: Page, last: int) -> Page:
+    """The page without a table of contents: its numbers never fall, and no page is after `last`."""
+    numbers = [int(entry[1]) for line in page.lines if (entry := LEADER.search(line))]
+    if len(numbers) < LISTED or numbers != sorted(numbers) or numbers[-1] > last:
         return page
-    return [line for line in page if not LEADER.search(line)]
+    lines = [line for line in page.lines if not LEADER.search(line)]
+    return replace(page, lines=lines, left_out=page.left_out + Counter({CONTENTS: len(numbers)}))
 
 
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -390,19 +390,25 @@ def test_a_heading_may_have_two_lines() -> None:
     ]
 
 
-@pytest.mark.parametrize(("numbers", "kept"), [((3, 3, 7, 12), 0), ((30, 12, 45, 7), 4)])
+@pytest.mark.parametrize(
+    ("numbers", "kept"), [((3, 3, 7, 12), 0), ((30, 12, 45, 7), 4), ((5, 9, 12, 13), 4)]
+)
 def test_a_table_of_contents_is_not_read(numbers: tuple[int, ...], kept: int) -> None:
-    """Dots to the numbers of pages, which never fall; a list of prices is read."""
+    """Dots to the numbers of pages, which never fall: it is told. Lists of prices are read."""
     out = io.BytesIO()
     canvas = Canvas(out)
     canvas.drawString(60, 700, "What you find here.")
     for i, number in enumerate(numbers):
         canvas.drawString(60, 680 - 14 * i, f"Part {'ABCD'[i]} {'. ' * 20}{number}")
-    canvas.showPage()
+    for number in range(2, 13):
+        canvas.showPage()
+        canvas.drawString(60, 700, f"Sentence {number}.")
     canvas.save()
-    text = " ".join(block.text for block in read(out.getvalue()).blocks)
+    found = read(out.getvalue())
+    text = " ".join(block.text for block in found.blocks)
     assert text.startswith("What you find here.")
     assert text.count("Part") == kept
+    assert found.skipped == ("" if kept else "4 contents lines")
 
 
 def test_struck_out_text_is_not_read() -> None:
