@@ -416,7 +416,8 @@ def test_every_job_runs_a_reranker_of_a_family(
     weights.mkdir()
     make(weights, family)
     labelled = rerank.LabelledSet.read(two_word_questions(tmp_path / "set"))
-    config = rerank.Config(precision="fp32", rerank_depth=3, candidates=6, pool=12, folds=2)
+    small: Any = {"rerank_depth": 3, "candidates": 6, "pool": 12, "folds": 2}
+    config = rerank.Config(precision="fp32", max_length=LENGTH, **small)
     rerank.calibrate(labelled, folder, config, work=tmp_path / "work", reranker=str(weights))
     expected = rerank.load(folder).search("redhouse n7")
     assert expected.calibrated

@@ -393,7 +393,7 @@ def test_a_server_answers_without_its_reranker(
 def test_a_killed_calibration_pays_for_nothing_twice(labelled: Path, tmp_path: Path) -> None:
     """But for the few requests that were on their way when it died."""
     with running_server(tmp_path / "cache") as server:
-        models = ["--reranker", f"{server.url}/rerank"]
+        models = ["--reranker", f"{server.url}/rerank", "--encoder", f"{server.url}/v1/embeddings"]
         flags = [x for k, v in SMALL.items() for x in (f"--{k.replace('_', '-')}", str(v))]
         places = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "model")]
         command = [sys.executable, "-m", "rerank.cli", "calibrate", str(labelled), *models, *flags]
