@@ -52,12 +52,14 @@ OBJECTS = {"drawing", "pict", "object"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
 UNREAD = {
     **{"chart": "chart", "relIds": "diagram", "OLEObject": "embedded object"},
-    **{"blip": "picture", "imagedata": "picture"},
+    **{"blip": "picture", "imagedata": "picture", "contentPart": "drawing by hand"},
 }
 PLURALS = {
     "sign of a font of signs": "signs of a font of signs",
     "inserted file with unknown characters": "inserted files with unknown characters",
 }
+MOVED = re.compile(r"[\w+\u2212–-]{1,6}")  # what is raised as a power, not to place it
+COMPUTED = re.compile(r"\s*(EQ|LISTNUM)\b", re.IGNORECASE)  # fields without a result in the file
 GENERATED = re.compile(
     r"description (?:automatically )?generated|AI-generated|\.(?:png|jpe?g|gif|emf|wmf)$"
 )
@@ -254,6 +256,7 @@ class _Body:
 
     def _text_of(self, paragraph: Any) -> str:
         text = self._carried + "".join(self._parts(paragraph, self._style_of(paragraph)))
+        text = re.sub(r"</(su[pb])><\1>", "", text)
         self._carried = ""
         return text
 
@@ -292,6 +295,9 @@ class _Body:
         named = (f.get(f"{W}ascii") or f.get(f"{W}hAnsi") or "" for f in fonts if f is not None)
         text = "".join(self._run_parts(run, next(named, "")))
         raised = next(filter(None, (value(shape, "vertAlign") for shape in shapes)), "")
+        height = next(filter(None, (value(shape, "position") for shape in shapes)), "0")
+        if not raised and height.strip("-0") and MOVED.fullmatch(text):
+            raised = "subscript" if height.startswith("-") else "superscript"
         tag = {"superscript": "sup", "subscript": "sub"}.get(raised)
         is_note = any(kind_of(node).endswith("noteReference") for node in run)
         if tag and text.strip() and not is_note:
@@ -303,6 +309,8 @@ class _Body:
             kind = kind_of(node)
             if kind == "fldChar":
                 yield self._field(node)
+            elif kind == "instrText" and (code := COMPUTED.match(node.text or "")):
+                self.left["equation" if code[1].upper() == "EQ" else "computed number"] += 1
             elif any(self._fields):
                 continue
             elif kind == "t":
@@ -414,8 +422,8 @@ class _Body:
                 shown += f'<img alt="{html.escape(described)}">'
             elif kind == "txbxContent":
                 self._boxes.append(each)
-            elif kind == "textpath":
-                shown += _escaped(each.get("string", "")) + " "
+            elif kind in ("textpath", "t"):
+                shown += _escaped(each.get("string") or each.text or "") + " "
             elif kind == "OLEObject" and each.get("ProgID", "").startswith("Equation"):
                 self.left["equation"] += 1
             elif kind in UNREAD:
@@ -506,6 +514,8 @@ def _cells(table: Any) -> Iterator[list[tuple[Any, int]]]:
         column = min(whole(value(row, "trPr/gridBefore"), 0), 1000)
         cells: list[tuple[Any, int]] = [(None, i) for i in range(column)]
         for cell in row.findall(f"{W}tc"):
+            if cell.find(f"{W}tcPr/{W}cellDel") is not None:
+                continue
             cells.append((cell, column))
             column += max(whole(value(cell, "tcPr/gridSpan"), 1), 1)
         yield cells

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 
 import chardet
 
@@ -36,10 +37,18 @@ WIDE = ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]
 DETECTED = [
     *(f"windows-{number}" for number in range(1250, 1259)),
     *("iso-8859-2", "iso-8859-5", "iso-8859-7", "koi8-r", "koi8-u", "cp866", "cp850", "macroman"),
+    *("cp852", "iso-8859-6", "iso-8859-15"),
     *("shift_jis", "cp932", "euc-jp", "gb18030", "big5", "euc-kr", "cp949", "tis-620", "cp874"),
 ]
 FEW = 5  # bytes that are not ASCII; fewer do not tell the encoding
 NOT_UTF_8 = ("byte is not UTF-8", "bytes are not UTF-8")
+CLOSE = 0.97  # share of the best confidence from which on another encoding may be the right one
+ODD = re.compile(  # what is rare in prose, and common where signs are read in a wrong encoding
+    r"""[a-zß-ÿ][A-ZÀ-Þ] | [A-Za-z][Ͱ-ԯ] | [Ͱ-ԯ][A-Za-z] | \d(?![×÷])[À-ÿ] | (?![×÷])[À-ÿ]\d
+    | \bì | î\b | \b[íïñóöü]\b | í(?:s|t|re|ll|ve|d|m)\b | [^\W\d_][©«±»°½¼¾¦¨´¸][^\W\d_]
+    | [^\w\s!-~‘-‟–—…€£§°•·«»±©®™½¼¾×÷]""",
+    re.VERBOSE,
+)
 NOT_TEXT = re.compile(r"[\x80-\x9f\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -58,8 +67,10 @@ def decoded(data: bytes) -> tuple[str, str]:
         text, unread = (found and _strict(data, found)) or "", ""
         if not text or "\0" in text or CONTROLS.search(text):
             raise UnreadableError("binary data, not text")
-    elif b"\x1b$" in data and (japanese := _strict(data, "iso2022_jp_ext")):
-        text, unread = japanese, ""
+    elif b"\x1b$" in data and (
+        escaped := _strict(data, "iso2022_jp_ext") or _strict(data, "iso2022_kr")
+    ):
+        text, unread = escaped, ""
     else:
         text, unread = _nearly_utf_8(data) or _other(data)
     return CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")), unread
@@ -67,6 +78,9 @@ def decoded(data: bytes) -> tuple[str, str]:
 
 def _nearly_utf_8(data: bytes) -> tuple[str, str] | None:
     """The text, if most of what is not ASCII is UTF-8; and how many bytes are not."""
+    with suppress(UnicodeError):  # signs above U+FFFF in two halves, as Java and Oracle write them
+        halves = data.decode("utf-8-sig", "surrogatepass")
+        return halves.encode("utf-16", "surrogatepass").decode("utf-16"), ""
     text = data.decode("utf-8-sig", "replace")
     lost = text.count("\ufffd") - data.count("\ufffd".encode())
     if not lost:
@@ -97,11 +111,20 @@ def _other(data: bytes) -> tuple[str, str]:
         return text, ""
     undeclared = DECLARED.sub(b"", data)  # the library believes what is declared
     found = chardet.detect_all(undeclared, ignore_threshold=True, include_encodings=DETECTED)
-    decoded = (_strict(data, one["encoding"]) for one in found if one["encoding"])
-    text = next((text for text in decoded if text is not None), None)
-    if text is None:
+    read = [(_strict(data, one["encoding"]), one) for one in found if one["encoding"]]
+    known = [(text, one) for text, one in read if text is not None]
+    if not known:
         raise UnreadableError("its encoding is unknown")
-    return text, ""
+    best = known[0][1]["confidence"]
+    close = [(text, one) for text, one in known if one["confidence"] >= CLOSE * best]
+    marks = [(len(ODD.findall(text)), one["encoding"] != "Windows-1252") for text, one in close]
+    text, one = close[marks.index(min(marks))]
+    others = {
+        each[0] for each, (number, _) in zip(close, marks, strict=True) if number == min(marks)[0]
+    }
+    name = one["encoding"]
+    doubt = (f"byte may be another sign than in {name}", f"bytes may be other signs than in {name}")
+    return text, counted(odd, *doubt) if len(others) > 1 else ""
 
 
 def _strict(data: bytes, name: str) -> str | None:

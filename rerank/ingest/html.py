@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -16,14 +17,16 @@ from rerank.ingest.formulas import linear
 from rerank.ingest.word_lists import formatted, whole
 
 NO_TEXT = (
-    "script, style, noscript, template, datalist, svg title, svg desc, svg style, "
+    "script:not([type^='math/tex']), span.MathJax, span.MathJax_SVG, .MathJax_Display, "
+    ".MathJax_SVG_Display, .MathJax_Preview, style, noscript, template, datalist, svg title, "
+    "svg desc, svg style, "
     "aside:has(nav, [role=navigation]), nav, footer, [role=navigation], [role=search], "
     "[role=banner], [role=contentinfo], [role=complementary], "
     "a.headerlink, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
     ".related, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
     ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
 )
-DELETED = 'del, s, strike, .strike, .strikethrough, .line-through, [style*="line-through" i]'
+DELETED = "del, s, strike, .strike, .strikethrough, .line-through"
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
 INLINE = re.compile(
@@ -34,15 +37,18 @@ UNREAD = (  # parts that show what is not in the page, and what to call one
     ("canvas", "drawing by a script"),
     ("iframe[src], iframe[srcdoc]", "embedded page"),
     ("object, embed", "embedded file"),
+    ("video, audio", "recording"),
 )
 NO_SIZE = "[width='0'], [width='1'], [height='0'], [height='1']"
 HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;]*line-through", re.IGNORECASE)
 SHOWN = re.compile(r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible", re.IGNORECASE)
+RAISED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
+TOLD = re.compile(f"{HIDDEN.pattern}|{STRUCK.pattern}|{RAISED.pattern}|list-style", re.IGNORECASE)
 NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-SIMPLE = re.compile(r"[.#][\w-]+")  # a selector
-RULES = 300  # of a page are looked at
+SELECTOR = re.compile(r"[\w.#-]*[\w-](?:(?: +| *> *)[\w.#-]*[\w-]){0,2}")  # no state as :hover
+RULES = 100  # selectors of a page are looked at
 IN_ORDER = 100  # panels of a page, at most, that get their tabs by their order
 PANEL = re.compile(  # classes of what is shown by a click
     r"(?:^|[\s_-])(?:tab|tabs|tabbed|tab-?(?:pane|panel|content|item|link)s?|pane|panel|accordion|"
@@ -57,11 +63,15 @@ TABS = (
 )
 PANELS = "[role=tabpanel], .tab-pane, .tabcontent, .tabbed-block"
 QUOTED = re.compile(r"""["']([^"']+)["']""")
-AS_TEXT = "sup, sub, math, img, input, select, q, rt, a[role=doc-noteref], a.footnote-reference"
+AS_TEXT = (
+    "script, sup, sub, math, img, input, select, q, rt, a[role=doc-noteref], a.footnote-reference"
+)
 TYPED = {"", "text", "number", "email", "tel", "url", "date", "time", "month", "week"}
 TICKED = {"checkbox", "radio"}
 SWITCH = re.compile(rf"{PANEL.pattern}|toggle|drawer|menu|nav", re.IGNORECASE)
 CHOICES = 20  # of a list; a longer one is counted, not read
+SPANNING, MOST_ROWS, MOST_COLUMNS = 500, 50, 20  # cells that are repeated in the rows they span
+MAX_REPEATED = 200  # characters of one
 WORDS = 12  # of a dialog; a shorter one is not counted
 NOTE = re.compile(r"[\[(]?(\w+)[\])]?")
 ORDINALS = {"a", "e", "o", "d", "m", "st", "nd", "rd", "th", "er", "re", "ème", "eme", "ère", "os"}
@@ -103,11 +113,15 @@ def read_markup(markup: str) -> Document:
     title = one_line(named.text()) if named else ""
     dates = (node.attributes.get("content") or "" for node in tree.css(REVISED))
     revised = next(filter(None, map(date_in, dates)), "")
+    _style(tree)
     labels, tabs = _panels(tree)
     hidden = _hidden(tree)
     dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
+    struck = [node for node in tree.css("[style]") if STRUCK.search(_given(node, "style")[0])]
+    for node in tree.css("p > button"):  # "Press Start"
+        node.unwrap()
     buttons = [node for node in tree.css("button") if not _is_label(node)]
-    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *hidden, *tabs, *buttons]):
+    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *hidden, *tabs, *buttons]):
         if node.tag not in ("html", "body"):
             node.decompose()
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
@@ -124,13 +138,15 @@ def read_markup(markup: str) -> Document:
         for which, name in (UNREAD if root else ())
     ]
     long = 0
-    for node in reversed(_once(tree.css(AS_TEXT))):  # the innermost first
+    lifted = [node for node in tree.css("span[style], font[style]") if _lift(node)]
+    for node in [*lifted, *reversed(_once(tree.css(AS_TEXT)))]:  # the innermost first
         text = SHOW.get(node.tag, _raised)(node)
         long += text is None
         if text:
             node.replace_with(text)
         else:
             node.decompose()
+    deque(map(_repeat, islice(tree.css("td[rowspan], th[rowspan]"), SPANNING)), maxlen=0)
     highest = tree.css("h1")
     if len(highest) == 1:
         title = _heading(highest[0]) or title
@@ -156,18 +172,26 @@ def _above(node: Any) -> Iterator[Any]:
         node = node.parent
 
 
+def _style(tree: LexborHTMLParser) -> None:
+    """Put what the rules of a page say of its nodes behind the style that each has itself."""
+    sheets = (NESTED_RULES.sub("", style.text()) for style in tree.css("style"))
+    rules = [rule for sheet in sheets for rule in RULE.findall(sheet)]
+    shown = " ".join(which for which, what in rules if SHOWN.search(what))
+    told = (
+        (one, what)
+        for which, what in rules
+        if TOLD.search(what)
+        for one in map(str.strip, which.split(","))
+        if SELECTOR.fullmatch(one)
+        and not (HIDDEN.search(what) and re.split("[ >]", one)[-1] in shown)
+    )
+    for one, what in islice(told, RULES):
+        for node in tree.css(one):
+            node.attrs["style"] = f"{_given(node, 'style')[0]};{what}"
+
+
 def _hidden(tree: LexborHTMLParser) -> list[Any]:
     """The nodes that a page never shows, and dialogs: they are boxes above the page."""
-    sheets = (NESTED_RULES.sub("", style.text()) for style in tree.css("style"))
-    rules = [rule for sheet in sheets for rule in RULE.findall(sheet)][:RULES]
-    shown = " ".join(which for which, what in rules if SHOWN.search(what))
-    selectors = {
-        one
-        for which, what in rules
-        if HIDDEN.search(what) or STRUCK.search(what)
-        for one in map(str.strip, which.split(","))
-        if SIMPLE.fullmatch(one) and (STRUCK.search(what) or one not in shown)
-    }
     opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
     never = "[hidden], [aria-hidden=true], dialog:not([open])"
     nodes = [
@@ -175,7 +199,6 @@ def _hidden(tree: LexborHTMLParser) -> list[Any]:
         for node in tree.css(f"{never}, [style]")
         if node.css_matches(never) or HIDDEN.search(_given(node, "style")[0])
     ]
-    nodes += [node for one in sorted(selectors) for node in tree.css(one)]
     return [node for node in nodes if node.tag == "dialog" or not _is_panel(node, opened)]
 
 
@@ -265,6 +288,32 @@ def _reading(node: Any) -> str:
     return text if node.parent.css_first("rp") else f"({text})"
 
 
+def _repeat(cell: Any) -> None:
+    """Set the text of a cell that spans rows into each of them, as text between the cells."""
+    text, row = one_line(cell.text()), cell.parent
+    column = next((at for at, each in _cells(row) if each.mem_id == cell.mem_id), 0)
+    if column > MOST_COLUMNS:
+        return
+    for _ in range(min(whole(_given(cell, "rowspan")[0].strip(), 1), MOST_ROWS) - 1):
+        row = row.next
+        while row is not None and row.tag != "tr":
+            row = row.next
+        if row is None or not 0 < len(text) <= MAX_REPEATED:
+            return
+        there = next((each for at, each in _cells(row) if at >= column), None)
+        shown = f" | {text}" if column else text
+        (row.insert_child if there is None else there.insert_before)(shown)
+
+
+def _cells(row: Any) -> Iterator[tuple[int, Any]]:
+    """The cells of a row with their columns; text in it is that of a cell that spans it."""
+    column = 0
+    for each in row.iter(include_text=True):
+        if each.tag in ("td", "th") or each.text().strip():
+            yield column, each
+            column += max(1, whole((each.attributes.get("colspan") or "").strip(), 1))
+
+
 def _raised(node: Any) -> str:
     """A raised or lowered text, or the mark of a note."""
     text = one_line(node.text())
@@ -277,7 +326,13 @@ def _raised(node: Any) -> str:
     below = bar.next if bar is not None and bar.text().strip() in ("/", "\u2044") else None
     if below is not None and all(part[:1].isdigit() for part in (before[-1:], text, below.text())):
         return f" {text}"  # 1 1/2, a whole number and a fraction
-    return raised(before, text, low=node.tag == "sub")
+    return raised(before, text, low="sub" in (node.tag, _lift(node)))
+
+
+def _lift(node: Any) -> str:
+    """How the style of a node moves its text alone: as "super" or "sub"; "" if it does not."""
+    look = RAISED.search(_given(node, "style")[0])
+    return look[1].lower() if look and len(node.css("*")) == 1 else ""
 
 
 def _before(node: Any) -> str:
@@ -328,6 +383,7 @@ def _formula(node: Any) -> str:
 
 
 SHOW: dict[str, Callable[[Any], str | None]] = {
+    "script": lambda node: f" {one_line(node.text())} ",
     "math": _formula,
     "img": _picture,
     "input": _field,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
 
 from rerank.ingest.document import Document, clauses, date_in
 from rerank.ingest.encoding import decoded
@@ -22,6 +23,8 @@ NOTE = re.compile(
     r"^( {0,3})(?=\[\^[^\]\s]+\]:)", re.MULTILINE
 )  # else it defines a link, and is lost
 
+MATH = re.compile(r"\$\$[^$]{1,2000}\$\$|\$(?![\s$])(?:\\.|[^$\\\n]){1,1000}(?<!\s)\$(?!\d)")
+
 DEEPEST = 100  # text below is left out; a list in a list is 2 deeper; at 400 Python's stack ends
 DEEPEST_INLINE = 20  # the usual one: images in images take time that doubles with the depth
 
@@ -36,6 +39,7 @@ def read(data: bytes) -> Document:
     fields = {k.lower(): v.strip("\"'") for k, v in FIELD.findall(front[1])} if front else {}
     body = text[front.end() :] if front else text
     parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("escape", "math", _math)
     parser.core.ruler.before("inline", "inline_depth", _limit_inline)
     found = read_markup(parser.render(NOTE.sub(r"\1\\", body)))
     revised = next((fields[name] for name in REVISED if name in fields), "")
@@ -45,6 +49,15 @@ def read(data: bytes) -> Document:
         revised=date_in(revised) or found.revised,
         skipped=clauses(unread, found.skipped),
     )
+
+
+def _math(state: StateInline, silent: bool) -> bool:
+    """Keep a formula as it is: $2*3*4$ is not 234."""
+    found = MATH.match(state.src, state.pos)
+    if found and not silent:
+        state.push("text", "", 0).content = found[0]
+    state.pos = found.end() if found else state.pos
+    return found is not None
 
 
 def _limit_inline(state: StateCore) -> None:

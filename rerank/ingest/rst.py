@@ -21,6 +21,7 @@ KEPT = {"sup", "superscript", "sub", "subscript", "math"}  # docutils reads them
 DELETED = {"del", "s", "strike", "strikethrough"}
 TARGET = re.compile(r"^[~!]?(.*?)(?:\s*<[^<>]*>)?$", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*\.\. ([\w:.+-]+)::", re.MULTILINE)
+TABLE = re.compile(r"^( *)\.\. csv-table::.*\n(?:\1 +:.*\n)*?\1 +:(?:file|url):", re.MULTILINE)
 NOTHING = {
     *("toctree", "index", "include", "literalinclude", "raw", "highlight"),
     *("automodule", "autoclass", "autofunction", "module", "currentmodule", "py:module"),
@@ -85,6 +86,7 @@ def read(data: bytes) -> Document:
     for name in NOTHING:
         directives.register_directive(name, Nothing)
     used = Counter(DIRECTIVE.findall(text))
+    used["include"] += len(TABLE.findall(text))
     left_out = [counted(sum(used[n] for n in names), what) for what, names in UNREAD.items()]
     named = {name.lower() for name in used}  # as docutils looks them up
     for name in named.difference(en.directives, NOTHING):

@@ -505,3 +505,24 @@ def test_the_strict_form_is_read() -> None:
                 part = part.replace(usual, b"http://purl.oclc.org/ooxml/" + kind + b"/")
             new.writestr(name, part)
     assert texts(out.getvalue()) == ["Strict."]
+
+
+def test_digits_that_are_set_higher_or_in_parts_are_powers() -> None:
+    """By their position; a raised number in several runs is one."""
+    up, down = '<w:position w:val="6"/>', '<w:position w:val="-4"/>'
+    sup = '<w:vertAlign w:val="superscript"/>'
+    body = p(run("10") + run("6", up)) + p(run("10") + run("2", down))
+    body += p(run("10") + run("1", sup) + run("2", sup)) + p(run("a ") + run("set b", up))
+    assert texts(packed(body)) == ["10^6", "10_2", "10^12", "a set b"]
+
+
+def test_deleted_cells_are_gone_and_what_word_computes_is_counted() -> None:
+    """A field without a result, drawings by hand; the words of a locked drawing are read."""
+    gone = f'<w:tc><w:tcPr><w:cellDel w:id="1"/></w:tcPr>{p(run("old"))}</w:tc>'
+    table = f"<w:tbl><w:tr><w:tc>{p(run('kept'))}</w:tc>{gone}</w:tr></w:tbl>"
+    begin, end = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "end"))
+    code = r"<w:r><w:instrText> EQ \f(1,2) </w:instrText></w:r>"
+    drawn = '<w:r><w:drawing><a:t xmlns:a="urn:a">valve 3 bar</a:t><contentPart/></w:drawing></w:r>'
+    found = read(packed(table + p(run("dose ") + begin + code + end) + p(drawn)))
+    assert [b.text for b in found.blocks] == ["kept", "dose", "valve 3 bar"]
+    assert found.skipped == "1 drawing by hand; 1 equation"

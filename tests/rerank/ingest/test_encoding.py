@@ -73,3 +73,35 @@ def test_a_few_odd_bytes_are_read_where_they_are_sure_and_named_where_not() -> N
     assert decoded("mo\u017cliwy zwrot".encode("cp1250")) == (
         *("mo\ufffdliwy zwrot", "1 byte is not UTF-8"),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("The driver’s licence — a copy isn’t enough. €300. “Quoted” café", "cp1252"),
+        ("The range is 10–20 °C; tolerance ±2 µm. Price €300 or £250. © 2020 ACME®™", "cp1252"),
+        ("The range is 10–20 °C; tolerance ±2 µm. Price €300 or £250. © 2020 ACME®™", "macroman"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy. Poplatek činí třicet korun.", "iso8859-2"),
+        ("Die Prüfung der Geräte erfolgt jährlich, bei Schäden früher. Gebühr: 30 €", "iso8859-15"),
+        ("يمكن إرجاع المنتج خلال ثلاثين يوما من تاريخ الشراء.", "iso8859-6"),
+        ("상품은 구매 후 삼십일 이내에 반품할 수 있습니다.", "iso2022_kr"),
+    ],
+)
+def test_of_encodings_that_fit_alike_the_one_of_plain_prose_is_taken(
+    text: str, encoding: str
+) -> None:
+    """The library's order of these is chance; quotation marks and prices depend on it."""
+    assert decoded(text.encode(encoding)) == (text, "")
+
+
+def test_a_guess_is_said() -> None:
+    """Turkish reads as Icelandic as well."""
+    text = "Ürün iadesi otuz gün içinde yapılabilir; ücret şubeye ödenir. Işık güzel şey."
+    found, unread = decoded(text.encode("cp1254"))
+    assert found in (text, text.encode("cp1254").decode("cp1252"))
+    assert unread == "12 bytes may be other signs than in Windows-1252"
+
+
+def test_signs_in_two_halves_are_read() -> None:
+    """As Java and Oracle write emoji in what they call UTF-8."""
+    assert decoded(b"ok \xed\xa0\xbd\xed\xb8\x80 gr\xc3\xbcn") == ("ok \U0001f600 grün", "")

@@ -343,3 +343,45 @@ def test_items_of_a_list_in_letters_go_on_in_digits() -> None:
     markup = f"<ol type=a start=26>{items}</ol><ol type=I start=4>{items}</ol>"
     said = [b.text for b in read(markup.encode()).blocks]
     assert said == ["z. x", "27. x", "IV. x", "V. x"]
+
+
+@pytest.mark.parametrize(
+    ("markup", "found"),
+    [
+        ('<p>10<span style="vertical-align: super">6</span> bytes', ["10^6 bytes"]),
+        ("<style>span.e{vertical-align:sub}</style><p>10<span class=e>2</span>", ["10_2"]),
+        ("<style>p .o{text-decoration:line-through}</style><p><i class=o>30</i> 12", ["12"]),
+        ("<style>.a, div.b > p{display:none}</style><div class=b><p>x</p></div>y", ["y"]),
+        ("<style>.b p{display:none}.b.open p{display:block}</style><div class=b><p>x", ["x"]),
+        ("<style>ol{list-style-type:upper-roman}</style><ol><li>a<li>b", ["I. a", "II. b"]),
+    ],
+)
+def test_the_rules_of_a_page_count_as_the_styles_of_its_nodes(
+    markup: str, found: list[str]
+) -> None:
+    """What they raise, strike out, hide and number; not what another rule of the same shows."""
+    assert texts(markup) == found
+
+
+def test_a_cell_that_spans_rows_stands_in_each() -> None:
+    """Also two beside each other; the page of a table cannot make it much longer."""
+    rows = "<tr><td rowspan=3>A<td rowspan=2>B<td>c<tr><td>d<tr><td>e<td>f<tr><td>g<td>h<td>i"
+    assert texts(f"<table>{rows}</table>") == ["A | B | c", "A | B | d", "A | e | f", "g | h | i"]
+    wide = "<td colspan=2>ab<td rowspan=65534>C<tr><td>x<td>y"
+    assert texts(f"<table><tr>{wide}</table>") == ["ab | C", "x | y | C"]
+    bomb = f"<tr>{'<td rowspan=100>' + 'x' * 190}" * 20 + "<tr>" * 2000
+    assert sum(map(len, texts(f"<table>{bomb}</table>"))) < 100 * len(bomb)
+
+
+def test_formulas_of_mathjax_are_read_once() -> None:
+    """From their source, also where a saved page has what was drawn of it."""
+    drawn = '<span class="MathJax"><span>10</span><span>6</span></span>'
+    source = '<script type="math/tex">10^6</script>'
+    assert texts(f"<p>holds {drawn}{source} bytes<script>x</script>") == ["holds 10^6 bytes"]
+
+
+def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> None:
+    """A button elsewhere is no text."""
+    found = read(b"<p>Press <button>Start</button> now.<div><button>Copy</button></div><video>")
+    assert [b.text for b in found.blocks] == ["Press Start now."]
+    assert found.skipped == "1 recording"

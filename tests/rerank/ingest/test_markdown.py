@@ -148,3 +148,10 @@ def test_a_bad_byte_costs_its_own_character() -> None:
             == "The driver\u2019s caf\u00e9 \u2014 \u20ac300. The insurer\ufffds card."
         )
         assert found.skipped == "1 byte is not UTF-8"
+
+
+def test_a_formula_is_no_markup_and_prices_are_no_formula() -> None:
+    """What is multiplied is not set in italics."""
+    read = markdown.read(b"Is $2*3*4$ and\n$$\nx_{1}*y_{2}*z\n$$\nso $5 *each* or \\$6 $.")
+    said = "Is $2*3*4$ and $$ x_{1}*y_{2}*z $$ so $5 each or $6 $."
+    assert [block.text for block in read.blocks] == [said]
