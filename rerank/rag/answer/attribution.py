@@ -104,7 +104,11 @@ FEW = 2  # content words below which words alone cannot decide
 LONGEST_SWAP = 2  # content words in a row that count as swapped; longer runs are other wording
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 REMOVED = "[removed: not supported by the sources]"
-NEGATION = re.compile(r"\b(not|never|no|none|neither|nor|without|cannot)\b|n['’]t\b", re.IGNORECASE)
+NEGATION = re.compile(
+    r"\b(not|never|no|none|neither|nor|without|cannot|unless|fail(?:s|ed)? to)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+SIGNED = re.compile(r"(?<![\w)])[-\u2212](\d+(?:\.\d+)?)|([\u00bc-\u00be\u2150-\u215e])")
 NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\w+[._]\w[\w.]*")
 
 CAN_NOT = re.compile(r"\bcannot\b|\bcan['’]t\b", re.IGNORECASE)
@@ -232,6 +236,8 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     claim, evidence = _in_digits(claim), _in_digits(evidence)
     lower = evidence.lower()
     if any(not has_word(lower, name.lower()) for name in NAME.findall(claim)):
+        return 0.0
+    if not set(SIGNED.findall(claim)) <= set(SIGNED.findall(evidence)):
         return 0.0
     wanted = _weights(set(words(claim, language=lexicon.language)), lexicon)
     if sum(wanted.values()) <= 0 or len(wanted) < FEW:

@@ -33,6 +33,9 @@ from rerank.rag.answer.sources import Source
         ("It was first used in 1881 by Galton [S1].", True),
         ("It was first used in 1981 by Galton [S1].", False),  # a number
         ("It was first used in 1881 by Pearson [S1].", False),  # a name
+        ("It was first used in -1881 by Galton [S1].", False),  # the sign of one
+        ("It was first used in ⅓ 1881 by Galton [S1].", False),  # a fraction
+        ("It failed to be used in 1881 by Galton [S1].", False),  # a negation without "not"
         ("It does not depend on outliers [S1].", True),
         ("It does depend on outliers [S1].", False),  # a negation
         ("The mean is the middle value of a sorted sample [S1].", False),  # another word
