@@ -49,6 +49,7 @@ NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", 
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 SELECTOR = re.compile(r"[\w.#-]*[\w-](?:(?: +| *> *)[\w.#-]*[\w-]){0,2}")  # no state as :hover
 RULES = 100  # selectors of a page are looked at
+LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's
 IN_ORDER = 100  # panels of a page, at most, that get their tabs by their order
 PANEL = re.compile(  # classes of what is shown by a click
     r"(?:^|[\s_-])(?:tab|tabs|tabbed|tab-?(?:pane|panel|content|item|link)s?|pane|panel|accordion|"
@@ -179,15 +180,17 @@ def _style(tree: LexborHTMLParser) -> None:
     shown = " ".join(which for which, what in rules if SHOWN.search(what))
     told = (
         (one, what)
-        for which, what in rules
-        if TOLD.search(what)
+        for which, every in rules
+        if (what := ";".join(filter(TOLD.search, (d[:LONGEST_RULE] for d in every.split(";")))))
         for one in map(str.strip, which.split(","))
         if SELECTOR.fullmatch(one)
         and not (HIDDEN.search(what) and re.split("[ >]", one)[-1] in shown)
     )
     for one, what in islice(told, RULES):
         for node in tree.css(one):
-            node.attrs["style"] = f"{_given(node, 'style')[0]};{what}"
+            own = _given(node, "style")[0]
+            if len(own) <= LONGEST_STYLE:
+                node.attrs["style"] = f"{own};{what[:LONGEST_STYLE]}"
 
 
 def _hidden(tree: LexborHTMLParser) -> list[Any]:
