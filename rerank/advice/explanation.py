@@ -36,7 +36,8 @@ INTERPRETATIONS = {
 }
 TOP = 5  # passages that count as the top
 CLOSE = 0.5  # the second passage is close if its relevance is this share of the first one's
-FROM_GOOD_TO_BAD = {"top_score", "gap", "stage_agreement", "query_coverage"}  # order of the bands
+# order of the bands
+FROM_GOOD_TO_BAD = {"top_score", "gap", "spread", "stage_agreement", "query_coverage"}
 GRAPH = ("graph_support", "graph_boost")  # metadata of a passage: how well others link to it
 
 
