@@ -141,7 +141,11 @@ def test_what_is_no_filter(given: Any, sentence: str) -> None:
 
 
 def test_a_filter_is_for_a_search() -> None:
-    """Whoever brings the passages leaves out those that a filter excludes."""
+    """Whoever brings the passages leaves out those that it excludes; what it found keeps its keys,
+    as a certificate is about them.
+    """
+    asked = Query("a question", where=Where.read({"b": 2, "a": 1}))
+    assert replace(asked, passages=(), where=None).filtered_by == ("a", "b")
     with pytest.raises(InputError, match="for a search"):
         Query("a question", passages=(Passage("a", "", "text"),), where=Where.read({"a": 1}))
 
