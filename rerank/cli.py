@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
@@ -29,16 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads are ours: `rerank.cores`
-    command, options = parse(arguments)
+    command, options = _parsed(arguments)
     try:
         with optional(), progress_shown(on=not options.quiet):
             answer = command.run(options)
         sys.stdout.flush()
     except RerankError as error:
         return _refuse(str(error), error.exit_code)
-    except BrokenPipeError:  # the reader has stopped, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ENOUGH
+    except BrokenPipeError:
+        return _unread()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         message = f"{where}{error.strerror}" if error.strerror else str(error)
@@ -56,6 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(answer, bool) or answer is None:
         return 1 if answer is False else 0
     return answer
+
+
+def _parsed(arguments: Sequence[str] | None) -> tuple[Command, argparse.Namespace]:
+    try:
+        try:
+            return parse(arguments)
+        finally:
+            sys.stdout.flush()  # what `--help` and `--version` print
+    except BrokenPipeError:
+        raise SystemExit(_unread()) from None
+
+
+def _unread() -> int:
+    """Write no more: the reader has stopped, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ENOUGH
 
 
 def _again(command: Command) -> str:

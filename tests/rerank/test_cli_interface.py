@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -143,3 +144,14 @@ def test_a_full_disk_is_told_with_what_to_do(
     monkeypatch.setattr("rerank.cli.parse", lambda _: (command, options))
     assert main([]) == 2
     assert capsys.readouterr().err == f"rerank: error: {expected}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["data", "--help"]])
+def test_a_reader_that_has_stopped(words: list[str]) -> None:
+    """As after `head`: code 141, and no traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "rerank.cli", *words]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
