@@ -35,6 +35,24 @@ def test_evaluating_again_gives_what_the_run_measured(
         assert seen.events[name] == pytest.approx(values, abs=1e-12)
 
 
+def test_examples_are_the_first_of_each_kind(
+    run: Run, small: LabelledSet, opened: CalibratedReranker
+) -> None:
+    """Accepted and right; doubted and wrong; refused, with nothing to find. By id, where there."""
+    seen = evaluate(opened, small, "test", work=run.work)
+    confidence = dict(zip(seen.query_ids, seen.confidences["calibrated"], strict=True))
+    right = dict(zip(seen.query_ids, seen.right, strict=True))
+    kinds: list[list[str]] = [[], [], []]
+    for i in sorted(seen.query_ids):
+        accepted = confidence[i] >= opened.pipeline.config.thresholds.medium
+        if accepted and right[i]:
+            kinds[0].append(i)
+        elif not accepted and not right[i]:
+            kinds[1 if small.relevant(i) else 2].append(i)
+    assert [q.query_id for q in seen.examples()] == [ids[0] for ids in kinds if ids]
+    assert len(seen.examples()) >= 2
+
+
 def test_the_bundled_model_can_be_measured(small: LabelledSet, tmp_path: Path) -> None:
     """On the corpus of the labels, although it has neither a folder nor a corpus of its own."""
     ids = small.splits["test"]
