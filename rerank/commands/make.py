@@ -166,6 +166,8 @@ def evaluate(
     from rerank.report.headline import after_evaluation, headline
     from rerank.report.sections import as_text
 
+    if json:
+        typed.refuse("not with --json", "examples")
     if chosen.model.is_file():
         typed.refuse("only with a model folder", "then", "then_share", "price_per_1000", "examples")
         said = measure_predictions(chosen.model, reading.read(dataset), split)
