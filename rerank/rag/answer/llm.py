@@ -126,7 +126,8 @@ class LanguageModel:
         why = f"status {status}: {why}" if status else why
         for secret in (self.client.api_key, quote(self.client.api_key, safe="")):
             if secret != NO_KEY:
-                why = why.replace(secret, "[key]")
+                echoed = r"\s*".join(map(re.escape, secret))  # broken over lines, in capitals
+                why = re.sub(echoed, "[key]", why, flags=re.IGNORECASE)
         times = "once" if sent == 1 else f"{sent} times"
         where = f"{self.config.place}: the language model gave no answer"
         return f"{where}, asked {times}: {why[:LONGEST_ERROR]}"  # cut last: half a key is not found
