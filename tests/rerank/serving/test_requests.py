@@ -55,7 +55,8 @@ def test_an_unknown_field_is_refused_with_the_nearest(
 def test_a_field_like_no_other_is_refused_with_all() -> None:
     """Where no field is near, all are named; a hostile name is cut and written in ASCII."""
     sentence = refusal(SearchRequest, {**SEARCH, "\ud800" * 100_000: 1})
-    assert sentence.endswith("; the fields are query, metadata, filter, top_n, return_documents")
+    fields = "query, metadata, instruction, filter, top_n, return_documents"
+    assert sentence.endswith(f"; the fields are {fields}")
     assert len(sentence) < 500
     assert sentence.isascii()
 
