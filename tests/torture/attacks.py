@@ -110,19 +110,28 @@ async def wrong_keys(url: str, end: float) -> str:
 
 
 async def heavy_requests(url: str, end: float) -> str:
-    """Send the heaviest request every second."""
+    """Send every second the heaviest request that the server takes, to a factor of two."""
     heard: Counter[int] = Counter()
+    documents = HEAVY["documents"]
     async with httpx.AsyncClient(base_url=url, timeout=180, headers=_authorized()) as client:
 
+        async def sent_of(count: int) -> int:
+            body = {**HEAVY, "documents": documents[:count]}
+            return (await client.post("/v1/rerank", json=body)).status_code
+
+        count = len(documents)
+        while count > 1 and await sent_of(count) == 413:
+            count //= 2
+
         async def one() -> None:
-            heard[(await client.post("/v1/rerank", json=HEAVY)).status_code] += 1
+            heard[await sent_of(count)] += 1
 
         sent = []
         while time.monotonic() < end:
             sent.append(asyncio.create_task(one()))
             await asyncio.sleep(1)
         await asyncio.gather(*sent)
-    return f"statuses {dict(heard)}"
+    return f"{count} documents each, statuses {dict(heard)}"
 
 
 ATTACKS: tuple[Attack, ...] = (idle_connections, slow_bodies, wrong_keys, heavy_requests)
