@@ -411,7 +411,7 @@ def test_a_killed_calibration_pays_for_nothing_twice(labelled: Path, tmp_path: P
         twice = [pair for pair, count in pairs.items() if count > 1]
         assert len({query for query, _ in twice}) <= THREADS
         assert max(pairs.values()) <= 2
-        assert 20 < len({query for query, _ in before}) < len({query for query, _ in pairs})
+        assert THREADS < len({query for query, _ in before}) < len({query for query, _ in pairs})
 
 
 def test_instructions_of_queries_have_their_own_segments(
