@@ -55,6 +55,8 @@ class RequestAssessor:
         The errors are those of `Worker.assess`, and a Refusal if the client disconnects.
         """
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        if body.sent_unasked and not self._worker.reads_instructions:
+            body.instruction = None
         query, log = body.to_query(self._settings), request.state.log
         log.update(mode=query.mode, documents=len(query.passages or ()))
         if self._settings.log_text:

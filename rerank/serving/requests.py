@@ -129,6 +129,7 @@ class KnownFields(BaseModel):
     """A request whose unknown fields are refused, so that typos are noticed."""
 
     ignored: ClassVar[Mapping[str, str]] = {}
+    sent_unasked: ClassVar[bool] = False  # by known clients: an instruction that no model reads
 
     @model_validator(mode="before")
     @classmethod
@@ -281,6 +282,7 @@ class RerankRequest(DocumentsRequest):
     """A request as hosted rerank APIs take it; fields that only those use are ignored."""
 
     ignored = HOSTED
+    sent_unasked = True
     model_config = configured(
         example={"query": "median without NaNs", "documents": TEXTS, "top_n": 2},
         **{"x-ignored-fields": HOSTED},

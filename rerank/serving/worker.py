@@ -30,7 +30,7 @@ from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
 from rerank.serving.refusals import Refusal, not_ready
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import DriftWindow, event
-from rerank.types import Assessment, Query
+from rerank.types import INSTRUCTION, Assessment, Query
 
 Answer = tuple[Assessment, ServedModel]
 IN_TIME = 0.85  # share of the time-out for the queue; under load, reading and sending take the rest
@@ -91,6 +91,11 @@ class Worker:
         self._searches = ThreadPoolExecutor(
             SEARCHES, "searching", initializer=lambda: patience.set(longest)
         )
+
+    @property
+    def reads_instructions(self) -> bool:
+        """Whether the current model was calibrated with instructions of queries."""
+        return self._holder.current.model.segment_by == INSTRUCTION
 
     def start(self) -> None:
         """Start the thread; from now on Python changes threads ten times as often."""

@@ -100,6 +100,17 @@ def test_no_document_has_no_confidence(client: httpx.Client) -> None:
     assert (answer["results"], answer["confidence"], answer["level"]) == ([], 0.0, "VERY_LOW")
 
 
+def test_an_instruction_that_no_model_reads(client: httpx.Client, brought: Any) -> None:
+    """Clients of rerank APIs send one unasked, and get the same answer; a search is refused."""
+    asked = {"query": "median of a sample", "documents": [p.text for p in brought]}
+    told = {"instruction": "find answers"}
+    plain, with_it = (client.post("/v1/rerank", json=one).json() for one in (asked, asked | told))
+    assert with_it["results"] == plain["results"]
+    refused = client.post("/v1/search", json={"query": asked["query"], **told})
+    assert refused.status_code == 422
+    assert "--segment-by instruction" in refused.text
+
+
 def test_top_k_is_top_n(client: httpx.Client, queries: list[str]) -> None:
     """Both names cut the list, on /v1/search and on /v1/rerank."""
     for path, asked in {
