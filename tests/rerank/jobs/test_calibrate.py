@@ -36,7 +36,7 @@ from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
-from rerank.tracking.records import FOLDER, INNER
+from rerank.tracking.records import FOLDER, INNER, logged_models
 from rerank.types import Floats, Scored
 
 Run = Any  # the session's run, see conftest
@@ -358,16 +358,12 @@ def test_the_run_holds_its_parameters_and_metrics(
     assert kept.data.metrics["smece_high"] == pytest.approx(ours["smece_interval"][1])
 
 
-def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> None:
-    """Pictures, the page, the weights of every feature and the model folder are artefacts."""
+def test_the_run_holds_figures_and_tables(tracked: Any) -> None:
+    """Pictures, the page and the weights of every feature are artefacts."""
     client, kept = tracked
     names = {a.path for a in client.list_artifacts(kept.info.run_id)}
-    assert {"reliability.png", "risk_coverage.png", "feature_weights.json", "model"} <= names
+    assert {"reliability.png", "risk_coverage.png", "feature_weights.json"} <= names
     assert {"histogram.png", "features.png"} <= names
-    inside = f"{FOLDER}/{INNER}"
-    files = {a.path for a in client.list_artifacts(kept.info.run_id, inside)}
-    names = ("manifest.json", "calibrators.json", "index", "report.html")
-    assert {f"{inside}/{name}" for name in names} <= files
     path = client.download_artifacts(kept.info.run_id, "feature_weights.json")
     table = json.loads(Path(path).read_text())
     inputs = {row[table["columns"].index("input")] for row in table["data"]}
@@ -375,10 +371,15 @@ def test_the_run_holds_figures_tables_and_the_folder(run: Run, tracked: Any) -> 
 
 
 def test_the_model_is_registered(run: Run, tracked: Any) -> None:
-    """The registered version points at the run, and its folder passes every hash."""
+    """The registered version points at the run and its model, whose folder passes every hash."""
     client, kept = tracked
     version = client.get_model_version(run.outcome.run.model_name, run.outcome.run.model_version)
     assert version.run_id == kept.info.run_id
-    place = Path(client.download_artifacts(kept.info.run_id, FOLDER))
+    (logged,) = logged_models(client, kept.info.run_id)
+    assert (logged.name, logged.artifact_location) == (FOLDER, version.source)
+    place = Path(version.source.removeprefix("file://"))
     assert (place / "MLmodel").is_file()
+    assert {"manifest.json", "calibrators.json", "index", "report.html"} <= {
+        path.name for path in (place / INNER).iterdir()
+    }
     assert verify_folder(place / INNER) == verify_folder(run.folder)
