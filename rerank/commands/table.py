@@ -41,11 +41,16 @@ _FAMILIES = {  # of commands with two words: what the second may be, and help
 }
 _PRESENT = [name for room in rooms().values() for name in room.commands]
 _ABSENT = {name for room in ROOMS.values() for name in room.commands} - {*_PRESENT}
-FAMILIES = {}
-for _first, (_seconds, _text) in _FAMILIES.items():
-    _brought = (n.split()[1] for n in _PRESENT if n.startswith(f"{_first} "))
-    _all = dict.fromkeys((*_seconds, *_brought))  # ours first, then those of others
-    FAMILIES[_first] = (tuple(s for s in _all if f"{_first} {s}" not in _ABSENT), _text)
+
+
+def _seconds(first: str, ours: tuple[str, ...]) -> tuple[str, ...]:
+    """The second words of a family that are there: ours first, then those of others."""
+    brought = (name.split()[1] for name in _PRESENT if name.startswith(f"{first} "))
+    every = dict.fromkeys((*ours, *brought))
+    return tuple(second for second in every if f"{first} {second}" not in _ABSENT)
+
+
+FAMILIES = {first: (_seconds(first, ours), text) for first, (ours, text) in _FAMILIES.items()}
 GROUPS = {
     group: tuple(name for name in names if name not in _ABSENT) for group, names in _GROUPS.items()
 }
