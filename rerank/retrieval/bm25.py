@@ -1,7 +1,6 @@
 """BM25 over a corpus: the scores of `rank_bm25.BM25Okapi`, compiled once to a sparse matrix.
 
-Robertson & Zaragoza 2009, in rank_bm25's variant. Knows nothing of passages: token lists in, arrays
-of scores out.
+Robertson & Zaragoza 2009, in rank_bm25's variant: token lists in, arrays of scores out.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ class BM25:
 
     @classmethod
     def build(cls, documents: Iterable[Sequence[str]]) -> BM25:
-        """Compile the statistics of `BM25Okapi(documents)` in one pass over the documents.
-
-        Documents may be empty lists; there is at least one.
+        """Compile the statistics of `BM25Okapi(documents)`: of one document or more, which may be
+        empty.
         """
         with optional():
             from scipy.sparse import csr_array
@@ -57,10 +55,13 @@ class BM25:
             lengths[0], ends = 1, array("q", [0, *([1] * size)])
         flat = (np.array(counts), np.array(ids), np.array(ends))
         held = csr_array(flat, shape=(size, len(terms))).tocsc()
-        idf = _idf(np.diff(held.indptr).tolist(), size)
+        holders = np.diff(held.indptr)
+        raw = [math.log(size - n + 0.5) - math.log(n + 0.5) for n in holders.tolist()]
+        floor = EPSILON * (np.cumsum(raw)[-1] / len(raw))
+        idf = np.array([value if value >= 0 else floor for value in raw])
         norm = K1 * (1 - B + B * np.array(lengths, dtype=np.float64) / (sum(lengths) / size))
         weights = held.data * (K1 + 1) / (held.data + norm[held.indices])
-        weights *= np.repeat(idf, np.diff(held.indptr))
+        weights *= np.repeat(idf, holders)
         starts = held.indptr.astype(np.int64)
         return cls(terms, idf, starts, held.indices.astype(np.int32), weights, size)
 
@@ -110,10 +111,10 @@ class BM25:
 def score_texts(
     query: Sequence[str], counts: Mapping[str, Ints], lengths: Ints, idf: Callable[[str], float]
 ) -> Floats:
-    """`BM25Okapi`'s scores of texts outside any index, shape (n,), with an idf from elsewhere.
+    """`BM25Okapi`'s scores of n texts outside any index, shape (n,), with an idf from elsewhere.
 
     `counts` (n,) says how often each word of the query is in each text, `lengths` (n,) how many
-    words a text has, and `idf` a word's idf; the mean length is that of these texts.
+    words a text has; the mean length is that of these texts.
     """
     mean = float(lengths.mean()) if len(lengths) else 1.0
     norm = K1 * (1 - B + B * lengths / max(1.0, mean))
@@ -122,10 +123,3 @@ def score_texts(
     for word in query:  # in its order, on which the last bits depend
         total += added[word]
     return total
-
-
-def _idf(holders: Sequence[int], size: int) -> Floats:
-    """The idf of each term by the number of passages that hold it, as `BM25Okapi` computes it."""
-    idf = [math.log(size - held + 0.5) - math.log(held + 0.5) for held in holders]
-    floor = EPSILON * (np.cumsum(idf)[-1] / len(idf))
-    return np.array([value if value >= 0 else floor for value in idf])

@@ -1,7 +1,4 @@
-"""Passages on disk: written once, in order, and read by row without loading the whole text.
-
-One JSON object per line, and the offset of each line.
-"""
+"""Passages on disk, one JSON object per line, with the offset of each: read by row."""
 
 from __future__ import annotations
 
@@ -32,12 +29,8 @@ class Corpus:
         self.offsets: Ints = np.load(folder / OFFSETS, allow_pickle=False)
         with (folder / LINES).open("rb") as lines:
             self._bytes = mmap.mmap(lines.fileno(), 0, access=mmap.ACCESS_READ)
+        self.text_bytes = len(self._bytes)
         self._kept = lru_cache(maxsize=KEPT)(self._read)
-
-    @property
-    def text_bytes(self) -> int:
-        """Size of the text."""
-        return len(self._bytes)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -54,8 +54,7 @@ def fused_without(
 ) -> FirstStage:
     """What a search for `count` of `pool` passages would have found without the `removed` (n,).
 
-    `stage` is all that both stages found in a pool that is larger by the number that may be
-    removed.
+    `stage` is what both stages found in a pool larger by the number that may be removed.
     """
     order = np.argsort(stage.rows, kind="stable")
     stage, removed = stage.take(order), removed[order]

@@ -1,7 +1,7 @@
 """BM25 and dense over one corpus: built once, saved, opened again; searched by query and vector.
 
-Text, vectors and postings are read from disk: an open index holds in memory only the vocabulary, 16
-bytes per passage that say where it is, and the passages that the latest queries found.
+Text, vectors and postings stay on disk: an open index holds in memory the vocabulary, 16 bytes per
+passage that say where it is, and the passages that the latest queries found.
 """
 
 from __future__ import annotations
@@ -22,9 +22,17 @@ from rerank.filters import Where
 from rerank.progress import progress
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.corpus import Columns, Corpus, write_passages
-from rerank.retrieval.dense import CHUNK, Encoder, Vectors
+from rerank.retrieval.dense import (
+    CHUNK,
+    STARTS,
+    VECTORS,
+    Encoder,
+    PassageVectors,
+    Vectors,
+    library,
+    write_graph,
+)
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
-from rerank.retrieval.passage_vectors import STARTS, VECTORS, PassageVectors, library, write_graph
 from rerank.storage.folder import read_manifest, verify_folder, write_folder
 from rerank.types import FirstStage, Ints, Passage
 
@@ -58,9 +66,8 @@ class SearchableIndex(Lexicon, Protocol):
         rrf_k: int,
         where: Where | None = None,
     ) -> FirstStage:
-        """The `count` best passages of the `pool` best of each stage, best fused first.
-
-        A filter is applied before both.
+        """The `count` best passages of the `pool` best of each stage that fit `where`, best fused
+        first.
         """
 
     def passage(self, row: int, /) -> Passage:
@@ -126,7 +133,7 @@ class Index:
             raise InputError(f"{self.folder}: the index has {', '.join(differing)}; build it again")
 
     def differences(self, config: Config, encoder: Encoder) -> list[str]:
-        """What the index was built with, where that differs from a configuration and its encoder.
+        """What the index was built with, where a configuration and its encoder differ from that.
 
         Such as `"--language german instead of english"`.
         """
@@ -147,11 +154,35 @@ class Index:
         ]
 
     def check(self) -> None:
-        """Refuse arrays that do not fit together: for an index that others may have written."""
-        corpus = self.corpus
-        check_index(self.bm25, self.vectors, corpus.offsets, text_bytes=corpus.text_bytes)
-        if self.vectors.graph is not None:
-            self.vectors.graph.check()
+        """Refuse arrays of another type, shape or range than `build_index` writes.
+
+        For an index that others may have written.
+        """
+        corpus, bm25, vectors = self.corpus, self.bm25, self.vectors
+        passages, terms = len(corpus.offsets) - 1, len(bm25.terms)
+        _check_array("offsets", corpus.offsets, np.int64, (passages + 1,))
+        _check_ends("offsets", corpus.offsets, corpus.text_bytes)
+        if passages < 1:
+            raise InputError("its offsets hold no passage")
+        _check_array("vector starts", vectors.starts, np.int64, (passages + 1,))
+        _check_ends("vector starts", vectors.starts, len(vectors.array), step=1)
+        width = vectors.array.shape[-1:]
+        _check_array("vectors", vectors.array, np.float32, (int(vectors.starts[-1]), *width))
+        if bm25.size != passages:
+            raise InputError(f"its postings are of {bm25.size} passages, its text of {passages}")
+        _check_array("idf", bm25.term_idf, np.float64, (terms,))
+        _check_array("starts", bm25.starts, np.int64, (terms + 1,))
+        _check_array("rows", bm25.rows, np.int32, (len(bm25.rows),))
+        _check_array("weights", bm25.weights, np.float64, (len(bm25.rows),))
+        _check_ends("starts", bm25.starts, len(bm25.rows))
+        numbers: dict[str, NDArray[Any]] = {"vectors": vectors.array, "idf": bm25.term_idf}
+        for name, array in (numbers | {"weights": bm25.weights}).items():
+            if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
+                raise InputError(f"its {name} hold a number that is not finite, or far too large")
+        if not all(block.min() >= 0 and block.max() < passages for block in _parts(bm25.rows)):
+            raise InputError("its rows point to a passage that does not exist")
+        if vectors.graph is not None:
+            vectors.graph.check()
 
     def search(
         self,
@@ -200,8 +231,8 @@ def build_index(
     """Build an index of `corpus` in `folder`, atomically, with a progress bar; and open it.
 
     The corpus is read once, and its text is never held in memory; its postings are, at about 40
-    bytes each, until they are written. With `approximate`, dense search uses a graph. Passages in
-    the indexes of the folders `known` are not encoded again.
+    bytes each. With `approximate`, dense search uses a graph. Passages in the indexes of the
+    folders `known` are not encoded again.
     """
 
     def fill(new: Path) -> Mapping[str, Any]:
@@ -243,11 +274,19 @@ class KnownVectors:
         self.encoder = encoder
         self._held = []
         for folder in folders:
-            if _has_vectors_of(folder, encoder):
-                corpus = Corpus(folder)
-                hashes = _text_hashes(corpus)
-                rows = np.argsort(hashes)
-                self._held.append((corpus, PassageVectors(folder), rows, hashes[rows]))
+            try:
+                manifest = read_manifest(folder)
+                made_by = BEFORE | manifest["encoder"]
+                current = manifest.get("layout") == layout_of(manifest.get("language"))
+                if not current or not encoder.settings.items() <= made_by.items():
+                    continue
+                verify_folder(folder)
+            except (InputError, OSError, KeyError, TypeError, AttributeError):
+                continue
+            corpus = Corpus(folder)
+            hashes = _text_hashes(corpus)
+            rows = np.argsort(hashes)
+            self._held.append((corpus, PassageVectors(folder), rows, hashes[rows]))
 
     def encode_passages(self, passages: Sequence[Passage]) -> list[Vectors]:
         """The vectors (w, d) of each passage, as `Encoder.encode_passages` gives them."""
@@ -274,26 +313,10 @@ def _text_hashes(passages: Iterable[Passage]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(hashed), dtype=np.uint64)
 
 
-def _has_vectors_of(folder: Path, encoder: Encoder) -> bool:
-    """Whether there is an intact index whose vectors this encoder made."""
-    try:
-        manifest = read_manifest(folder)
-        made_by = BEFORE | manifest["encoder"]
-        current = manifest.get("layout") == layout_of(manifest.get("language"))
-        if not current or not encoder.settings.items() <= made_by.items():
-            return False
-        verify_folder(folder)
-    except (InputError, OSError, KeyError, TypeError, AttributeError):
-        return False
-    return True
-
-
 def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
-    """Encode every passage, in chunks, into arrays in `folder`, with a progress bar.
+    """Encode every passage, in chunks, into arrays in `folder`; equal passages once.
 
-    Equal passages are encoded once: the vectors of those that come again are kept in memory.
-    They are written, not memory-mapped: so a full disk raises an error, where a map would end the
-    process.
+    Written, not memory-mapped: a full disk raises an error, where a map would end the process.
     """
     passages, counts, shape = iter(corpus), [0], (0, 0)
     _, group, times = np.unique(_text_hashes(corpus), return_inverse=True, return_counts=True)
@@ -324,40 +347,6 @@ def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
 def _write_header(out: BinaryIO, shape: tuple[int, int]) -> None:
     header = np.lib.format.header_data_from_array_1_0(np.empty((0, 0), dtype=np.float32))
     np.lib.format.write_array_header_1_0(out, {**header, "shape": shape})
-
-
-def check_index(bm25: BM25, vectors: PassageVectors, offsets: Ints, *, text_bytes: int) -> None:
-    """Refuse arrays of another type, shape or range than `build_index` writes.
-
-    `offsets` say where each passage begins in a text of `text_bytes`.
-    """
-    passages = len(offsets) - 1
-    _check_array("offsets", offsets, np.int64, (passages + 1,))
-    _check_ends("offsets", offsets, text_bytes)
-    if passages < 1:
-        raise InputError("its offsets hold no passage")
-    _check_array("vector starts", vectors.starts, np.int64, (passages + 1,))
-    _check_ends("vector starts", vectors.starts, len(vectors.array), step=1)
-    width = vectors.array.shape[-1:]
-    _check_array("vectors", vectors.array, np.float32, (int(vectors.starts[-1]), *width))
-    if bm25.size != passages:
-        raise InputError(f"its postings are of {bm25.size} passages, its text of {passages}")
-    terms = len(bm25.terms)
-    _check_array("idf", bm25.term_idf, np.float64, (terms,))
-    _check_array("starts", bm25.starts, np.int64, (terms + 1,))
-    _check_array("rows", bm25.rows, np.int32, (len(bm25.rows),))
-    _check_array("weights", bm25.weights, np.float64, (len(bm25.rows),))
-    _check_ends("starts", bm25.starts, len(bm25.rows))
-    numbers: list[tuple[str, NDArray[Any]]] = [
-        ("vectors", vectors.array),
-        ("idf", bm25.term_idf),
-        ("weights", bm25.weights),
-    ]
-    for name, array in numbers:
-        if not all((np.abs(block) <= LARGEST).all() for block in _parts(array)):
-            raise InputError(f"its {name} hold a number that is not finite, or far too large")
-    if not all(block.min() >= 0 and block.max() < passages for block in _parts(bm25.rows)):
-        raise InputError("its rows point to a passage that does not exist")
 
 
 def _check_array(name: str, array: NDArray[Any], kind: Any, shape: tuple[int, ...]) -> None:

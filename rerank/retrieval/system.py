@@ -1,8 +1,7 @@
 """The interface to another search system: the best passages of each of its searches, with scores.
 
-It gives less than our own index: no score for a passage that a search did not return, no weight of
-a word. So its results are treated as a list with scores (`rerank.types.ListKind`), to which our
-cross-encoder adds its own. The systems themselves are the room `rerank.systems`.
+Its results are a list with scores (`rerank.types.ListKind`), to which our cross-encoder adds its
+own: a system gives no score of what a search did not return, and no weight of a word.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class SearchSystem(Protocol):
     def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
         """The `count` best passages by the words of the query, best first.
 
-        Those that fit `where`, whose keys are fields of the collection; filtered before ranking.
+        Of those that fit `where`, whose keys are fields of the collection: filtered before ranking.
         """
 
     def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
@@ -112,14 +111,12 @@ def query_with_results(
 def passages_by_id(system: SearchSystem, ids: Sequence[str]) -> dict[str, Passage]:
     """The passages with these ids that the system holds, by id; a few hundred ids per call.
 
-    If documents share an id, they crowd others out of the answer, so missing ids are asked for
-    again until nothing more comes.
+    Documents that share an id crowd out others, so missing ones are asked for until none comes.
     """
     found: dict[str, Passage] = {}
     missing = list(ids)
-    while missing:
-        answer = {p.doc_id: p for p in system.passages(missing)}
-        found |= answer
-        left = [i for i in missing if i not in answer]
+    while missing and (answer := system.passages(missing)):
+        found |= {p.doc_id: p for p in answer}
+        left = [i for i in missing if i not in found]
         missing = left if len(left) < len(missing) else []
     return found

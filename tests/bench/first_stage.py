@@ -34,9 +34,8 @@ from rerank.data.words import words
 from rerank.inference.model_files import resolve
 from rerank.jobs.pipelines import open_index
 from rerank.retrieval.bm25 import BM25
-from rerank.retrieval.dense import Encoder, Vectors
+from rerank.retrieval.dense import NEIGHBOURS, SEARCHING, Encoder, Graph, Vectors, write_graph
 from rerank.retrieval.fusion import top
-from rerank.retrieval.passage_vectors import NEIGHBOURS, SEARCHING, Graph, write_graph
 from rerank.types import Ints
 from rerank.workspace import Workspace
 

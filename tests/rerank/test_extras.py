@@ -104,7 +104,7 @@ find_language([Passage("a", "", "a word")])
     "SQLAlchemy": SQLITE,
     "selectolax": "import rerank.ingest.html",
     "torch": EXPORT,
-    "usearch": "from rerank.retrieval.passage_vectors import library; library()",
+    "usearch": "from rerank.retrieval.dense import library; library()",
     "uvicorn": SERVE,
 }
 TOLD = """
