@@ -62,8 +62,6 @@ def search(
 ) -> AdaptiveResult:
     """Search the model's index, and return as many passages as the question needs.
 
-    Of `metadata`, only the query's segment is used, if the model has segments.
-
     Raises:
         InputError, RetrieverError: as `CalibratedReranker.search`.
     """
@@ -72,10 +70,7 @@ def search(
 
 
 def depth(assessment: Assessment, k: int) -> int:
-    """The rank of the `k`-th different passage, 1 <= k: before it there may be equal ones.
-
-    `k` itself, if there are fewer different passages.
-    """
+    """The rank of the `k`-th different passage, 1 <= k; `k` itself, if there are fewer."""
     first, _ = distinct(assessment.first(len(assessment.sufficiency_at)))
     return int(first[k - 1]) + 1 if k <= len(first) else k
 
@@ -121,8 +116,8 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     without the last passages that each add less than `least_gain`. It is 0 if no passage is `near`.
     Of equal passages only the first is taken.
 
-    `stop_reason` is `threshold`; `least_gain` if passages were left out, `no_more` if there are
-    fewer than `max_k`, else `max_k`; or `no_results`, or `no_passages` if the assessment has none.
+    `stop_reason`: `threshold`; `least_gain` if passages were left out, `no_more` if there are fewer
+    than `max_k`, else `max_k`; `no_results` if none is near, `no_passages` if there is none.
     """
     passages = assessment.first(len(assessment.sufficiency_at))
     first, _ = distinct(passages)

@@ -1,7 +1,4 @@
-"""Settings for answers, each defined once.
-
-It imports nothing heavy: the command line makes its options from these fields.
-"""
+"""Settings for answers, each defined once. Nothing heavy is imported."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Why a ranking has its confidence: its signals, how much each moved it, and what to do.
 
 Each feature of the confidence belongs to one signal, so the contributions of all signals add up
-exactly to the log-odds. Recommendations follow from the measured values.
+exactly to the log-odds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import two_digits
 from rerank.data.duplicates import distinct
-from rerank.types import Assessment, ListKind, metadata_name
+from rerank.types import Assessment, metadata_name
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
@@ -106,11 +106,12 @@ def explain_by(maps: FittedMaps, assessment: Assessment) -> Explanation:
     first, _ = distinct(assessment.ranking.passages)  # equal passages count as one
     ranking, relevance = assessment.ranking.take(first), assessment.relevance[first]
     assessment = replace(assessment, ranking=ranking, relevance=relevance)
-    signals: tuple[Signal, ...] = ()
-    advice: tuple[str, ...] = ("No passage was found: add documents, or ask in other words.",)
-    if len(ranking):
-        signals = _signals(maps, assessment)
-        advice = () if assessment.accepted else _recommendations(maps, assessment, signals)
+    signals = _signals(maps, assessment) if len(ranking) else ()
+    advice: tuple[str, ...] = ()
+    if not len(ranking):
+        advice = ("No passage was found: add documents, or ask in other words.",)
+    elif not assessment.accepted:
+        advice = _recommendations(maps, assessment, {s.name: s.value for s in signals})
     return Explanation(
         confidence=assessment.confidence,
         level=assessment.level,
@@ -129,16 +130,19 @@ def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
     for feature, contribution in zip(maps.features.ranking, of_features.tolist(), strict=True):
         added[signal_of(feature, group_of[feature])] += contribution
     before = log_odds(np.array([assessment.confidence]))
+    table = BANDS_OF_LISTS if maps.kind.stages else BANDS
     signals: list[Signal] = []
     expected: list[Signal] = []
-    for name, (measure, bands) in signals_for(maps).items():
+    for name, measure in signals_for(maps).items():
+        bands = {start: words for (signal, start), words in table.items() if signal == name}
         value, contribution = measure(assessment), added[name]
-        words = meaning_of(value, bands)
+        best, *_, worst = bands.values()
+        words = next((words for start, words in bands.items() if value >= start), worst)
         moved = assessment.confidence - float(sigmoid(before - contribution)[0])
         signals.append(Signal(name, value, words, contribution, moved))
         # few words of the question may be found, and yet more than usual: only the best and the
         # worst words can be contradicted by the way that the signal moved the confidence
-        against = meaning_of(math.inf if contribution < 0 else -math.inf, bands)
+        against = best if contribution < 0 else worst
         as_expected = name not in FROM_GOOD_TO_BAD or words != against
         if abs(contribution) >= SLIGHT and as_expected:
             expected.append(signals[-1])
@@ -147,44 +151,31 @@ def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
 
 
 def _recommendations(
-    maps: FittedMaps, assessment: Assessment, signals: tuple[Signal, ...]
+    maps: FittedMaps, assessment: Assessment, values: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """What to do, from what was measured; the strongest cause comes first."""
-    values = {s.name: s.value for s in signals}
+    """What to do, from the values of the signals; the strongest cause comes first."""
     relevance, cut = assessment.relevance, int(assessment.ranking.truncated[:TOP].sum())
     second = relevance[1] if len(relevance) > 1 else 0.0
-    causes = (
-        (not assessment.calibrated, f"The confidence is not calibrated: {LABEL_FIRST}."),
-        (
-            relevance.max() < FLOOR,
-            f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer.",
+    many = values["document_diversity"] >= 0.8 and len(relevance) >= TOP
+    causes = {
+        f"The confidence is not calibrated: {LABEL_FIRST}.": not assessment.calibrated,
+        f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer.": (
+            relevance.max() < FLOOR
         ),
-        (
-            values["stage_agreement"] < 0.2,
-            "The search stages disagree: use exact terms, or expand the query.",
+        "The search stages disagree: use exact terms, or expand the query.": (
+            values["stage_agreement"] < 0.2
         ),
-        (
-            second >= CLOSE * relevance[0],
-            "No clear winner: ask which one is meant, or fetch more passages.",
+        "No clear winner: ask which one is meant, or fetch more passages.": (
+            second >= CLOSE * relevance[0]
         ),
-        (
-            values["document_diversity"] >= 0.8 and len(relevance) >= TOP,
-            "The first passages come from many documents: name the document or topic.",
+        "The first passages come from many documents: name the document or topic.": many,
+        f"First passages that are longer than the model's max_length: {cut}. Only a part of "
+        "each was read: split documents into shorter passages.": cut > 0,
+        "The model was never fitted on a question of this kind: label some, and recalibrate.": (
+            unlike_labelled(assessment.features[np.newaxis], maps).any()
         ),
-        (
-            cut > 0,
-            f"First passages that are longer than the model's max_length: {cut}. Only a part of "
-            "each was read: split documents into shorter passages.",
-        ),
-        (
-            unlike_labelled(assessment.features[np.newaxis], maps).any(),
-            "The model was never fitted on a question of this kind: label some, and recalibrate.",
-        ),
-    )
-    return tuple(sentence for applies, sentence in causes if applies)
-
-
-# --- the signals --------------------------------------------------------------------------------
+    }
+    return tuple(sentence for sentence, applies in causes.items() if applies)
 
 
 SIGNAL_OF_GROUP = {  # of a feature, by its group, if it is not named below
@@ -220,7 +211,6 @@ SIGNAL_OF_FEATURE = {
 }
 
 Measure = Callable[[Assessment], float]
-Bands = tuple[tuple[float, str], ...]  # the words of a value from each start; the starts descend
 
 
 def signal_of(feature: str, group: str) -> str:
@@ -228,11 +218,6 @@ def signal_of(feature: str, group: str) -> str:
     if "." in feature:
         return SIGNAL_OF_STAGE_FEATURE[feature.rpartition(".")[2]]
     return SIGNAL_OF_FEATURE.get(feature) or SIGNAL_OF_GROUP[group]
-
-
-def meaning_of(value: float, bands: Bands) -> str:
-    """The words of the first band whose start the value reaches."""
-    return next((words for start, words in bands if value >= start), bands[-1][1])
 
 
 def _documents(a: Assessment) -> float:
@@ -253,116 +238,69 @@ def _feature(name: str) -> Measure:
     return lambda assessment: RANKING_FEATURES[name](assessment.ranking)
 
 
-SIGNALS: Mapping[str, tuple[Measure, Bands]] = {
-    "top_score": (
-        lambda a: float(a.relevance[0]),
-        (
-            (0.7, "the best passage is probably right"),
-            (0.4, "the best passage may be right"),
-            (0.0, "the best passage is probably wrong"),
-        ),
-    ),
-    "gap": (
-        lambda a: float(a.relevance[0] - a.relevance[1:2].sum()),
-        (
-            (0.3, "a clear winner"),
-            (0.1, "a slight lead over the second passage"),
-            (-1.0, "no clear winner"),
-        ),
-    ),
-    "spread": (
-        lambda a: float(a.relevance[:TOP].std()),
-        (
-            (0.15, "the first passages differ in relevance"),
-            (0.0, "the first passages are about equally relevant"),
-        ),
-    ),
-    "consensus": (
-        lambda a: float((a.relevance[:TOP] >= CLOSE * a.relevance[0]).mean()),
-        (
-            (0.6, "several passages are as good as the best"),
-            (0.0, "no other passage is nearly as good as the best"),
-        ),
-    ),
-    "stage_agreement": (
-        _feature("stage_overlap"),
-        (
-            (0.4, "word search and meaning search agree"),
-            (0.2, "word search and meaning search agree in part"),
-            (0.0, "word search and meaning search disagree"),
-        ),
-    ),
-    "reranker_impact": (
-        _feature("reranker_impact"),
-        (
-            (0.5, "the cross-encoder kept the order of the first stage"),
-            (-0.2, "the cross-encoder changed the order"),
-            (-1.0, "the cross-encoder reversed the order"),
-        ),
-    ),
-    "document_diversity": (
-        _documents,
-        (
-            (0.8, "the first passages come from many documents"),
-            (0.0, "the first passages come from few documents"),
-        ),
-    ),
-    "graph_support": (
-        _graph_support,
-        ((0.01, "linked from other passages"), (0.0, "no links are known")),
-    ),
-    "query_coverage": (
-        _feature("top_idf_coverage"),
-        (
-            (0.7, "the passages contain the words of the question"),
-            (0.0, "important words of the question are missing"),
-        ),
-    ),
+SIGNALS: Mapping[str, Measure] = {
+    "top_score": lambda a: float(a.relevance[0]),
+    "gap": lambda a: float(a.relevance[0] - a.relevance[1:2].sum()),
+    "spread": lambda a: float(a.relevance[:TOP].std()),
+    "consensus": lambda a: float((a.relevance[:TOP] >= CLOSE * a.relevance[0]).mean()),
+    "stage_agreement": _feature("stage_overlap"),
+    "reranker_impact": _feature("reranker_impact"),
+    "document_diversity": _documents,
+    "graph_support": _graph_support,
+    "query_coverage": _feature("top_idf_coverage"),
 }
-STAGE_AGREEMENT: Bands = (
-    (0.4, "the stages agree"),
-    (0.2, "the stages agree in part"),
-    (0.0, "the stages disagree"),
-)
-LAST_STAGE_IMPACT: Bands = (
-    (0.5, "the last stage kept the order of the first one"),
-    (-0.2, "the last stage changed the order"),
-    (-1.0, "the last stage reversed the order"),
-)
+BANDS = {  # the words of a signal from each value on; of a signal they descend
+    ("top_score", 0.7): "the best passage is probably right",
+    ("top_score", 0.4): "the best passage may be right",
+    ("top_score", 0.0): "the best passage is probably wrong",
+    ("gap", 0.3): "a clear winner",
+    ("gap", 0.1): "a slight lead over the second passage",
+    ("gap", -1.0): "no clear winner",
+    ("spread", 0.15): "the first passages differ in relevance",
+    ("spread", 0.0): "the first passages are about equally relevant",
+    ("consensus", 0.6): "several passages are as good as the best",
+    ("consensus", 0.0): "no other passage is nearly as good as the best",
+    ("stage_agreement", 0.4): "word search and meaning search agree",
+    ("stage_agreement", 0.2): "word search and meaning search agree in part",
+    ("stage_agreement", 0.0): "word search and meaning search disagree",
+    ("reranker_impact", 0.5): "the cross-encoder kept the order of the first stage",
+    ("reranker_impact", -0.2): "the cross-encoder changed the order",
+    ("reranker_impact", -1.0): "the cross-encoder reversed the order",
+    ("document_diversity", 0.8): "the first passages come from many documents",
+    ("document_diversity", 0.0): "the first passages come from few documents",
+    ("graph_support", 0.01): "linked from other passages",
+    ("graph_support", 0.0): "no links are known",
+    ("query_coverage", 0.7): "the passages contain the words of the question",
+    ("query_coverage", 0.0): "important words of the question are missing",
+}
+BANDS_OF_LISTS = BANDS | {
+    ("stage_agreement", 0.4): "the stages agree",
+    ("stage_agreement", 0.2): "the stages agree in part",
+    ("stage_agreement", 0.0): "the stages disagree",
+    ("reranker_impact", 0.5): "the last stage kept the order of the first one",
+    ("reranker_impact", -0.2): "the last stage changed the order",
+    ("reranker_impact", -1.0): "the last stage reversed the order",
+}
 
 
-def signals_for(maps: FittedMaps) -> Mapping[str, tuple[Measure, Bands]]:
+def signals_for(maps: FittedMaps) -> Mapping[str, Measure]:
     """The signals of a model with these maps.
 
-    Graph support is one of them if it was fitted as a feature of the passages' metadata.
+    Graph support is one of them if it was fitted as a feature of the passages' metadata. Those of
+    lists that came with their scores: agreement is the mean share of the first ten passages that
+    two stages both have, 1 for a single stage; coverage is that of the first passage's text.
     """
     signals = dict(SIGNALS)
     if not any(feature.key in GRAPH for feature in maps.metadata):
         del signals["graph_support"]
     if not maps.kind.stages:
         return signals
-    if not maps.kind.texts:
-        del signals["query_coverage"]
-    return signals | of_lists(maps.kind)
-
-
-def of_lists(kind: ListKind) -> dict[str, tuple[Measure, Bands]]:
-    """The signals of lists that came with their scores, which no stage of ours has read.
-
-    Agreement is the mean share of the first ten passages that two stages both have, 1 for a single
-    stage; coverage is that of the first passage, and needs texts.
-    """
-    table, _ = list_ranking_features(kind)
+    del signals["query_coverage"]
+    table, _ = list_ranking_features(maps.kind)
     shares = [function for name, function in table.items() if name.endswith(".overlap")]
-
-    def agreement(a: Assessment) -> float:
-        return float(np.mean([share(a.ranking) for share in shares])) if shares else 1.0
-
-    signals: dict[str, tuple[Measure, Bands]] = {
-        "stage_agreement": (agreement, STAGE_AGREEMENT),
-        "reranker_impact": (SIGNALS["reranker_impact"][0], LAST_STAGE_IMPACT),
-    }
+    signals["stage_agreement"] = lambda a: (
+        float(np.mean([share(a.ranking) for share in shares])) if shares else 1.0
+    )
     if coverage := table.get("winner_term_coverage"):
-        bands = SIGNALS["query_coverage"][1]
-        signals["query_coverage"] = (lambda a: coverage(a.ranking), bands)
+        signals["query_coverage"] = lambda a: coverage(a.ranking)
     return signals

@@ -54,10 +54,9 @@ class InDocument:
 def in_document(corpus: Corpus, row: int, *, max_bytes: int = MAX_BYTES) -> InDocument:
     """The passage at a row of the corpus, with the passages of its document around it.
 
-    These are the ones next to it in the corpus that are of the same document, by `place_of`,
-    nearest first, until they have `max_bytes` together; the passage itself is always whole. They
-    are ordered by `position` of their metadata if all have one (of at most 18 digits), else as in
-    the corpus.
+    These are its neighbours in the corpus of the same document, by `place_of`, nearest first, until
+    they have `max_bytes` together; the passage itself is always whole. They are ordered by
+    `position` of their metadata if all have one (of at most 18 digits), else as in the corpus.
     """
     if not 0 <= row < len(corpus):
         raise IndexError(row)

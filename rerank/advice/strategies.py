@@ -1,7 +1,4 @@
-"""How many passages to return: each setting defined once, and strategies from a file.
-
-It imports nothing heavy: the command line makes its options from these fields.
-"""
+"""How many passages to return: settings, and strategies from a file. It imports nothing heavy."""
 
 from __future__ import annotations
 
