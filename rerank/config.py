@@ -1,6 +1,5 @@
-"""Configurations: each option has its default, its help and its valid values in one place.
-
-The command line, the server's settings and docs/options.md are made from these fields.
+"""Configurations: each option has its default, its help and its valid values in one place; the
+command line, the server's settings and docs/options.md are made from them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Literal, cast
 
 import Stemmer
 
-from rerank.errors import InputError, command_line, nearest
+from rerank.errors import InputError, check_one_of, command_line, nearest
 from rerank.protocols import EmbedderChoice, ScorerChoice, is_model, name_of_model
 
 LARGEST = 2**31 - 1  # of any whole number
@@ -80,7 +79,7 @@ def option(default: Any, text: str, **values: Any) -> Any:
 def check_options(values: Any) -> None:
     """Refuse a value that its option does not take.
 
-    The message has the field in backquotes, for which the command line puts its flag.
+    For the name in backquotes the command line puts its flag.
     """
     for f in fields(values):
         value = getattr(values, f.name)
@@ -95,10 +94,8 @@ def check_option(name: str, option: Option, kind: type, value: Any) -> None:
     """Refuse a value that an option does not take."""
     if not option.takes(value, kind):
         own = ", an object or a function" if option.objects else ""
-        raise InputError(
-            f"`{name}` should be {option.values(kind)}{own}, got {value!r}"
-            f"{nearest(value, option.choices)}"
-        )
+        expected = f"`{name}` should be {option.values(kind)}{own}"
+        raise InputError(f"{expected}, got {value!r}{nearest(value, option.choices)}")
     if kind is int and value > LARGEST:
         raise InputError(f"`{name}` should be {LARGEST} at most, got {value}")
 
@@ -112,9 +109,8 @@ def share(default: float, text: str) -> Any:
 class Thresholds:
     """Where the bands of confidence and sufficiency begin; probabilities in [0, 1].
 
-    Every level, verdict and acceptance is decided here, and nowhere else. A band begins at its
-    threshold. Without calibration the level is LOW at most, the verdict PARTIAL at most, and
-    nothing is accepted.
+    Every level, verdict and acceptance is decided here. A band begins at its threshold. Without
+    calibration the level is LOW at most, the verdict PARTIAL at most, and nothing is accepted.
     """
 
     high: float = share(0.9, "confidence from here is HIGH")
@@ -158,8 +154,8 @@ def _band(
 
 
 def hundredths(probability: float) -> int:
-    """A probability as a person sees it: rounded down, so that it reaches no threshold that it is
-    below. The pages have the same in `page.js`.
+    """A probability as a person sees it, and `page.js` shows: rounded down, to reach no threshold
+    above.
     """
     return math.floor(100 * probability + 1e-9)  # 100 * 0.58 is slightly below 58
 
@@ -175,16 +171,14 @@ class Config:
 
     encoder: EmbedderChoice = option(
         "minilm",
-        "bi-encoder: minilm, a folder, a hub id, or an address such as openai:MODEL",
+        "bi-encoder: minilm, a folder, a hub id, or an address (openai:MODEL)",
         objects=True,
     )
     encoder_max_length: int = option(
         128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", ge=16
     )
     encoder_windows: int = option(
-        1,
-        "windows of a longer passage that the bi-encoder reads; the one nearest to a query counts",
-        ge=1,
+        1, "windows of a longer passage that the bi-encoder reads; the nearest one counts", ge=1
     )
     encoder_precision: Graphs = option(
         "fp32",
@@ -204,8 +198,7 @@ class Config:
         1, "windows of a longer passage that the cross-encoder scores; the best counts", ge=1
     )
     instruction: str = option(
-        "",
-        "what counts as an answer, in a sentence, for a reranker that reads one (Qwen3-Reranker)",
+        "", "sentence on what counts as an answer, for a reranker that reads one (Qwen3-Reranker)"
     )
     precision: Precision = option(
         "int8",
@@ -278,11 +271,7 @@ class Config:
     def __post_init__(self) -> None:
         check_options(self)
         languages = ("auto", "none", *sorted(Stemmer.algorithms()))
-        if self.language not in languages:
-            raise InputError(
-                f"`language` should be one of {', '.join(languages)}, got {self.language!r}"
-                f"{nearest(self.language, languages)}"
-            )
+        check_one_of("`language`", self.language, languages)
 
     @property
     def words_language(self) -> str:
@@ -296,10 +285,7 @@ class Config:
         return tuple(dict.fromkeys(key for key in named if key))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` gives an equal configuration back.
-
-        Of a model that is an object only its name is kept.
-        """
+        """Plain JSON values, which `from_dict` reads; of a model that is an object the name."""
         encoder, reranker = name_of_model(self.encoder), name_of_model(self.reranker)
         return asdict(replace(self, encoder=encoder, reranker=reranker))
 

@@ -14,7 +14,7 @@ from rerank.errors import InputError
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 
 if TYPE_CHECKING:
-    from rerank.training.training_sets import TrainingSet
+    from rerank.training.mining import TrainingSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,21 @@ class Training:
     def sets(self, base: str) -> list[TrainingSet]:
         """The sets to train on, without what is left out; refuses what would fail at the end."""
         from rerank.inference.model_files import resolve
+        from rerank.training.mining import TrainingSet, leave_out
         from rerank.training.packing import check_can_pack, tensors_to_pack
-        from rerank.training.training_sets import TrainingSet, leave_out
 
         if self.pack:
             check_can_pack(self.pack)
             tensors_to_pack(resolve(base).folder, resolve("minilm").folder)  # else hours are lost
-        folders, limits = zip(*map(_set, self.datasets), strict=True)
+        folders: list[Path] = []
+        limits: list[int | None] = []
+        for given in self.datasets:
+            folder, _, limit = given.partition(":")
+            if limit and not limit.isdecimal():
+                expected = "expected FOLDER or FOLDER:EXAMPLES, such as squad:2000"
+                raise InputError(f"{given!r}: {expected}")
+            folders.append(Path(folder))
+            limits.append(int(limit) if limit else None)
         labelled = self.reading.read_all(folders)
         for one in labelled:
             one.refuse_lists()
@@ -98,13 +106,6 @@ class Training:
         print_run(made.run, made.notes)
         if self.pack:
             print(f"{self.pack}: packed weights and manifest")
-
-
-def _set(given: str) -> tuple[Path, int | None]:
-    folder, _, limit = given.partition(":")
-    if limit and not limit.isdecimal():
-        raise InputError(f"{given!r}: expected FOLDER or FOLDER:EXAMPLES, such as squad:2000")
-    return Path(folder), int(limit) if limit else None
 
 
 @command("datasets/pydata my-set:2000 --out work/reranker --steps 600", resumes=True)

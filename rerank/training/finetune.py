@@ -1,7 +1,7 @@
 """The training jobs: labelled sets in; a tracked folder of a cross-encoder or a bi-encoder out.
 
-Index, mine, score with a teacher if there is one, train, write, track. They know nothing of
-calibration: a folder is an ordinary one of sentence-transformers, for `--reranker` or `--encoder`.
+They know nothing of calibration: a folder is one of sentence-transformers, for `--reranker` or
+`--encoder`.
 """
 
 from __future__ import annotations
@@ -42,20 +42,8 @@ from rerank.storage.folder import MANIFEST, is_made_from, output_folder, reserve
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
-from rerank.training.mining import (
-    Example,
-    ValidationQuery,
-    mine,
-    validation_queries,
-    without_misled_teacher,
-)
+from rerank.training import mining
 from rerank.training.settings import EncoderConfig, FinetuneConfig
-from rerank.training.training_sets import (
-    TrainingSet,
-    examples_per_set,
-    split_validation,
-    without_overlap,
-)
 from rerank.workspace import Workspace
 
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
@@ -87,7 +75,7 @@ class Trained:
 
 
 def finetune(
-    sets: Sequence[TrainingSet],
+    sets: Sequence[mining.TrainingSet],
     out: Path,
     config: FinetuneConfig | EncoderConfig,
     *,
@@ -98,12 +86,11 @@ def finetune(
     whole or not at all.
 
     A bi-encoder learns nothing from queries without a right passage. Indexes, a teacher's scores
-    and checkpoints are kept under `work`; after an interruption, the same call resumes. If `out`
-    holds the model of the same sets and settings, it is not made again, but sent to MLflow if it
-    has no run yet. `out/finetune.json` names each set with its digest, and holds the curves, and
-    the report of the base if that was fine-tuned too. `out/trained_on.txt` holds a hash of every
-    query trained or validated on, those of the base included, so that calibration can leave them
-    out: logits of trained-on queries are too good.
+    and checkpoints are kept under `work`; after an interruption, the same call resumes. A model of
+    the same sets and settings is not made again, but sent to MLflow if it has no run yet.
+    `out/finetune.json` names each set with its digest, and holds the curves, and the report of the
+    base if that was fine-tuned too. `out/trained_on.txt` holds a hash of every query trained or
+    validated on, those of the base included: calibration leaves them out.
     """
     if not sets:
         raise InputError("no labelled set to train on; expected at least one")
@@ -113,13 +100,8 @@ def finetune(
         models["encoder"] = resolve(config.encoder)
         models["teacher"] = resolve(config.teacher) if config.teacher else None
     described = [
-        {
-            "name": one.labelled.name,
-            "digest": one.labelled.digest(),
-            "split": one.split,
-            "limit": one.limit,
-            "within": one.within,
-        }
+        {"name": one.labelled.name, "digest": one.labelled.digest()}
+        | {key: getattr(one, key) for key in ("split", "limit", "within")}
         for one in sets
     ]
     made_from = {
@@ -152,7 +134,7 @@ def finetune(
 
 
 def _train_cross_encoder(
-    sets: Sequence[TrainingSet],
+    sets: Sequence[mining.TrainingSet],
     models: Models,
     config: FinetuneConfig,
     work: Workspace,
@@ -171,7 +153,7 @@ def _train_cross_encoder(
     checkpoints = _checkpoints_of(work, made_from, lists)
     if teacher:
         taught = add_teacher_scores(examples, teacher, config, ScoreCache(work.scores))
-        examples = [without_misled_teacher(example) for example in taught]
+        examples = [mining.without_misled_teacher(example) for example in taught]
     from rerank.training.trainer import train
 
     with reserved(checkpoints):
@@ -181,16 +163,19 @@ def _train_cross_encoder(
 
 
 def _mine_all(
-    sets: Sequence[TrainingSet],
+    sets: Sequence[mining.TrainingSet],
     encoder: ModelFiles,
     seen: frozenset[str],
     config: FinetuneConfig,
     work: Workspace,
-) -> tuple[list[Example], list[ValidationQuery], list[dict[str, int]]]:
+) -> tuple[list[mining.Example], list[mining.ValidationQuery], list[dict[str, int]]]:
     """All training lists, all validation lists, and the number of each by set."""
-    bi_encoder = Encoder.from_config(encoder, Config())
-    examples: list[Example] = []
-    validation: list[ValidationQuery] = []
+    bi_encoder, indexed = (
+        Encoder.from_config(encoder, Config()),
+        replace(Config(), encoder=config.encoder),
+    )
+    examples: list[mining.Example] = []
+    validation: list[mining.ValidationQuery] = []
     counts: list[dict[str, int]] = []
     parts = _split_sets(sets, seen, config)
     limits = [  # None: an example per query
@@ -199,18 +184,18 @@ def _mine_all(
     ]
     if config.temperature:
         sizes = [one.limit or len(ids) for one, (ids, _) in zip(sets, parts, strict=True)]
-        limits = [*examples_per_set(sizes, config.steps * config.batch, config.temperature)]
-    for one, (ids, for_validation), limit in zip(sets, parts, limits, strict=True):
-        labelled, index, lists = one.labelled, None, list[ValidationQuery]()
-        if for_validation or not one.within:
-            index = open_index(labelled, replace(Config(), encoder=config.encoder), work)
+        total = config.steps * config.batch
+        limits = [*mining.examples_per_set(sizes, total, config.temperature)]
+    for one, (ids, held), limit in zip(sets, parts, limits, strict=True):
+        labelled, index, lists = one.labelled, None, list[mining.ValidationQuery]()
+        if held or not one.within:
+            index = open_index(labelled, indexed, work)
         if config.temperature:  # use any of the queries, not only the first groups
             random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
         searched = None if one.within else index
-        mined = mine(labelled, ids, searched, bi_encoder, config, limit=limit)
+        mined = mining.mine(labelled, ids, searched, bi_encoder, config, limit=limit)
         if index is not None:
-            depth = config.depth
-            lists = validation_queries(labelled, for_validation, index, bi_encoder, depth=depth)
+            lists = mining.validation_queries(labelled, held, index, bi_encoder, config.depth)
         examples += mined
         validation += lists
         counts.append({"examples": len(mined), "validation": len(lists)})
@@ -218,7 +203,7 @@ def _mine_all(
 
 
 def _split_sets(
-    sets: Sequence[TrainingSet], seen: frozenset[str], config: FinetuneConfig
+    sets: Sequence[mining.TrainingSet], seen: frozenset[str], config: FinetuneConfig
 ) -> list[tuple[list[str], list[str]]]:
     """The ids of each set to train on, and those to validate on, which share no query or group.
 
@@ -228,26 +213,24 @@ def _split_sets(
     room, validated_on = config.validation, set[str]()
     for number, one in enumerate(sets):
         share = room // (len(sets) - number)
-        part = split_validation(
-            one.labelled, one.split, share, seed=config.seed, seen=seen, limit=one.limit
-        )
+        part = mining.split_validation(one, share, seed=config.seed, seen=seen)
         room -= len(part[1])
         parts.append(part)
         validated_on |= {query_hash(one.labelled.queries[i].text) for i in part[1]}
     apart = []
-    for one, (ids, for_validation) in zip(sets, parts, strict=True):
-        left = without_overlap(one.labelled, ids, for_validation, validated_on)
+    for one, (ids, held) in zip(sets, parts, strict=True):
+        left = mining.without_overlap(one.labelled, ids, held, validated_on)
         if not left:
             raise InputError(
                 f"{one.labelled.name}: all of its {one.split!r} shares a question or a right "
                 "passage with the queries to validate on; train with --validation 0"
             )
-        apart.append((left, for_validation))
+        apart.append((left, held))
     return apart
 
 
 def _train_bi_encoder(
-    sets: Sequence[TrainingSet],
+    sets: Sequence[mining.TrainingSet],
     models: Models,
     config: EncoderConfig,
     work: Workspace,
@@ -270,35 +253,37 @@ def _train_bi_encoder(
 
 
 def _mine_pairs(
-    sets: Sequence[TrainingSet], base: ModelFiles, config: EncoderConfig, work: Workspace
-) -> Mapping[str, list[Example]]:
+    sets: Sequence[mining.TrainingSet], base: ModelFiles, config: EncoderConfig, work: Workspace
+) -> Mapping[str, list[mining.Example]]:
     """The lists of each set, by its name: a right passage, and a wrong one if one was found."""
-    encoder = Encoder(base, max_length=config.max_length)
-    mining = FinetuneConfig(
-        encoder=config.base, hard=1, easy=0, depth=config.depth, seed=config.seed
-    )
+    encoder, seed = Encoder(base, max_length=config.max_length), config.seed
+    few = FinetuneConfig(encoder=config.base, hard=1, easy=0, depth=config.depth, seed=seed)
     name, count = Counter(s.labelled.name for s in sets).most_common(1)[0]
     if count > 1:
         raise InputError(f"{count} sets are named {name!r}; rename a folder")
     indexed = replace(Config(), encoder=config.base, encoder_max_length=config.max_length)
-    mined: dict[str, list[Example]] = {}
+    mined: dict[str, list[mining.Example]] = {}
     for one in sets:
-        labelled, split = one.labelled, one.split
-        answerable = tuple(i for i in labelled.splits[split] if labelled.relevant(i))
-        labelled = replace(labelled, splits={**labelled.splits, split: answerable})
-        ids, _ = split_validation(labelled, split, 0, seed=config.seed, limit=one.limit)
-        random.Random(f"{config.seed}:{labelled.name}:mix").shuffle(ids)
-        index = None if one.within else open_index(labelled, indexed, work, encoder)
-        examples = mine(labelled, ids, index, encoder, mining, limit=one.limit) if ids else []
-        mined[labelled.name] = examples
+        whole, split = one.labelled, one.split
+        answerable = tuple(i for i in whole.splits[split] if whole.relevant(i))
+        labelled = replace(whole, splits={**whole.splits, split: answerable})
+        mined[labelled.name] = []
+        if answerable:
+            ids, _ = mining.split_validation(replace(one, labelled=labelled), 0, seed=seed)
+            random.Random(f"{seed}:{labelled.name}:mix").shuffle(ids)
+            index = None if one.within else open_index(labelled, indexed, work, encoder)
+            mined[labelled.name] = mining.mine(labelled, ids, index, encoder, few, limit=one.limit)
     if not any(mined.values()):
         raise InputError("no query of these sets has a right passage; a bi-encoder learns from one")
     return mined
 
 
 def add_teacher_scores(
-    examples: Sequence[Example], teacher: ModelFiles, config: FinetuneConfig, cache: ScoreCache
-) -> list[Example]:
+    examples: Sequence[mining.Example],
+    teacher: ModelFiles,
+    config: FinetuneConfig,
+    cache: ScoreCache,
+) -> list[mining.Example]:
     """The examples with another cross-encoder's logits of their passages."""
     reader = open_reranker(teacher, max_length=config.max_length, cache=cache)
     scores = in_chunks(

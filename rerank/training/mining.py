@@ -1,12 +1,12 @@
-"""Training data of a cross-encoder: short lists of right and wrong passages, mined with the index.
+"""Training data of a cross-encoder: which queries train and validate, and their lists of passages.
 
 A training query gets one right passage (if it has any) and wrong ones; the hard negatives are from
-the top of the first stage. A validation query keeps the first stage's list as it is.
+the top of the first stage. A validation query keeps the first stage's list as it is. What is
+measured on later must not be trained on: not a query, nor its group, nor its right passage.
 
-Questions are altered so that their passage no longer answers them: a cross-encoder that has seen
-only wrong passages of other topics takes every passage on the topic for an answer. It is done as in
-SQuAD 2.0 (Rajpurkar et al. 2018, table 1), by rule (Gautam et al. 2023): by another name or number,
-an antonym, or a negation; these are English. A few altered questions still have their answer.
+Questions are altered so that their passage no longer answers them, as in SQuAD 2.0 (Rajpurkar et
+al. 2018, table 1), by rule (Gautam et al. 2023): by another name or number, an antonym, or a
+negation; these are English. A few altered questions still have their answer.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import Config
-from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about
+from rerank.data.checks import query_hash
+from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about, given_group
 from rerank.data.words import STOP_WORDS
+from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import Index
 from rerank.training.settings import FinetuneConfig
@@ -70,9 +72,8 @@ Rule = Callable[[str, str, random.Random], str | None]
 def alter(question: str, passage: str, draw: random.Random) -> str | None:
     """The question with one change, after which the passage no longer answers it; or None.
 
-    `passage` is the text that answers the question: the other name or number is one of its own, so
-    that the altered question stays on its topic. None if no change fits, and sometimes instead of a
-    rare one.
+    The other name or number is one of the `passage` that answers it, so that the question stays on
+    its topic. None if no change fits, and sometimes instead of a rare one.
     """
     texts = [rule(question, passage, draw) for rule in RULES]
     weights = [weight if text else 0.0 for text, weight in zip(texts, RULES.values(), strict=True)]
@@ -167,9 +168,9 @@ POOL = 50  # passages that each first stage returns, at least
 class Example:
     """One query and its short list; `labels` is 1 where the passage is right.
 
-    The right passages come first, then `judged` ones that a person judged wrong. `teacher`: a
-    teacher's logits of the same passages. `altered_from`: the query of the set that `alter` made
-    this one of; its right passage is then a wrong one, and `judged`.
+    Right passages come first, then `judged` ones that a person judged wrong. `teacher`: a teacher's
+    logits of them. `altered_from`: the query of the set that `alter` made this one of; its right
+    passage is then a wrong one, and `judged`.
     """
 
     query: str
@@ -203,7 +204,7 @@ def mine(
     A limit above the number of queries goes round again, and draws other wrong passages. Passages
     that a person judged wrong come first, above all the one that an unanswerable query was asked
     about; the first stage's best fill the rest. Without an `index`, for questions that do not name
-    their subject, only passages of the query's own group do, and a query that has none is left out.
+    their subject, only passages of the query's own group do.
     """
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
@@ -275,21 +276,19 @@ def _example(
 
 
 def without_misled_teacher(example: Example) -> Example:
-    """The list without its teacher, if it has only wrong passages, one of them judged so: a teacher
-    takes the passage that an unanswerable question was asked about for its answer.
+    """Without the teacher of a list of wrong passages, one of them judged so: a teacher takes the
+    passage that an unanswerable question was asked about for its answer.
     """
     misled = example.judged and not any(example.labels)
     return replace(example, teacher=()) if misled else example
 
 
 def validation_queries(
-    labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, *, depth: int
+    labelled: LabelledSet, ids: Sequence[str], index: Index, encoder: Encoder, depth: int
 ) -> list[ValidationQuery]:
     """The first stage's `depth` best passages of each answerable query of `ids`."""
     queries = [labelled.queries[i] for i in ids if labelled.relevant(i)]
-    if not queries:
-        return []
-    vectors = encoder.encode([q.text for q in queries])
+    vectors = encoder.encode([q.text for q in queries]) if queries else ()
     return [
         ValidationQuery(
             query.text,
@@ -319,3 +318,120 @@ def _is_wrong(passage: Passage, answers: Mapping[str, set[str]]) -> bool:
 
 def _word_set(passage: Passage) -> set[str]:
     return set(passage.full_text.lower().split())
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """A labelled set to train on: its split, and how many examples (default: one per query)."""
+
+    labelled: LabelledSet
+    split: str = "train"
+    limit: int | None = None
+    within: bool = False  # wrong passages are of the query's own group: see `mine`
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"{self.labelled.name}: expected at least 1 query, got {self.limit}")
+        self.labelled.split(self.split)
+
+
+def split_validation(
+    one: TrainingSet, count: int, *, seed: int, seen: frozenset[str] = frozenset()
+) -> tuple[list[str], list[str]]:
+    """(ids of queries to train on, at most the set's limit; ids of about `count` to validate on).
+
+    Both are whole groups, in random order. At most a fifth of the queries are held out, and no
+    group with a query (`query_hash`) that the base has `seen`: on those it would look better than
+    it is.
+    """
+    labelled, limit, ids = one.labelled, one.limit, one.labelled.splits[one.split]
+    groups: dict[str, list[str]] = {}
+    for query_id in ids:
+        groups.setdefault(labelled.group(query_id), []).append(query_id)
+    names = sorted(groups)
+    random.Random(f"{seed}:{labelled.name}").shuffle(names)
+    room = min(count, len(ids) // 5)
+    held: list[str] = []
+    to_train: list[str] = []
+    for group in map(groups.__getitem__, names):
+        is_seen = any(query_hash(labelled.queries[i].text) in seen for i in group)
+        if not is_seen and len(held) + len(group) <= room:
+            held += group
+        elif limit is None or len(to_train) + len(group) <= limit:
+            to_train += group
+    if not to_train:
+        raise InputError(
+            f"{labelled.name}: every group of its {one.split!r} has more than the {limit} queries "
+            "asked for; ask for more, or group them more finely"
+        )
+    return to_train, held
+
+
+def without_overlap(
+    labelled: LabelledSet, ids: Sequence[str], held: Sequence[str], validated_on: Set[str]
+) -> list[str]:
+    """`ids` without those whose question is one of `validated_on` (`query_hash`), of whatever set,
+    or which share the group or a right passage with one of the `held` queries of this set.
+    """
+    marks = {mark for i in held for mark in _overlap_keys(labelled, i)}
+    return [
+        i
+        for i in ids
+        if query_hash(labelled.queries[i].text) not in validated_on
+        and marks.isdisjoint(_overlap_keys(labelled, i))
+    ]
+
+
+def leave_out(labelled: LabelledSet, held: Sequence[LabelledSet], split: str) -> LabelledSet:
+    """The set with a `split` that holds nothing of the sets `held`, for training.
+
+    A query is dropped if one of `held` asks it, or has one of its right passages as a right one, or
+    has the same name, as a part of this set, and a query of the same group.
+    """
+    if not held:
+        return labelled
+    asked = {query_hash(q.text) for other in held for q in other.queries.values()}
+    answers = {text for other in held for i in other.queries for text in _answers(other, i)}
+    parts = [other for other in held if other.name == labelled.name]
+    groups = {_group_of_texts(other, i) for other in parts for i in other.queries}
+    ids = labelled.split(split)
+    kept = tuple(
+        i
+        for i in ids
+        if query_hash(labelled.queries[i].text) not in asked
+        and _group_of_texts(labelled, i) not in groups
+        and answers.isdisjoint(_answers(labelled, i))
+    )
+    if ids and not kept:
+        raise InputError(f"{labelled.name}: --leave-out leaves no query of {split!r} to train on")
+    return replace(labelled, splits={**labelled.splits, split: kept})
+
+
+def _group_of_texts(labelled: LabelledSet, query_id: str) -> str | frozenset[str]:
+    """The group of a query; unless it has a name, by texts: the parts of a set count ids anew."""
+    query = labelled.queries[query_id]
+    if named := given_group(query):
+        return named
+    about = labelled.corpus.get(asked_about(query))
+    texts = _answers(labelled, query_id) or ({about.full_text} if about else set())
+    return frozenset(texts or {query_hash(query.text)})
+
+
+def _answers(labelled: LabelledSet, query_id: str) -> set[str]:
+    return {labelled.corpus[doc_id].full_text for doc_id in labelled.relevant(query_id)}
+
+
+def _overlap_keys(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, str]]:
+    questions = {("question", mark) for mark in labelled.duplicate_keys(query_id)}
+    return frozenset(questions | {("right", doc_id) for doc_id in labelled.relevant(query_id)})
+
+
+def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
+    """How many of `total` examples each set gives, at least one: by its size ** (1 / temperature).
+
+    Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
+    2019).
+    """
+    logits = np.log(np.asarray(sizes, dtype=np.float64)) / temperature
+    weights = np.exp(logits - logits.max())  # a power of a size would overflow
+    return [max(1, int(n)) for n in np.rint(total * weights / weights.sum())]

@@ -47,10 +47,7 @@ class FinetuneConfig(TrainingConfig):
         0.0, "share of answerable queries shown without their right passage", ge=0, lt=1
     )
     altered: float = option(
-        0.0,
-        "share of answerable queries that are altered so that their passage no longer answers them",
-        ge=0,
-        lt=1,
+        0.0, "share of queries altered so that their passage no longer answers them", ge=0, lt=1
     )
     temperature: float = option(
         0.0,
@@ -83,14 +80,13 @@ class FinetuneConfig(TrainingConfig):
         if self.hard + self.easy < 1:
             raise InputError("expected a wrong passage per query: `hard` or `easy` above 0")
         if self.hard > self.depth:
+            got = f"got {self.hard} of {self.depth}"
             raise InputError(
-                f"`hard` should be `depth` at most, because they are drawn from so many passages: "
-                f"got {self.hard} of {self.depth}"
+                f"`hard`, drawn from `depth` passages, should be `depth` at most: {got}"
             )
         if self.average > 1 and self.validation:
-            raise InputError(
-                "with `average` above 1 `validation` should be 0: it keeps one checkpoint, the best"
-            )
+            best = "it keeps one checkpoint, the best"
+            raise InputError(f"with `average` above 1 `validation` should be 0: {best}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from finetuning import CHEAP, LAST, TEN, Trained, write_body
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.training.finetune import finetune
+from rerank.training.mining import TrainingSet
 from rerank.training.settings import FinetuneConfig
-from rerank.training.training_sets import TrainingSet
 
 
 @contextmanager

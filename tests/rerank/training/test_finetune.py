@@ -24,9 +24,8 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, verify_folder
 from rerank.training.finetune import add_teacher_scores, finetune, write_network
-from rerank.training.mining import Example
+from rerank.training.mining import Example, TrainingSet
 from rerank.training.settings import FinetuneConfig
-from rerank.training.training_sets import TrainingSet
 from rerank.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
@@ -131,10 +130,10 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     cheap: FinetuneConfig,
 ) -> None:
     """Stopped after its first checkpoint, the second call ends where an unbroken one ends."""
-    from rerank.training import loop
+    from rerank.training import trainer
 
     steps: list[int] = []
-    original = loop.Progress.on_step_end
+    original = trainer.Progress.on_step_end
 
     def stopping(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
         original(self, args, state, control)
@@ -142,7 +141,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         if steps == [1, 2]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop.Progress, "on_step_end", stopping)
+    monkeypatch.setattr(trainer.Progress, "on_step_end", stopping)
     out = tmp_path / "model"
     with pytest.raises(KeyboardInterrupt):
         finetune([TrainingSet(ten)], out, cheap, work=trained.work)

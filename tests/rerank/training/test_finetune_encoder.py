@@ -18,9 +18,9 @@ from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training
 from rerank.retrieval.dense import Encoder
 from rerank.training.finetune import TrainingRun, finetune
+from rerank.training.mining import TrainingSet
 from rerank.training.packing import pack_finetuned
 from rerank.training.settings import EncoderConfig
-from rerank.training.training_sets import TrainingSet
 
 CHEAP = EncoderConfig(steps=2, batch=4, max_length=48, warmup=0.0, check_every=1, depth=10)
 
@@ -108,9 +108,9 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     cheap: EncoderConfig,
 ) -> None:
     """Stopped after its first checkpoint, the second call ends where an unbroken one ends."""
-    from rerank.training import loop
+    from rerank.training import trainer
 
-    original = loop.Progress.on_step_end
+    original = trainer.Progress.on_step_end
 
     def stopping(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
         original(self, args, state, control)
@@ -118,7 +118,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Progress, "on_step_end", stopping)
+        patch.setattr(trainer.Progress, "on_step_end", stopping)
         with pytest.raises(KeyboardInterrupt):
             finetune([TrainingSet(ten)], kept / "stopped", cheap, work=kept)
     resumed = finetune([TrainingSet(ten)], kept / "stopped", cheap, work=kept)

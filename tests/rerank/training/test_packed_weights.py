@@ -15,8 +15,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.model_files import resolve, trained_on, training
 from rerank.training.finetune import finetune
+from rerank.training.mining import TrainingSet
 from rerank.training.packing import pack_finetuned
-from rerank.training.training_sets import TrainingSet
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,9 @@ from rerank.inference.int8_weights import unpack
 from rerank.inference.model_files import resolve, trained_on
 from rerank.storage.files import sha256_file
 from rerank.training.finetune import finetune
-from rerank.training.mining import Example
+from rerank.training.mining import Example, TrainingSet
 from rerank.training.packing import pack_finetuned
 from rerank.training.settings import FinetuneConfig
-from rerank.training.training_sets import TrainingSet
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
 
@@ -87,11 +86,11 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
     trained: Trained, ten: LabelledSet, other_reranker: Callable[..., Path], tmp_path: Path
 ) -> None:
     """A weight is the mean of its last three values; frozen ones are the base's to the bit."""
-    from rerank.training import loop
+    from rerank.training import trainer
 
     name = "bert.encoder.layer.1.output.dense.weight"
     last: list[np.ndarray] = []
-    original = loop.load_mean
+    original = trainer.load_mean
 
     def noting(model: Any, checkpoints: Path, count: int) -> None:
         last.extend(weights(folder)[name] for folder in checkpoints.glob("checkpoint-*"))
@@ -100,7 +99,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept(
     start = other_reranker()
     config = replace(CHEAP, base=str(start), frozen_layers=0, steps=4, average=3, validation=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "load_mean", noting)
+        patch.setattr(trainer, "load_mean", noting)
         made = finetune([TrainingSet(ten)], tmp_path / "model", config, work=trained.work)
     found, base = weights(made.folder), weights(start)
     assert len(last) == 3

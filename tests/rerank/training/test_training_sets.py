@@ -9,7 +9,7 @@ import pytest
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.training.training_sets import (
+from rerank.training.mining import (
     TrainingSet,
     examples_per_set,
     leave_out,
@@ -29,23 +29,26 @@ def test_temperature_lies_between_the_sizes_and_equal_shares() -> None:
 
 def test_whole_groups_are_held_out(pydata: LabelledSet) -> None:
     """No group stands on both sides, nothing is lost, and the count is close to what was asked."""
-    ids, held = split_validation(pydata, "dev", 60, seed=0)
+    ids, held = split_validation(TrainingSet(pydata, "dev"), 60, seed=0)
     assert sorted([*ids, *held]) == sorted(pydata.splits["dev"])
     assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in held}
     assert 55 <= len(held) <= 60
-    assert split_validation(pydata, "dev", 60, seed=0) == (ids, held)
-    assert split_validation(pydata, "dev", 60, seed=1)[1] != held
-    assert split_validation(pydata, "dev", 0, seed=0)[1] == []
+    assert split_validation(TrainingSet(pydata, "dev"), 60, seed=0) == (ids, held)
+    assert split_validation(TrainingSet(pydata, "dev"), 60, seed=1)[1] != held
+    assert split_validation(TrainingSet(pydata, "dev"), 0, seed=0)[1] == []
     seen = frozenset(query_hash(pydata.queries[i].text) for i in held[:5])
-    again = split_validation(pydata, "dev", 60, seed=0, seen=seen)[1]
+    again = split_validation(TrainingSet(pydata, "dev"), 60, seed=0, seen=seen)[1]
     assert 55 <= len(again) <= 60
     assert not {pydata.group(i) for i in held[:5]} & {pydata.group(i) for i in again}
-    assert len(split_validation(pydata, "dev", 9999, seed=0)[1]) <= len(pydata.splits["dev"]) / 5
+    assert (
+        len(split_validation(TrainingSet(pydata, "dev"), 9999, seed=0)[1])
+        <= len(pydata.splits["dev"]) / 5
+    )
 
 
 def test_a_limit_leaves_whole_groups_over(pydata: LabelledSet) -> None:
     """What is trained on and what is left share no group, and the limit is nearly filled."""
-    ids, held = split_validation(pydata, "dev", 60, seed=0, limit=200)
+    ids, held = split_validation(TrainingSet(pydata, "dev", 200), 60, seed=0)
     left = set(pydata.splits["dev"]) - {*ids, *held}
     assert 190 <= len(ids) <= 200
     assert not {pydata.group(i) for i in ids} & {pydata.group(i) for i in left}
