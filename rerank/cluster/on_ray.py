@@ -1,6 +1,5 @@
 """The same job on Ray Data, with a pool of actors that each load the model once.
 
-It sends the starts of the chunks that the checkpoint lacks, and receives their lines in order.
 Every machine must find the input and the model under the same paths. The cluster is that of
 RAY_ADDRESS; without one, Ray is started on this machine for this job.
 """
@@ -15,7 +14,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +27,6 @@ from rerank.batch.rows import RowParser
 from rerank.cluster.ray_process import guarded, ray_module
 from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError
-
-if TYPE_CHECKING:
-    from ray.data import Dataset
 
 ACTOR_CORES = 4  # cores of an actor, unless the number of actors or GPUs decides
 SPARE = 0.5  # share of its last core that an actor leaves to Ray, which hangs without any
@@ -73,20 +69,16 @@ def on_ray(
             compute=ray.data.ActorPoolStrategy(size=count),
             **reserved,
         )
+        due = start  # early chunks wait for those before
+        waiting: dict[int, dict[str, Any]] = {}
         try:
-            yield from _in_order(scored, start)
+            for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
+                waiting |= {row.pop("start"): row for row in batch.to_pylist()}
+                while (row := waiting.pop(due, None)) is not None:
+                    due = row.pop("end")
+                    yield due, ScoredChunk(**row)
         except ray.exceptions.RayError as error:
             raise _plain(error) from None
-
-
-def _in_order(scored: Dataset, due: int) -> Iterator[tuple[int, ScoredChunk]]:
-    """The chunks in order, the first of which starts at `due`; early ones wait for those before."""
-    waiting: dict[int, dict[str, Any]] = {}
-    for batch in scored.iter_batches(batch_size=None, batch_format="pyarrow"):
-        waiting |= {row.pop("start"): row for row in batch.to_pylist()}
-        while (row := waiting.pop(due, None)) is not None:
-            due = row.pop("end")
-            yield due, ScoredChunk(**row)
 
 
 class _Actor:
@@ -133,19 +125,17 @@ def _pool(
         per_gpu = ceil(count / gpus) if gpus else 0
         for threads in range(max(1, min(total // count, largest)), 0, -1):
             reserved = threads - 1 if threads > 1 else SPARE
-            room = sum(_actors_that_fit(machine, threads, per_gpu) for machine in hosts)
+            room = 0
+            for machine in hosts:
+                by_cores = int(machine.get("CPU", 0) / (threads if threads > 1 else SPARE))
+                by_gpus = int(machine["GPU"]) * per_gpu if per_gpu else by_cores
+                room += min(by_cores, by_gpus)
             if room >= count and reserved * count < total:
                 pool = {"threads": threads, "num_cpus": reserved, "actors": count}
                 return pool | ({"num_gpus": 1 / per_gpu} if gpus else {})
     raise InputError(
         f"{most_actors} actors need more than the {total} cores that Ray has; give fewer"
     )
-
-
-def _actors_that_fit(machine: Mapping[str, float], threads: int, per_gpu: int) -> int:
-    """How many actors of so many threads fit on a machine; `per_gpu` 0: they need no GPU."""
-    by_cores = int(machine.get("CPU", 0) / (threads if threads > 1 else SPARE))
-    return min(by_cores, int(machine["GPU"]) * per_gpu) if per_gpu else by_cores
 
 
 def _plain(error: Exception) -> Exception:
@@ -162,7 +152,8 @@ def _plain(error: Exception) -> Exception:
 def _ray(actors: int | None) -> Iterator[Any]:
     """Ray, connected; shut down afterwards, unless it was running before.
 
-    If it is started here, it listens on the loopback address only, and ends with this process.
+    If it is started here, it listens on the loopback address only, and ends with this process. Ray
+    Data shows no progress bars, and gives its results in order.
     """
     ray, address = ray_module(), os.environ.get("RAY_ADDRESS")
     with ExitStack() as stack:
@@ -176,18 +167,12 @@ def _ray(actors: int | None) -> Iterator[Any]:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             except Exception as error:  # of any type, as when a busy machine starts it too late
                 raise OSError(f"Ray does not start: {error}") from error
-        with _quiet(ray):
-            yield ray
-
-
-@contextmanager
-def _quiet(ray: Any) -> Iterator[None]:
-    """Ray Data without its progress bars, and with its results in order."""
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would log every step
-    context = ray.data.DataContext.get_current()
-    settings = context.enable_progress_bars, context.execution_options.preserve_order
-    context.enable_progress_bars, context.execution_options.preserve_order = False, True
-    try:
-        yield
-    finally:
-        context.enable_progress_bars, context.execution_options.preserve_order = settings
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # it would log every step
+        data = ray.data.DataContext.get_current()
+        for owner, name, value in (
+            (data, "enable_progress_bars", False),
+            (data.execution_options, "preserve_order", True),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        yield ray

@@ -1,9 +1,8 @@
 """The import of Ray, and a guard for one that we start: when this process ends, Ray's end too.
 
-Ray ends its main processes with the one that started it, but leaves workers and agents, some for
-minutes. The guard is a process that reads a pipe; when the other end is gone, it kills the
-processes that have files open in Ray's folder (as /proc says), and removes it. This file imports
-only the standard library, until Ray is asked for.
+Ray leaves workers and agents behind. The guard is a process that reads a pipe; when the other end
+is gone, it kills the processes that have files open in Ray's folder (as /proc says), and removes
+it. This file imports only the standard library, until Ray is asked for.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ LISTENS_EVERYWHERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # despite its name it 
 
 
 def ray_module() -> Any:
-    """The module `ray` with `ray.data`: it sends no statistics, and listens on loopback only.
-
-    It may listen on other addresses if RAY_ADDRESS names a cluster, or the user's environment says
-    so; or if a program has imported Ray before, which the log says.
+    """The module `ray` with `ray.data`: it sends no statistics, and listens on loopback only,
+    unless RAY_ADDRESS names a cluster, or the environment, or an earlier import of Ray decides.
     """
     os.environ.setdefault(SENDS_STATISTICS, "0")
     if not os.environ.get("RAY_ADDRESS") and LISTENS_EVERYWHERE not in os.environ:

@@ -1,7 +1,7 @@
 """Qdrant: a collection on a server or in a folder, with a sparse BM25 vector and a dense one.
 
-The sparse vector is that of FastEmbed's `Qdrant/bm25`, or of a server that makes it itself: with
-the modifier IDF, each word of a query has weight 1.
+The sparse vector is that of FastEmbed's `Qdrant/bm25`, with the modifier IDF: each word of a query
+has weight 1.
 """
 
 from __future__ import annotations
@@ -89,21 +89,30 @@ class QdrantCollection:
         return self.settings.hits((p.payload or {}, p.score) for p in found.points)
 
     def _held(self, condition: Condition) -> Any:
-        """The condition as Qdrant has it: ranges are of numbers, or of dates."""
-        key = condition.key
+        """The condition as Qdrant has it: ranges are of numbers, whole or not, or of dates."""
+
+        def within(**bounds: Any) -> Any:
+            return models.FieldCondition(key=condition.key, range=models.Range(**bounds))
+
+        def equal(value: Value) -> Any:
+            if isinstance(value, (bool, str)):
+                match = models.MatchValue(value=value)
+                return models.FieldCondition(key=condition.key, match=match)
+            return within(gte=value, lte=value)
+
         if not condition.bounds:
-            return models.Filter(should=[_equal(key, value) for value in condition.values])
+            return models.Filter(should=list(map(equal, condition.values)))
         bounds: dict[str, Any] = dict(condition.bounds)
         if condition.kind == "number":
-            return models.FieldCondition(key=key, range=models.Range(**bounds))
+            return within(**bounds)
         try:
             dates = {name: datetime.fromisoformat(bound) for name, bound in bounds.items()}
         except ValueError:
             raise FilterError(
-                f"filter {key!r}: Qdrant has ranges of numbers and of dates of "
+                f"filter {condition.key!r}: Qdrant has ranges of numbers and of dates of "
                 f"ISO 8601, such as 2024-05-31; got {bounds!r:.80}"
             ) from None
-        return models.FieldCondition(key=key, range=models.DatetimeRange(**dates))
+        return models.FieldCondition(key=condition.key, range=models.DatetimeRange(**dates))
 
     @cached_property
     def _client(self) -> Any:
@@ -159,13 +168,6 @@ class QdrantCollection:
             raise RetrieverError(f"{self.settings}: {error}") from None
         except ValueError as error:  # raised for a folder
             raise InputError(f"{self.settings}: {error}") from None
-
-
-def _equal(key: str, value: Value) -> Any:
-    """The condition that a field equals a value; a number may be whole or not."""
-    if isinstance(value, (bool, str)):
-        return models.FieldCondition(key=key, match=models.MatchValue(value=value))
-    return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
 
 
 @lru_cache

@@ -1,7 +1,7 @@
 """OpenSearch and Elasticsearch: `_search` and `_mapping` of an index, through their own clients.
 
-Keyword search is `multi_match`, by BM25. The scores of vector search are not cosines, but rise with
-them, which is enough for a calibration. `id = "_id"` uses the document's own id.
+Keyword search is `multi_match`, by BM25. The scores of vector search are no cosines, but rise with
+them. `id = "_id"` uses the document's own id.
 """
 
 from __future__ import annotations
@@ -96,7 +96,12 @@ class SearchIndex(ABC):
         asked = {**body, "size": count, "_source": [n for n in names if n != OWN_ID]}
         answer = self._request("POST", WHOLE, asked)
         try:
-            missing = _missing(answer)
+            shards = answer.get("_shards", {})
+            missing = "the server's own limit of time ended the search" * bool(
+                answer.get("timed_out")
+            )
+            if failed := shards.get("failed", 0):
+                missing = f"{failed} of {shards.get('total', '?')} shards failed"
             rows = [
                 ({name: _value(hit, name) for name in names}, float(hit["_score"] or 0.0))
                 for hit in answer["hits"]["hits"]
@@ -209,14 +214,6 @@ def _flatten_fields(
         for inner in ("properties", "fields"):
             found |= _flatten_fields(definition.get(inner, {}), f"{before}{name}.")
     return found
-
-
-def _missing(answer: Mapping[str, Any]) -> str:
-    """Why an answer lacks a part of the index; empty if it is whole."""
-    shards = answer.get("_shards", {})
-    if failed := shards.get("failed", 0):
-        return f"{failed} of {shards.get('total', '?')} shards failed"
-    return "the server's own limit of time ended the search" if answer.get("timed_out") else ""
 
 
 def _value(hit: Mapping[str, Any], name: str) -> Any:

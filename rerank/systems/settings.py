@@ -9,8 +9,7 @@
     keyword = "text"                  # field of keyword search; omitted: none
     vector = "vector"                 # field of vector search; omitted: none
 
-It knows nothing of the systems. Keys and passwords come only from the environment. What a
-collection holds becomes passages here, and it is checked that it has what is named.
+Keys and passwords come only from the environment. It knows nothing of the systems.
 """
 
 from __future__ import annotations
@@ -149,12 +148,10 @@ class RetrieverSettings:
         if not isinstance(given, Mapping):
             raise InputError("expected names and values")
         known = [f.name for f in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise InputError(f"`{name}` is unknown{nearest(name, known)}; known: {known}")
-        for name in known[:3]:
-            if name not in given:
-                raise InputError(f"`{name}` is missing")
+        if strange := next((name for name in given if name not in known), ""):
+            raise InputError(f"`{strange}` is unknown{nearest(strange, known)}; known: {known}")
+        if lacking := next((name for name in known[:3] if name not in given), ""):
+            raise InputError(f"`{lacking}` is missing")
         values = dict(given)
         for name in given.keys() & set(SEVERAL_NAMES):
             names = given[name]
@@ -193,8 +190,7 @@ def connect(settings: RetrieverSettings) -> SearchSystem:
 def connect_of_model(kept: Any) -> SearchSystem:
     """The system that a model folder names.
 
-    Whoever wrote the folder chose that address. So a key is sent only if the environment names the
-    address too.
+    Whoever wrote the folder chose that address: a key is sent only if the environment names it too.
     """
     settings = RetrieverSettings.from_dict(kept)
     if settings.remote and os.environ.get(KEY) and not os.environ.get(URL):
