@@ -2,8 +2,8 @@
 
 A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
 `splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable) still
-counts. Without these files such queries are an error, unless the caller says what they are. Each of
-the tables may be any file of `rerank.data.lines`, or a folder of part files, as on the hubs.
+counts. Each table may be any file of `rerank.data.lines`, or a folder of part files, as on the
+hubs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,8 +59,7 @@ def _by_id(
 
 
 def tables(folder: Path, name: str) -> list[Path]:
-    """The files of `corpus` or `queries`: one, a folder of part files, or part files in `data`.
-
+    """The files of `corpus` or `queries`: one, a folder of part files, or part files in `data`;
     `NAME.jsonl` if there is none.
     """
     plain = folder / f"{name}.jsonl"
@@ -89,10 +88,8 @@ def _qrels_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def read_queries(path: Path, *, passages: bool = False) -> list[Query]:
-    """Queries in file order, from a JSONL file of `_id`, `query` (or `text`), optional `metadata`.
-
-    With `passages`, their passages are read too, if they have any. An id may occur twice, as in a
-    log of one night's queries.
+    """Queries in file order, of `_id`, `query` (or `text`), optional `metadata`, and, with
+    `passages`, theirs. An id may occur twice, as in a log of one night's queries.
     """
     return read_records(path, partial(read_query, passages=passages), "query")
 
@@ -118,33 +115,31 @@ def _judgements(path: Path, problems: Problems) -> Iterator[tuple[str, tuple[str
                 problems.add(where, f"expected {expected}; got {list(row)}", "judgements")
 
 
+@dataclass(slots=True)
 class _Split:
     """The judgements of a split, as its files are read; bad lines go to `problems`.
 
     Without a corpus, or without queries, their ids are not checked.
     """
 
-    def __init__(
-        self, corpus: Mapping[str, Any] | None, queries: Mapping[str, Any], problems: Problems
-    ) -> None:
-        self.grades: dict[str, dict[str, float]] = {}  # by query and passage
-        self.places: dict[str, str] = {}  # each judged query, with its first place
-        self.lost: dict[str, str] = {}  # likewise, if a judgement that may count was left out
-        self._corpus = corpus
-        self._queries = queries
-        self._problems = problems
+    corpus: Mapping[str, Any] | None
+    queries: Mapping[str, Any]
+    problems: Problems
+    grades: dict[str, dict[str, float]] = field(default_factory=dict)  # by query and passage
+    places: dict[str, str] = field(default_factory=dict)  # each judged query, with its first place
+    lost: dict[str, str] = field(default_factory=dict)  # likewise, if a judgement was left out
 
     def read(self, paths: Iterable[Path]) -> None:
         """Add what the files say; the first line may be a header: BEIR's own, or other names."""
         for path in paths:
             try:
-                for where, cells in _judgements(path, self._problems):
-                    named = len(cells) == 3 and cells[0] not in self._queries and cells[2].isalpha()
+                for where, cells in _judgements(path, self.problems):
+                    named = len(cells) == 3 and cells[0] not in self.queries and cells[2].isalpha()
                     if self.places or not (named or cells == QRELS_HEADER):
                         self._judge(where, cells)
             except KindError as error:
                 where, _, why = str(error).partition(": ")
-                self._problems.refuse(where, why)
+                self.problems.refuse(where, why)
 
     def _judge(self, where: str, cells: tuple[str, ...]) -> None:
         """Add a judgement, or what is wrong with it; equal ones of one passage are merged."""
@@ -152,21 +147,21 @@ class _Split:
             trec = len(" ".join(cells).split()) == 4  # query, 0, passage, grade
             hint = " (of TREC's qrels? `rerank data import-trec` reads these)" if trec else ""
             problem = f"expected 3 tab-separated cells, got {len(cells)}{hint}"
-            self._problems.add(where, problem, "judgements")
+            self.problems.add(where, problem, "judgements")
             self.lost.setdefault(cells[0], where)
             return
         query_id, doc_id, grade_text = cells
         grade = finite_number(grade_text)
         bad = []
-        if self._queries and query_id not in self._queries:
+        if self.queries and query_id not in self.queries:
             bad.append(f"query id {query_id!r} is not in queries.jsonl")
-        if self._corpus is not None and doc_id not in self._corpus:
+        if self.corpus is not None and doc_id not in self.corpus:
             bad.append(f"passage id {doc_id!r} is not in corpus.jsonl")
         if grade is None:
             bad.append(f"grade {grade_text!r} is not a number")
-        for problem in bad[:1] if self._problems.skip else bad:
-            self._problems.add(where, problem, "judgements")
-        if self._queries and query_id not in self._queries:
+        for problem in bad[:1] if self.problems.skip else bad:
+            self.problems.add(where, problem, "judgements")
+        if self.queries and query_id not in self.queries:
             return
         self.places.setdefault(query_id, where)
         if grade is None or bad:
@@ -174,10 +169,10 @@ class _Split:
                 self.lost.setdefault(query_id, where)
             return
         grades = self.grades.setdefault(query_id, {})
-        self._problems.merged += grades.get(doc_id) == grade
+        self.problems.merged += grades.get(doc_id) == grade
         if grades.setdefault(doc_id, grade) != grade:
             both = f"{grades[doc_id]:g} and {grade:g}"
-            self._problems.refuse(where, f"{query_id!r} and {doc_id!r} are judged twice, {both}")
+            self.problems.refuse(where, f"{query_id!r} and {doc_id!r} are judged twice, {both}")
 
     def positive(self) -> dict[str, dict[str, float]]:
         """The grades above 0, of the queries that have any."""
@@ -202,8 +197,8 @@ def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> d
 def read_corpus(path: Path, on_bad_lines: str = "") -> dict[str, Passage]:
     """Passages by id, in file order, from a corpus file, or from a folder that holds one.
 
-    With `on_bad_lines="skip"` a warning counts and lists the lines that are left out; with "refuse"
-    the error names this option.
+    With `on_bad_lines="skip"` a warning lists the lines that are left out; with "refuse" the error
+    names this option.
     """
     problems = Problems.by(on_bad_lines) if on_bad_lines else Problems()
     paths = tables(path, "corpus") if path.is_dir() else [path]
@@ -251,15 +246,13 @@ def read_files(
 ) -> LabelledFiles:
     """Read and check the files of a labelled set.
 
-    Without `splits/`, a query without qrels may be unanswerable or unjudged. `unjudged` says which:
-    "unanswerable" adds it to the only split, "leave-out" adds it to no split, and "refuse" is an
-    error. With `UNLABELLED` no qrels are needed, and such queries make up the split of this name.
-    With `corpus_elsewhere`, `corpus.jsonl` is neither needed nor read: the corpus then holds only
-    the ids that the qrels name.
+    Without `splits/`, `unjudged` says what a query without qrels is: "unanswerable" adds it to the
+    only split, "leave-out" to none, and "refuse" is an error. With `UNLABELLED` no qrels are
+    needed, and such queries make up the split of this name. With `corpus_elsewhere`, `corpus.jsonl`
+    is not read: the corpus then holds only the ids that the qrels name.
 
     `problems` says whether bad lines are left out, and counts these. A query of which a judgement
-    is left out, and for which no other passage is right, is then left out too: it is neither
-    answered nor unanswerable.
+    is left out, and for which no other passage is right, is then left out too.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected a BEIR folder with corpus.jsonl")

@@ -1,6 +1,4 @@
-"""Checks of texts that come in, names of JSON types for the messages, and canonical forms:
-equal values give the same JSON line, equal queries the same hash.
-"""
+"""Checks of texts, names of JSON types for messages, and canonical forms of values and queries."""
 
 from __future__ import annotations
 

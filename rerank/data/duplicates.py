@@ -1,7 +1,7 @@
 """Passages that do not compete with each other, and texts that are nearly the same.
 
-Whatever compares passages takes those with equal title and text as one, which would count as two
-chances that one is right. Labels go by id: an equal passage that they do not name counts as wrong.
+Passages with equal title and text count as one. Labels go by id: an equal passage that they do not
+name counts as wrong.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from rerank.types import Floats, Ints, Passage, RankedPassage
 
 
 def distinct(passages: Sequence[Passage | RankedPassage]) -> tuple[Ints, Ints]:
-    """The first of each group of equal passages, and the group of each passage.
+    """The first of each group of equal passages (m,), rising, and the group of each passage (n,).
 
-    Positions (m,) in rising order, and numbers (n,) from 0 to m - 1: `np.unique`'s `return_index`
-    and `return_inverse`. Passages without text are never equal.
+    As `np.unique`'s `return_index` and `return_inverse`. Passages without text are never equal.
     """
     first: dict[tuple[str, str] | int, int] = {}
     keys: list[tuple[str, str] | int] = [
@@ -81,11 +80,9 @@ def near_duplicates(texts: Sequence[str], *, label: str | None = None) -> Iterat
     Their resemblance (Broder 1997, "On the resemblance and containment of documents") is at least
     `ALIKE`. Texts without a word have no duplicates. `label` names a progress bar.
 
-    The work is linear in the number of texts: each is compared with at most `COMPARED` others.
-    Nothing is missed by that among texts of which few are alike. Among thousands that share more
-    than half of their runs, such as form letters, pairs near `ALIKE` may be missed. Buckets that
-    are full divide by further hashes (Bawa, Condie and Ganesan 2005, "LSH forest"), so that pairs
-    that share 90% are found among them too.
+    Each text is compared with at most `COMPARED` others. Among thousands that share more than half
+    of their runs, such as form letters, pairs near `ALIKE` may be missed. Full buckets divide by
+    further hashes (Bawa, Condie and Ganesan 2005, "LSH forest").
     """
     runs = [_runs(text) for text in texts]
     hashes = _min_hashes(runs)
@@ -96,7 +93,7 @@ def near_duplicates(texts: Sequence[str], *, label: str | None = None) -> Iterat
             if not len(runs[place]):
                 continue
             twice = row.tobytes() * 2
-            met = [list(_met(buckets, twice, band)) for band in range(BANDS)]
+            met = [_met(buckets, twice, band) for band in range(BANDS)]
             shared = Counter(other for path in met for bucket in path for other in bucket)
             near = {
                 other
@@ -110,14 +107,14 @@ def near_duplicates(texts: Sequence[str], *, label: str | None = None) -> Iterat
                     path[-1].append(place)
 
 
-def _met(buckets: dict[bytes, list[int]], hashes: bytes, band: int) -> Iterator[list[int]]:
+def _met(buckets: dict[bytes, list[int]], hashes: bytes, band: int) -> list[list[int]]:
     """The buckets of a text in a band, the full ones first; it belongs into the last."""
     size = len(hashes) // (2 * BANDS)
-    for depth in range(1, DEPTH + 1):
-        bucket = buckets[bytes([band]) + hashes[band * size : (band + depth) * size]]
-        yield bucket
-        if len(bucket) < BUCKET:
-            return
+    found: list[list[int]] = []
+    while len(found) < DEPTH and (not found or len(found[-1]) >= BUCKET):
+        end = (band + len(found) + 1) * size
+        found.append(buckets[bytes([band]) + hashes[band * size : end]])
+    return found
 
 
 def _runs(text: str) -> NDArray[np.uint64]:

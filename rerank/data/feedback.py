@@ -2,12 +2,10 @@
 
 One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
 (the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
-about the caller's list, otherwise about a search. Lists with the scores of other stages may lack a
-right passage. `chosen` is true if somebody chose to judge this answer: such labels are no random
-sample, so nothing is certified with them. `top` with a `doc_id` is the passage that `right` is
+about the caller's list, otherwise about a search. `chosen` is true if somebody chose to judge this
+answer: nothing is certified with such labels. `top` with a `doc_id` is the passage that `right` is
 about, null if there was none: the label applies only while that passage comes first. A folder of a
-labelled set holds the same and more, and has its own corpus. Of labels of one question the last one
-counts.
+labelled set holds the same and more. Of labels of one question the last one counts.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ LATER = "a later one is about the same question"
 class Feedback:
     """A query and its feedback: `right`, or else the ids of the right passages.
 
-    If the query has passages, `right` is about the top passage of that list. `top` is its id, ""
-    if there was no passage, None if it is not known.
+    If the query has passages, `right` is about the top passage of that list. `top` is its id, "" if
+    there was no passage, None if it is not known.
     """
 
     query: Query
@@ -47,12 +45,6 @@ class Feedback:
     relevant: frozenset[str]
     chosen: bool = False  # by whoever judged it, not drawn at random
     top: str | None = None
-
-    def is_hit(self, ranking: Ranking) -> bool:
-        """Whether the top passage of the ranking is right."""
-        if self.right is not None:
-            return self.right
-        return len(ranking) > 0 and ranking.doc_ids[0] in self.relevant
 
 
 def search_labels(feedback: Sequence[Feedback]) -> list[Feedback]:
@@ -65,7 +57,7 @@ def still_first(
 ) -> list[bool]:
     """Whether each label applies: the passage that it judged is first now, or it names none.
 
-    `assess` is that of the model; it is called with the queries whose labels name a passage.
+    `assess`, that of the model, is called with the queries whose labels name a passage.
     """
     named = [i for i, f in enumerate(feedback) if f.right is not None and f.top is not None]
     applies = [True] * len(feedback)
@@ -80,8 +72,7 @@ def without_moved(
 ) -> tuple[list[Feedback], list[str]]:
     """The labels that still apply (see `still_first`), and a note on those that are left out.
 
-    If a label of a random sample is dropped, the rest is no random sample: the others are marked
-    `chosen`.
+    If a label of a random sample is dropped, the rest is no random sample: it is marked `chosen`.
     """
     rows = list(zip(feedback, still_first(feedback, assess), strict=True))
     kept, moved = [f for f, yes in rows if yes], [f for f, yes in rows if not yes]
@@ -90,16 +81,15 @@ def without_moved(
     left_out = f"left out: {len(moved)} labels, because {MOVED}."
     if not kept:
         raise InputError(f"no label can be used, {left_out}")
-    is_sample = all(f.chosen for f in moved)
-    return kept if is_sample else [replace(f, chosen=True) for f in kept], [left_out]
+    sampled = not all(f.chosen for f in moved)
+    return [replace(f, chosen=f.chosen or sampled) for f in kept], [left_out]
 
 
 def newest_of_each(feedback: Sequence[Feedback]) -> list[Feedback]:
     """The last label of each question, in their order: copies are not independent labels.
 
     A question is the text, whatever its case and spaces, with its filter, and the passages that
-    came with it, if any, in any order. The labels should be those that still apply: see
-    `without_moved`.
+    came with it, if any, in any order. The labels should be those of `without_moved`.
     """
     last = {question_key(f.query): i for i, f in enumerate(feedback)}
     return [feedback[i] for i in sorted(last.values())]
@@ -116,16 +106,15 @@ def group_labels(
 ) -> tuple[list[str], str]:
     """The group of each label, (n,), and the questions that a certificate by these groups is about.
 
-    The largest of `rerank.data.grouping.groupings`, as in `calibrate`, by the `passages` that the
-    labels name; otherwise the labels' own groups. The ids in a caller's list have no meaning
-    outside that list.
+    The largest of `rerank.data.grouping.groupings`, by the `passages` that the labels name;
+    otherwise the labels' own groups. The ids in a caller's list have no meaning outside that list.
     """
     rows = {str(i): f for i, f in enumerate(feedback)}
     right = {i: f.relevant for i, f in rows.items() if f.query.passages is None}
     named = {d for i, ids in right.items() for d in (*ids, asked_about(rows[i].query))}
     corpus = {p.doc_id: p for p in passages if p.doc_id in named}
-    known = {i: sorted(ids & corpus.keys()) for i, ids in right.items()}
-    qrels = {i: dict.fromkeys(ids, 1.0) for i, ids in known.items() if ids}
+    known = {i: dict.fromkeys(sorted(ids & corpus.keys()), 1.0) for i, ids in right.items()}
+    qrels = {i: grades for i, grades in known.items() if grades}
     queries = {i: replace(f.query, query_id=i) for i, f in rows.items()}
     labelled = LabelledSet(corpus, queries, qrels, {"labels": tuple(rows)})
     grouping = next(groupings(labelled, list(rows)))
@@ -150,7 +139,10 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
 def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
     """1 where the top passage is right, shape (n,)."""
     rows = zip(feedback, rankings, strict=True)
-    return np.array([f.is_hit(r) for f, r in rows], dtype=np.int64)
+    named = [
+        not f.relevant.isdisjoint(r.doc_ids[:1]) if f.right is None else f.right for f, r in rows
+    ]
+    return np.array(named, dtype=np.int64)
 
 
 def read_feedback(path: Path) -> list[Feedback]:

@@ -1,7 +1,6 @@
 """Groups of queries: the largest unit that labels share and that still leaves ten groups.
 
-A confidence that is fitted and measured on questions about the same documents looks too good for
-new documents.
+A confidence fitted and measured on questions about the same documents looks too good for new ones.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ LARGEST_SHARE = 0.5  # of the queries in one group: a fold of nearly all fits no
 
 
 def sampled_units(queries: Iterable[Query]) -> NDArray[np.str_]:
-    """What a random sample of questions drew, (n,): a `metadata.group` or a question with copies.
-
-    Documents keep folds apart; they are no unit of a promise about new questions like these.
-    """
+    """What a random sample of questions drew, (n,): `metadata.group`, or a question with copies."""
     return np.array([given_group(q) or f"question {query_hash(q.text)}" for q in queries])
 
 
@@ -38,12 +34,10 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     """Yield the usable groupings of these queries, the largest first; the last is always usable.
 
     They are `metadata.group`, if every query has it; else the documents of the passages that are
-    right or asked about, then those passages, then `LabelledSet.question_group`. Queries of one
-    `metadata.group` are in one group of each of these. A document is the
-    `metadata.document` of a passage, else its title, else the passage itself; if none of them has a
-    document or a title, the groups are called by passage. Everything that one query is about is
-    joined, and so are units that hold nearly the same passages. Queries about no passage are
-    grouped by their words.
+    right or asked about, then those passages, then `LabelledSet.question_group`. A document is the
+    `metadata.document` of a passage, else its title, else the passage itself. Everything that one
+    query is about is joined, as are queries of one `metadata.group`, and units that hold nearly the
+    same passages. Queries about no passage are grouped by their words.
     """
     if ids and all(map(labelled.named_group, ids)):
         yield Grouping("metadata.group", NEW_GROUPS, {})
@@ -87,25 +81,19 @@ def choose_grouping(
     It leaves `least_groups` at least, none too large; if none does, it is the last. With it comes
     the group of each query: groups that hold the same question are one.
     """
-    *larger, smallest = possible
-    for grouping in larger:
-        groups = _merged_groups(labelled, grouping, ids)
+    for grouping in possible:
+        grouped = replace(labelled, grouping=grouping)
+        keys = {i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}
+        groups = connected_groups(keys, ())
         named = [grouping.of[i] for i in ids if i in grouping.of]
         enough = len(set(groups.values())) >= least_groups
         if enough and all(usable_groups(g, len(ids)) for g in (named, groups.values())):
-            return grouping, groups
-    return smallest, _merged_groups(labelled, smallest, ids)
-
-
-def _merged_groups(labelled: LabelledSet, grouping: Grouping, ids: Sequence[str]) -> dict[str, str]:
-    grouped = replace(labelled, grouping=grouping)
-    return connected_groups(
-        {i: [grouped.group(i), *sorted(grouped.duplicate_keys(i))] for i in ids}, ()
-    )
+            break
+    return grouping, groups
 
 
 def marks_of(queries: Iterable[Query]) -> frozenset[str]:
-    """`query_hash` of each query, and `group_hash` of each `metadata.group`: what was fitted on."""
+    """What was fitted on: `query_hash` of each query, and `group_hash` of each `metadata.group`."""
     given = [(query_hash(query.text), given_group(query)) for query in queries]
     return frozenset(text for text, _ in given) | {group_hash(name) for _, name in given if name}
 

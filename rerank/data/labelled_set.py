@@ -27,8 +27,7 @@ JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a per
 class Grouping:
     """The groups that keep queries together, by query id in `of`; missing ids stay by themselves.
 
-    name: what a group is, in a word. about: the questions that a certificate by such groups is
-    about.
+    name: what a group is, in a word. about: the questions that a certificate by them is about.
     """
 
     name: str
@@ -63,7 +62,7 @@ class Reading:
         return {"reading": {"on_bad_lines": self.on_bad_lines, **told}} if told else {}
 
     def notes(self, queries: int) -> list[str]:
-        """The same in sentences, with the lines; `queries` is how many there are."""
+        """The same in sentences, with the lines, of so many `queries`."""
         twice = f"{self.merged} judgements are there twice, and count once."
         own = (
             f"{self.own_passages} of {queries} queries have the id of a passage, and its words: as "
@@ -101,12 +100,11 @@ class LabelledSet:
         corpus_elsewhere: bool = False,
         on_bad_lines: str = "refuse",
     ) -> LabelledSet:
-        """The labelled set in a BEIR folder: see `rerank.data.beir`, also for the options.
+        """The labelled set in a BEIR folder (`rerank.data.beir`), or in a file of lists (`.lists`).
 
-        A file is read as lists with their scores and labels: see `rerank.data.lists`. With
-        `on_bad_lines="skip"`, bad lines are left out; `reading` counts and lists them. A query that
-        is itself a passage (same id, nearly the same words, as in ArguAna and Quora) does not find
-        that passage: its `without` names it, and a list of its own does not hold it.
+        With `on_bad_lines="skip"`, bad lines are left out; `reading` counts and lists them. A query
+        that is itself a passage (same id, nearly the same words, as in ArguAna and Quora) does not
+        find that passage: its `without` names it, and a list of its own does not hold it.
 
         Raises:
             InputError: a file that is missing, or bad lines, which are listed.
@@ -167,8 +165,7 @@ class LabelledSet:
         It is `metadata.group` if present; else the set of right passages; else the passage that an
         unanswerable query was asked about; else the words of the query.
         """
-        named = self.named_group(query_id)
-        if named is not None:
+        if (named := self.named_group(query_id)) is not None:
             return named
         about = asked_about(self.queries[query_id])
         right = sorted(self.qrels.get(query_id, ())) or ([about] if about else [])

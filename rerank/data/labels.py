@@ -109,12 +109,11 @@ def weights_of(queries: Sequence[Query]) -> Mapping[str, float]:
         return {}
     for query in queries:
         weight = query.metadata.get(WEIGHT)
-        if isinstance(weight, (int, float)) and weight is not True and 0 < weight <= LARGEST:
-            continue
-        whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
-        other = ", as for the other queries" if weight is None else ""
-        raise InputError(
-            f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}{other}, "
-            f"got {weight!r:.80}"
-        )
+        if not isinstance(weight, (int, float)) or weight is True or not 0 < weight <= LARGEST:
+            whose = f"query {query.query_id!r:.80}: " if query.query_id else ""
+            other = ", as for the other queries" if weight is None else ""
+            raise InputError(
+                f"{whose}metadata {WEIGHT!r} should be a number above 0 and up to {LARGEST:g}"
+                f"{other}, got {weight!r:.80}"
+            )
     return {query.query_id: float(query.metadata[WEIGHT]) for query in queries}

@@ -118,8 +118,7 @@ def unpacked(path: Path) -> Iterator[Any]:
             with optional():
                 import pyarrow as pa
             stream = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw), "zstd"))
-        kind = foreign(stream.peek(HEAD)[:HEAD], ending(path))
-        if kind is not None:
+        if (kind := foreign(stream.peek(HEAD)[:HEAD], ending(path))) is not None:
             raise KindError(f"{path}: {kind}")
         yield stream
 
@@ -253,9 +252,8 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> InputError:
 
 
 def rows(path: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(file and number, record) of each record of a file, or of the part files of a folder.
-
-    A line that is no record goes to `problems`.
+    """(file and number, record) of each record of a file, or of the part files of a folder; a line
+    that is no record goes to `problems`.
     """
     for part in parts_of(path):
         for where, row in any_rows(part):
@@ -349,8 +347,8 @@ def records(
 ) -> Iterator[tuple[str, Result]]:
     """(file and number, the result of `make`) for each record of a file or of a folder's parts.
 
-    A record that `make` refuses with an InputError goes to `problems`, as one of `what`; so does a
-    file that is of another kind than its name says.
+    What `make` refuses with an InputError goes to `problems`, as one of `what`; so does a file that
+    is of another kind than its name says.
     """
     try:
         for where, row in rows(path, problems):

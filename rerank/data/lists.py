@@ -2,13 +2,13 @@
 
 One JSON object per line: `_id`, `query`, and `passages`, each with its `_id`, its `scores` by stage
 and, if available, `title`, `text` and `metadata` (see `rerank.data.records.read_query`). `relevant`
-says what is right: ids, or an object of grades by id, for passages in the list or not. Otherwise
-the passages have their own labels, `right` (true or false) or `grade`. A line may have `metadata`,
-whose `group` keeps queries together, and `split`: `test`, or without it `dev`, is reported on.
+says what is right: ids, or grades by id, of passages in the list or not. Otherwise the passages
+have `right` (true or false) or `grade`. `metadata.group` keeps queries together, and `split`:
+`test`, or without it `dev`, is reported on.
 
 TREC runs and qrels become such lists: a run is the output of one stage, with its scores. It has six
-columns, `query Q0 passage rank score tag`; rank and tag are ignored. Qrels have four,
-`query 0 passage grade`, or the three of BEIR. Grades of 0 and below are wrong.
+columns, `query Q0 passage rank score tag`; rank and tag are ignored. Qrels have four, `query 0
+passage grade`, or the three of BEIR. Grades of 0 and below are wrong.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ SPLITS = ("train", "dev", "test")  # the first is the default
 def read_lists(path: Path, problems: Problems | None = None) -> tuple[LabelledFiles, ListKind]:
     """The lists of a file, and their kind, as a labelled set whose queries come with them.
 
-    Its corpus holds the passages of all lists, by which queries are grouped; a passage in several
-    lists is taken from the first of them. The stages are in the order of the first list. A list
-    without passages fits any stages.
+    Its corpus holds the passages of all lists, each from the first that has it. The stages are in
+    the order of the first list. A list without passages fits any stages.
     """
     problems = problems or Problems()
     corpus: dict[str, Passage] = {}
@@ -179,11 +178,10 @@ def import_trec(
     """Yield each query's line for `rerank.data.lists`: its id, passages, scores and labels.
 
     `runs` are the stages by name, in their order, the reranker last; of each, the `depth` passages
-    with the highest scores are taken. A passage that a run does not return has no score from it. A
-    query with qrels but in no run gets an empty list. A query without qrels is an error, left out,
-    or counted as unanswerable, as `unjudged` says. `queries` and `corpus` provide the texts: JSONL
-    files as in BEIR or, for queries, lines of id, tab and text. Without `queries` the id is used as
-    the text.
+    with the highest scores are taken. A query with qrels but in no run gets an empty list. One
+    without qrels is an error, left out, or unanswerable, as `unjudged` says. `queries` and `corpus`
+    provide the texts: as in BEIR or, for queries, lines of id, tab and text; without `queries` the
+    id is the text.
     """
     if len(runs) > MAX_STAGES:
         raise InputError(f"got {len(runs)} runs, at most {MAX_STAGES} are taken")

@@ -2,7 +2,7 @@
 
 A folder holds `pairs.jsonl` or `pairs.jsonl.gz`, one question per line: `query`; `positives` and
 `hard_negatives`, lists of `{"title", "text"}`, with at least one passage in total; and optionally
-`group`. There is no separate corpus: it consists of the passages of all lines.
+`group`. The corpus consists of the passages of all lines.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def read_pairs(folder: Path, *, on_bad_lines: str = "refuse") -> LabelledSet:
     """The pairs as a labelled set with the one split `train`, named as its folder.
 
     Equal passages are merged. Lines with the same query and group are one query; what is right in
-    one of them is wrong in none. The labelled wrong passages are listed in a query's metadata as
-    `JUDGED_WRONG`; a query without a right one counts as asked about the first of them.
+    one is wrong in none. The wrong passages are listed in a query's metadata as `JUDGED_WRONG`; a
+    query without a right one counts as asked about the first of them.
     """
     path = next((folder / name for name in FILES if (folder / name).is_file()), None)
     if path is None:
@@ -77,19 +77,19 @@ def read_pairs(folder: Path, *, on_bad_lines: str = "refuse") -> LabelledSet:
 def _pair(
     passages: dict[tuple[str, str], str], row: Mapping[str, Any]
 ) -> tuple[str, str, list[str], list[str]]:
-    """The query and the group of a line, and the ids of its right and wrong passages."""
+    """The query and the group of a line, and the ids of its right and wrong passages.
+
+    New passages are added to `passages`, (title, text) to id.
+    """
     text = as_text("query", row.get("query"))
     group = as_text("group", row.get("group", ""), empty=True)
-    good, bad = (_ids(row, key, passages) for key in ("positives", "hard_negatives"))
-    if not good and not bad:
+    ids: dict[str, list[str]] = {}
+    for key in ("positives", "hard_negatives"):
+        given = row.get(key, [])
+        if not isinstance(given, list) or not all(isinstance(p, dict) for p in given):
+            raise InputError(f"{key!r} should be a list of passages, each with 'text'")
+        read = [read_passage(passage, default_id="") for passage in given]
+        ids[key] = [passages.setdefault((p.title, p.text), f"p{len(passages) + 1}") for p in read]
+    if not any(ids.values()):
         raise InputError("neither a positive nor a hard negative")
-    return text, group, good, bad
-
-
-def _ids(row: Mapping[str, Any], key: str, passages: dict[tuple[str, str], str]) -> list[str]:
-    """Ids of a line's passages; new ones are added to `passages`, (title, text) to id."""
-    texts_given = row.get(key, [])
-    if not isinstance(texts_given, list) or not all(isinstance(p, dict) for p in texts_given):
-        raise InputError(f"{key!r} should be a list of passages, each with 'text'")
-    read = [read_passage(row, default_id="") for row in texts_given]
-    return [passages.setdefault((p.title, p.text), f"p{len(passages) + 1}") for p in read]
+    return text, group, ids["positives"], ids["hard_negatives"]

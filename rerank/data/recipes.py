@@ -1,9 +1,8 @@
 """The recipes of the bundled labelled sets: real text and human wording that any machine has.
 
 A passage is the docstring of one public object of an installed library, without its "See Also" and
-"Examples" sections, or what Ruff says of one of its rules. A query is a question in plain words,
-or the "See Also" description of an object in another object's docstring, in words that its own
-docstring does not contain.
+"Examples" sections, or what Ruff says of one of its rules. A query is a question in plain words, or
+the "See Also" description of an object in another object's docstring.
 """
 
 from __future__ import annotations
@@ -73,7 +72,10 @@ def documented_objects(libraries: Collection[str]) -> dict[str, DocumentedObject
 
 
 def _public_docstrings(libraries: Collection[str]) -> Iterator[tuple[str, str, bool]]:
-    """(qualified name, cleaned docstring, inherited) of public functions, classes and members."""
+    """(qualified name, cleaned docstring, inherited) of public functions, classes and members.
+
+    A docstring that only refers elsewhere is left out.
+    """
     for module_name, module in _modules(libraries):
         names = getattr(module, "__all__", None)
         if names is None:  # of a first-level module what it defines itself
@@ -87,23 +89,17 @@ def _public_docstrings(libraries: Collection[str]) -> Iterator[tuple[str, str, b
             if origin.split(".")[0] not in libraries:
                 continue
             qualified = f"{module_name}.{name}"
-            for docstring in _docstring(value):
-                yield qualified, docstring, False
+            found: list[tuple[str, Any, bool]] = [(qualified, value, False)]
             for member in dir(value) if isinstance(value, type) else ():
                 owner = next((c for c in value.__mro__ if member in vars(c)), object)
-                if member.startswith("_") or owner.__module__.split(".")[0] not in libraries:
-                    continue
-                for docstring in _docstring(vars(owner)[member]):
-                    yield f"{qualified}.{member}", docstring, owner is not value
-
-
-def _docstring(value: Any) -> Iterator[str]:
-    """The cleaned docstring, if it is more than a reference elsewhere."""
-    if isinstance(value, staticmethod | classmethod):
-        value = value.__func__
-    docstring = value.__doc__
-    if isinstance(docstring, str) and len(docstring.split()) >= MIN_DOCSTRING:
-        yield inspect.cleandoc(docstring)
+                if not member.startswith("_") and owner.__module__.split(".")[0] in libraries:
+                    inherited = owner is not value
+                    found.append((f"{qualified}.{member}", vars(owner)[member], inherited))
+            for of_one, held, inherited in found:
+                plain = held.__func__ if isinstance(held, staticmethod | classmethod) else held
+                docstring = plain.__doc__
+                if isinstance(docstring, str) and len(docstring.split()) >= MIN_DOCSTRING:
+                    yield of_one, inspect.cleandoc(docstring), inherited
 
 
 def _modules(libraries: Collection[str]) -> list[tuple[str, types.ModuleType]]:
@@ -144,21 +140,19 @@ def _parse(name: str, docstring: str) -> DocumentedObject:
     summary = " ".join(body.split("\n\n")[0].split())
     # the order of a printed set differs between runs
     body = PRINTED_SET.sub(lambda m: "{" + ", ".join(sorted(m.group(1).split(", "))) + "}", body)
-    return DocumentedObject(name, summary, body, tuple(_see_also_entries(entries)))
-
-
-def _see_also_entries(section: str) -> Iterator[tuple[str, str]]:
+    see_also: list[tuple[str, str]] = []
     names: list[str] = []
     words: list[str] = []
-    for line in [*section.strip("\n").split("\n"), "end : end"]:
+    for line in [*entries.strip("\n").split("\n"), "end : end"]:
         entry = None if line.startswith((" ", "\t")) else ENTRY.match(line.strip())
         if entry is None:
             words.append(line.strip())
             continue
         description = " ".join(" ".join(words).split())
-        yield from ((name, description) for name in names if description)
+        see_also += [(other, description) for other in names if description]
         names = [re.sub(r":\w+:|[`~()]", "", n).strip(" .") for n in entry.group(1).split(",")]
         words = [entry.group(2) or ""]
+    return DocumentedObject(name, summary, body, tuple(see_also))
 
 
 PYDATA = ("numpy", "scipy", "pandas", "sklearn")
@@ -169,18 +163,14 @@ SPLITS = {"train": 0.30, "dev": 0.35, "test": 0.35}  # by described object
 
 
 def build_pydata() -> LabelledSet:
-    """The set `pydata`: about 5,800 passages and 2,000 queries, a sixth of them unanswerable.
-
-    The same package versions give the same set.
-    """
+    """The set `pydata`: about 5,800 passages and 2,000 queries, a sixth of them unanswerable."""
     objects = documented_objects(PYDATA)
-    return _labelled(objects, _merge_descriptions(_see_also(objects)), SPLITS, "pydata")
+    return _labelled(objects, SPLITS, "pydata", _see_also(objects))
 
 
 def build_documentation(libraries: Collection[str]) -> LabelledSet:
-    """A training set from any numpydoc `libraries`: summaries are queries too; all are in `train`.
-
-    The summary of a docstring is removed from its passage.
+    """A training set from any numpydoc `libraries`: summaries, removed from their passages, are
+    queries too; all are in `train`.
     """
     if tested := sorted(set(libraries) & set(PYDATA)):
         raise InputError(
@@ -197,32 +187,32 @@ def build_documentation(libraries: Collection[str]) -> LabelledSet:
         text = re.split(r"(?<=\w)\.(?:\s|$)", item.summary)[0].strip()
         if PLAIN.match(text) and _is_query(text, item):
             summaries.setdefault(text, set()).add(item.name)
-    described = _merge_descriptions(_see_also(objects), summaries)
-    if not described:
+    made = _labelled(objects, {"train": 1.0}, "documentation", _see_also(objects), summaries)
+    if not made.queries:
         raise InputError(f"{', '.join(libraries)}: no docstring there describes another")
-    return _labelled(objects, described, {"train": 1.0}, "documentation")
+    return made
 
 
 def _labelled(
-    objects: Mapping[str, DocumentedObject],
-    described: Mapping[str, frozenset[str]],
-    shares: Mapping[str, float],
-    name: str,
+    objects: Mapping[str, DocumentedObject], shares: Mapping[str, float], name: str, *ways: Found
 ) -> LabelledSet:
-    """The set of `described` (query text -> names of the objects it describes)."""
-    groups = connected_groups({text: sorted(right) for text, right in described.items()}, ())
+    """The set of the descriptions of all `ways`, without those of several last names."""
+    merged = Found()
+    for text, names in (pair for way in ways for pair in way.items()):
+        merged.setdefault(text, set()).update(names)
+    described = {t: sorted(n) for t, n in merged.items() if len(set(map(_last_name, n))) == 1}
+    groups = connected_groups(described, ())
     queries: dict[str, Query] = {}
     qrels: dict[str, dict[str, float]] = {}
     splits: dict[str, list[str]] = {split: [] for split in shares}
     removed: set[str] = set()
-    for text in sorted(described):
-        right, group = described[text], groups[text]
-        query_id = f"see-{_hash(text)}"
+    for text, right in sorted(described.items()):
+        group, query_id = groups[text], f"see-{_hash(text)}"
         gone = _fraction("answerable", group) < UNANSWERABLE
         if gone:
-            removed |= right
+            removed.update(right)
         else:
-            qrels[query_id] = dict.fromkeys(sorted(right), 1.0)
+            qrels[query_id] = dict.fromkeys(right, 1.0)
         queries[query_id] = Query(text, query_id, {"group": group, "answerable": not gone})
         at = _fraction("split", group)
         edges = zip(shares, accumulate(shares.values()), strict=True)
@@ -263,8 +253,8 @@ def lint_rules() -> list[Passage]:
 def build_questions(folder: Path, passages: Iterable[Passage]) -> LabelledSet:
     """The questions of `folder` (queries, qrels, splits) over passages that the machine has.
 
-    Passages that these package versions do not have are removed from the qrels, in the files too,
-    and questions that are left without any right passage.
+    Passages that these package versions lack are removed from the qrels, in the files too, and
+    questions that are left without any right passage.
     """
     read_queries(folder / "queries.jsonl")
     objects = {passage.doc_id: passage for passage in passages}
@@ -274,14 +264,12 @@ def build_questions(folder: Path, passages: Iterable[Passage]) -> LabelledSet:
         known = (row for row, of_row in cells if len(of_row) != 3 or of_row[1] in objects)
         write_file(path, (line + "\n" for line in (header, *known)))
     write_corpus(objects.values(), folder)
-    labelled = LabelledSet.read(folder)
+    read = LabelledSet.read(folder)
     queries = {
-        i: query
-        for i, query in labelled.queries.items()
-        if i in labelled.qrels or not query.metadata.get("answerable")
+        i: q for i, q in read.queries.items() if i in read.qrels or not q.metadata.get("answerable")
     }
-    splits = {s: tuple(i for i in ids if i in queries) for s, ids in labelled.splits.items()}
-    return replace(labelled, queries=queries, splits=splits)
+    splits = {s: tuple(i for i in ids if i in queries) for s, ids in read.splits.items()}
+    return replace(read, queries=queries, splits=splits)
 
 
 def manifest(labelled: LabelledSet, libraries: Collection[str] = PYDATA) -> dict[str, Any]:
@@ -313,21 +301,18 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
     """Build a set into `out` and return its manifest, with the key `matches` added.
 
     `libraries` are the import names that the sets of `documentation` are built from. `matches`
-    compares it with the earlier `out/manifest.json`: "new" (there was none; it is written now),
-    "same", "other versions" of the packages, or "differs", although the versions are the same.
+    compares it with `out/manifest.json`: "new" (there was none; it is written now), "same", "other
+    versions" of the packages, or "differs", although the versions are the same.
     """
     if name not in RECIPES:
         *others, last = RECIPES
-        raise InputError(
-            f"no recipe for a set {name!r}; expected {', '.join(others)} or {last}"
-            f"{nearest(name, RECIPES)}"
-        )
+        expected = f"expected {', '.join(others)} or {last}{nearest(name, RECIPES)}"
+        raise InputError(f"no recipe for a set {name!r}; {expected}")
     fixed, recipe = RECIPES[name]
     if bool(fixed) == bool(libraries):
+        given = f"{', '.join(fixed)}; only documentation from others"
         raise InputError(
-            f"{name} is built from {', '.join(fixed)}; only documentation from others"
-            if fixed
-            else f"{name} is built from installed libraries: name them"
+            f"{name} is built from {given if fixed else 'installed libraries: name them'}"
         )
     libraries = fixed or libraries
     path, known = out / "manifest.json", {}
@@ -338,9 +323,8 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
             known = json.loads(path.read_text(encoding="utf-8"))
             built, packages, _ = known["name"], sorted(known["packages"].keys()), known["digest"]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(
-                f"{path}: is not a manifest of a built set; remove it, or restore it"
-            ) from None
+            why = "is not a manifest of a built set; remove it, or restore it"
+            raise InputError(f"{path}: {why}") from None
         if built != name or packages != _packages(libraries):
             was = f"{built}, which was built from {packages}"
             raise InputError(f"{out}: holds {was}; give another folder")
@@ -358,13 +342,6 @@ def build(name: str, out: Path, libraries: Collection[str] = ()) -> dict[str, An
 
 def _passage(item: DocumentedObject) -> Passage:
     return Passage(item.name, item.name, item.body)
-
-
-def _merge_descriptions(*ways: Found) -> dict[str, frozenset[str]]:
-    """The descriptions of all sources together, without those of objects of several last names."""
-    texts = dict.fromkeys(text for way in ways for text in way)
-    merged = {t: frozenset[str]().union(*(way.get(t, ()) for way in ways)) for t in texts}
-    return {t: names for t, names in merged.items() if len(set(map(_last_name, names))) == 1}
 
 
 def _see_also(objects: Mapping[str, DocumentedObject]) -> Found:

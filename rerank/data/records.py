@@ -24,7 +24,7 @@ LONGEST_RECORD = 2**23  # bytes of a line
 MAX_PASSAGES = 1_000  # of one query
 MAX_STAGES = 8  # whose scores come with a passage
 PANDAS_WHOLE = (
-    " (a column of whole numbers with a missing one, of pandas? Save it as text, or Int64)"
+    " (a whole number beside a missing one, of pandas? Save the column as text, or Int64)"
 )
 SHOWN = 200  # characters of a value, in a message
 
@@ -32,15 +32,8 @@ QUERY = ("query", "text", "question")  # a query's text field; the last only wit
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
-FIELDS = (
-    "_id",
-    "id",
-    *QUERY,
-    *PASSAGES,
-    "filter",
-    "metadata",
-    INSTRUCTION,
-)  # of a query: those that are read
+# of a query: those that are read
+FIELDS = ("_id", "id", *QUERY, *PASSAGES, "filter", "metadata", INSTRUCTION)
 
 
 def read_query(
@@ -48,16 +41,14 @@ def read_query(
 ) -> Query:
     """The query of a record: `_id`, `query` (or `text`, as in BEIR), and optional fields.
 
-    `passages`, or `documents`, is the query's own candidates: a list of texts or of `{"_id" (or
-    "doc_id", or "id"), "title", "text", "logit" or "score"}`, where `text` is required. A passage
-    without an id gets its position, from 0; no id may occur twice. A text may be empty: such a
-    passage is ranked last, with relevance 0. All passages have a logit, or none.
-    `scores` of a passage is an object: its score by each stage of another system, null if a stage
-    did not return it; all passages have scores of the same stages, or none has. A passage with
-    scores needs no text. `metadata` is an object; with `segment_by`, only that key of it is kept,
-    and with "" none. If the argument `passages` is False, those of the record are ignored.
-    `filter` says what a search may find: see `rerank.filters`; it may be JSON as text.
-    `instruction` is that of the metadata, and is always kept.
+    `passages`, or `documents`: the query's own candidates, a list of texts or of `{"_id" (or
+    "doc_id", or "id"), "title", "text", "logit" or "score"}`; `text` may be empty, which ranks last
+    with relevance 0. Without an id a passage gets its position, from 0; no id may occur twice. All
+    passages have a logit, or none. `scores` of a passage: its score by each stage of another
+    system, null if a stage did not return it; all have the same stages, or none, and need no text.
+    `metadata`: an object, of which `segment_by` keeps that key only, and "" none. `filter`: what a
+    search may find, see `rerank.filters`; it may be JSON as text. `instruction`: that of the
+    metadata, always kept. If the argument `passages` is False, those of the record are ignored.
     """
     query_id = read_id(row, id_of(row))
     field = _only_field(row, QUERY[:-1]) or _only_field(row, QUERY[-1:])
@@ -111,10 +102,8 @@ def check_length(name: str, passages: Sequence[Passage]) -> None:
     """Refuse passages of more than `LONGEST_PASSAGES` characters together."""
     length = sum(len(p.title) + len(p.text) for p in passages)
     if length > LONGEST_PASSAGES:
-        raise InputError(
-            f"{name!r} holds {length} characters, at most {LONGEST_PASSAGES} are taken; send fewer "
-            "or shorter ones"
-        )
+        most = f"at most {LONGEST_PASSAGES} are taken; send fewer or shorter ones"
+        raise InputError(f"{name!r} holds {length} characters, {most}")
 
 
 def id_of(row: Mapping[str, Any]) -> str:
@@ -145,11 +134,10 @@ def read_text(
     if key not in row:
         raise InputError(f"{key!r} is missing")
     value = row[key]
-    if isinstance(value, bytes):
-        try:
-            value = value.decode()
-        except UnicodeDecodeError:
-            raise InputError(f"{key!r} holds bytes that are not UTF-8") from None
+    try:
+        value = value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        raise InputError(f"{key!r} holds bytes that are not UTF-8") from None
     return as_text(key, value, max_length=max_length, empty=empty)
 
 
@@ -211,8 +199,7 @@ def read_number(row: Mapping[str, Any], key: str) -> float:
     number = row[key]
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InputError(f"{key!r} should be a number, got {json_type(number)}")
-    finite = finite_number(number)
-    if finite is None:
+    if (finite := finite_number(number)) is None:
         raise InputError(f"{key!r} is not a finite number")
     return finite
 

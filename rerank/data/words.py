@@ -1,7 +1,6 @@
-"""Texts to words: the words that BM25 and the coverage features use.
+"""Texts to words: the words that BM25 and the coverage features use, cached for passages.
 
-Those of a passage, and where they stand, are cached: many queries bring, or find, a passage. Only
-the beginning of a title and of a text is read, however long they are.
+Only the beginning of a title and of a text is read, however long they are.
 """
 
 from __future__ import annotations
@@ -87,9 +86,9 @@ def beginning(text: str) -> str:
 def words(text: str, *, language: str = "english") -> list[str]:
     """Stemmed lower-case words in order; underscores and punctuation separate.
 
-    Stems are Snowball's (Porter 2001). `language` is a Snowball name, or "none" for no stemming.
-    Except in "english", a run of characters of a script without spaces gives its pairs of
-    neighbours, as Lucene's CJKAnalyzer does, and case is folded as Unicode says.
+    Stems are Snowball's (Porter 2001); `language` "none" means no stemming. Except in "english", a
+    run of a script without spaces gives its pairs of neighbours, as Lucene's CJKAnalyzer does, and
+    case is folded as Unicode says.
     """
     return _stems(_split(text, language), language)
 
@@ -103,8 +102,8 @@ def content_words(text: str, *, language: str = "english") -> list[str]:
 def words_in_sentences(text: str, *, language: str = "english") -> tuple[list[str], list[int]]:
     """The same words, and for each the number of its sentence, from 0.
 
-    A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line. One
-    without a word has a number too.
+    A sentence ends with `. ! ? : ;` and a space, with a full-width stop, or with the line, and has
+    a number without any word, too.
     """
     normal = _normalise(WIDE_END.sub(r"\g<0>\n", text), language)
     of_any = WORD_OR_END if language == "english" else RUN_OR_END
@@ -126,7 +125,7 @@ def _split(text: str, language: str) -> list[str]:
 
 
 def _pairs(run: str) -> list[str]:
-    """The neighbouring characters of a run of a script without spaces; another word as it is."""
+    """Neighbouring characters of a run of a script without spaces; another word as it is."""
     if not CHARACTER.match(run):
         return [run]
     characters = CHARACTER.findall(run)
@@ -165,10 +164,7 @@ def cached_by_bytes(
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Cache a function of texts: the latest texts with their results, `max_bytes` at most in all.
 
-    `bytes_of` says about how many a result takes.
-
-    Unlike `lru_cache`, which counts calls, this bounds memory for long texts. Safe to call from
-    many threads.
+    `bytes_of` says about how many a result takes. Safe to call from many threads.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:

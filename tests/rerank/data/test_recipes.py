@@ -310,11 +310,12 @@ def test_documentation_of_other_libraries_does_not_replace_a_set(
 
 def test_all_that_describes_an_object_counts() -> None:
     """A text that is one object's summary and another's description is right for both."""
-    both = recipe._merge_descriptions(
-        {"fill gaps": {"a.fill"}}, {"fill gaps": {"b.fill"}, "cut": {"a.cut"}}
-    )
-    assert both == {"fill gaps": frozenset({"a.fill", "b.fill"}), "cut": frozenset({"a.cut"})}
-    assert recipe._merge_descriptions({"fill gaps": {"a.fill"}}, {"fill gaps": {"a.interp"}}) == {}
+    ways = {"fill gaps": {"a.fill"}}, {"fill gaps": {"b.fill"}, "cut": {"a.cut"}}
+    both = recipe._labelled({}, {"train": 1.0}, "two", *ways)
+    right = {query.text: both.qrels.get(i) for i, query in both.queries.items()}
+    assert right == {"fill gaps": {"a.fill": 1.0, "b.fill": 1.0}, "cut": {"a.cut": 1.0}}
+    namesakes = {"fill gaps": {"a.fill"}}, {"fill gaps": {"a.interp"}}
+    assert not recipe._labelled({}, {"train": 1.0}, "two", *namesakes).queries
 
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
