@@ -14,8 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -50,20 +49,10 @@ Json = dict[str, Any]
 Given = Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Call(Generic[Answer]):
+class _Call(NamedTuple, Generic[Answer]):
     path: str
     body: Mapping[str, Any]
     read: Callable[[Json], Answer]
-
-    @property
-    def content(self) -> bytes:
-        """The body as JSON."""
-        try:
-            return json.dumps(self.body, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            expected = "expected texts, finite numbers, lists and dictionaries, of metadata too"
-            raise InputError(f"the request is no JSON: {one_line(error)}; {expected}") from None
 
 
 def _search(text: str, metadata: Given, where: Given, top_n: int) -> _Call[Assessment]:
@@ -71,9 +60,10 @@ def _search(text: str, metadata: Given, where: Given, top_n: int) -> _Call[Asses
 
     def read(answer: Json) -> Assessment:
         rows = answer["ranking"]
-        told = [(r["doc_id"], r.get("title"), r.get("text"), r.get("metadata")) for r in rows]
+        texts = [(r.get("title") or "", r.get("text") or "") for r in rows]
         passages = [
-            Passage(i, title or "", text or "", more or {}) for i, title, text, more in told
+            Passage(r["doc_id"], *both, r.get("metadata") or {})
+            for r, both in zip(rows, texts, strict=True)
         ]
         return _assessment(query, answer, passages, rows, "search")
 
@@ -107,14 +97,22 @@ def _body(query: Query) -> Json:
     return body | ({"filter": query.where.to_dict()} if query.where else {})
 
 
+def _content(call: _Call[Any]) -> bytes:
+    """The body as JSON."""
+    try:
+        return json.dumps(call.body, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        expected = "expected texts, finite numbers, lists and dictionaries, of metadata too"
+        raise InputError(f"the request is no JSON: {one_line(error)}; {expected}") from None
+
+
 class Client:
     """A client of the server at `url`; safe to use from many threads, and a context manager.
 
     `key` is one of its keys, by default RERANK_API_KEY of the environment. `timeout` is in seconds.
-    A busy server is asked again a few times, when it says.
-
-    Every method raises an InputError if the server refuses the request, with its sentence, and a
-    RetrieverError if it does not answer, stays busy, or answers something else.
+    A busy server is asked again a few times, when it says. Every method raises an InputError if the
+    server refuses the request, with its sentence, and a RetrieverError if it does not answer, stays
+    busy, or answers something else.
 
     Raises:
         MissingExtraError: httpx is not installed.
@@ -134,9 +132,8 @@ class Client:
     def search(
         self, text: str, *, metadata: Given = None, where: Given = None, top_n: int = 10
     ) -> Assessment:
-        """As `CalibratedReranker.search`, with the first `top_n` passages and no features.
-
-        The `query_id` of its query is the id of the answer, for `feedback`.
+        """As `CalibratedReranker.search`, with the first `top_n` passages and no features. The
+        `query_id` of its query is the id of the answer, for `feedback`.
         """
         return self._send(_search(text, metadata, where, top_n))
 
@@ -155,7 +152,7 @@ class Client:
         self._send(_feedback(answer_id, right, comment))
 
     def _send(self, call: _Call[Answer]) -> Answer:
-        content = call.content
+        content = _content(call)
         for left in reversed(range(TRIES)):
             try:
                 came: _Came = self._http.post(call.path, content=content)
@@ -201,7 +198,7 @@ class AsyncClient:
         await self._send(_feedback(answer_id, right, comment))
 
     async def _send(self, call: _Call[Answer]) -> Answer:
-        content = call.content
+        content = _content(call)
         for left in reversed(range(TRIES)):
             try:
                 came: _Came = await self._http.post(call.path, content=content)

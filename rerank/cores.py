@@ -1,7 +1,5 @@
-"""How many cores this process may use, and work in as many threads or processes.
-
-All that computes asks here: networks in ONNX Runtime and torch, products with the vectors of an
-index, and fits, in which BLAS gets no threads of its own.
+"""How many cores this process may use, and work in as many threads or processes. All that computes
+asks here.
 """
 
 from __future__ import annotations
@@ -66,8 +64,7 @@ def in_threads(
 def one_blas_thread() -> Iterator[None]:
     """Within this context, BLAS multiplies in the calling thread alone; a decorator, too.
 
-    Its threads would take the cores from what works, and the numbers of a fit depend on their
-    count: so they are the same on any machine of a kind.
+    The numbers of a fit depend on the count of its threads: so they are the same on any machine.
     """
     with optional():
         import scipy.linalg  # noqa: F401  # loads its own BLAS, which is not limited otherwise
@@ -79,9 +76,8 @@ def one_blas_thread() -> Iterator[None]:
 def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """The result for each item, in their order, in as many processes as `cores`.
 
-    The others are forks of this one, without bars: they share its memory, and only results are
-    sent. It works alone on other systems than Linux, and if it has other threads, whose locks a
-    fork would keep for ever.
+    The others are forks of this one, without bars, on Linux alone, and only if it has no other
+    threads, whose locks a fork would keep for ever.
     """
     count = min(cores(), len(items))
     if count < 2 or sys.platform != "linux" or active_count() > 1:

@@ -100,9 +100,7 @@ class MovedError(TrackingError):
 
 
 class EndpointError(RerankError):
-    """The endpoint of a language model does not answer, refuses, or gives an invalid answer, after
-    so many `calls`.
-    """
+    """The endpoint of a language model does not answer, refuses, or gives an invalid answer."""
 
     exit_code = 3
 

@@ -3,8 +3,8 @@
     {"language": "en", "source": ["manual", "faq"], "year": {"gte": 2020, "lt": 2024}}
 
 Every condition must hold: equal, one of, or in a range of numbers or of texts (dates of ISO 8601).
-A number never equals a text. If a passage has several values, in a list, one of them must fit; a
-passage without the key does not. It knows nothing of indexes.
+A number never equals a text. Of several values in a list one must fit; a passage without the key
+does not.
 """
 
 from __future__ import annotations

@@ -26,10 +26,8 @@ def normal_form(text: str) -> str:
     """The text with one coding for what reads alike: Unicode's NFKC, without what nobody sees.
 
     Digits that are raised, lowered or parts of a fraction stay apart from the number before them:
-    10⁶ becomes 10^6, not 106.
-
-    Composing takes time that grows with the square of a run of combining marks; so runs are cut, as
-    in the Stream-Safe Text Format of Unicode's UAX #15.
+    10⁶ becomes 10^6, not 106. Runs of combining marks are cut, as in the Stream-Safe Text Format of
+    Unicode's UAX #15: composing takes the square of their length.
     """
     if text.isascii():
         return text

@@ -1,7 +1,6 @@
 """Work in parts, and one progress bar for every step that takes longer than two seconds.
 
-A bar is silent without a label. If stderr is not a terminal, the bar's state is printed as plain
-lines, ten seconds apart.
+If stderr is not a terminal, the bar's state is printed as plain lines, ten seconds apart.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def progress_shown(*, on: bool) -> Iterator[None]:
 
 @contextmanager
 def progress(total: int, label: str | None, *, unit: str = "", done: int = 0) -> Iterator[Bar]:
-    """A bar on stderr that shows rate and time left; nothing if `label` is None or bars are off.
-
-    Of the `total`, `done` were done before and do not count in the rate.
+    """A bar on stderr that shows rate and time left; nothing if `label` is None or bars are off. Of
+    the `total`, `done` were done before and do not count in the rate.
     """
     if label is None or not _on[-1]:
         yield Bar()
@@ -123,8 +121,7 @@ def by_size(
 def _bars() -> Any:
     """Bars of tqdm, with a lock of this process alone, and without tqdm's monitor thread.
 
-    tqdm's own lock is shared with forked processes: if one is killed while it holds the lock, or
-    forks while the monitor thread does, every later bar would wait forever.
+    A fork inherits tqdm's own lock: if it was held then, every later bar would wait forever.
     """
     from tqdm import tqdm
 

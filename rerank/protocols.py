@@ -1,7 +1,6 @@
 """What a model must be able to do to be used here: score passages, or turn texts into vectors.
 
-All other code knows these two protocols alone: a network on this machine, a function and an object
-of the user's are the same to it. This file knows no model.
+A network on this machine, a function and an object of the user's are the same to other code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The rooms: features that the core does not need, each a package that nothing below it imports.
 
-This table is the one way in. It holds names alone, `MODULE:NAME`, which are imported when they are
-asked for. A room whose package is not there is left out. Another distribution enters a `Room` of
-its own under the entry-point group `rerank.rooms`; one that cannot be imported is left out, too.
+They are named here, `MODULE:NAME`, and imported when asked for; one that is not there is left out.
+Another distribution enters a `Room` of its own under the entry-point group `rerank.rooms`.
 """
 
 from __future__ import annotations

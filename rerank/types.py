@@ -1,8 +1,6 @@
 """The values passed from stage to stage: a query, its candidates, their scores, the ranking.
 
-    Query -> Candidates -> Scored -> Ranking -> Assessment
-
-Each stage has its own type, which holds only what is known by then.
+Query -> Candidates -> Scored -> Ranking -> Assessment
 """
 
 from __future__ import annotations
@@ -61,10 +59,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class ListKind:
-    """What lists with scores have in common.
-
-    `stages` are the names of the stages that scored them. The last one is the caller's ranking: the
-    reranker, if there is one. `texts`: whether every passage has a text.
+    """What lists with scores have in common: the names of the `stages` that scored them, of which
+    the last one is the caller's ranking; and whether every passage has a text.
     """
 
     stages: tuple[str, ...]
@@ -83,7 +79,7 @@ class Query:
     system's stages, for each stage one number per passage (n,); NaN or None if the stage did not
     return it. A search finds none of the passages `without`, by id, and only those whose metadata
     fits `where`: a mapping, or a `rerank.filters.Where`; its keys, `filtered_by`, stay with what it
-    found. Lists are taken, too.
+    found.
 
     Raises:
         InputError: a field of another type; logits or scores without passages, both of them, or not
@@ -242,10 +238,10 @@ class Stage:
 class FirstStage(Stage):
     """The scores of one query's candidates by BM25 and the bi-encoder; arrays of shape (n,).
 
-    A passage found by only one of them has its true score in the other too. Its *rank* there is one
-    more than the number of passages that the stage may find: `Config.pool` in an index, or all that
-    came with the query. Passages that came with scores have NaN for both, and ranks of 0. Equal
-    passages share a rank and count once.
+    A passage found by only one of them has its true score in the other too; its *rank* there is one
+    more than the number of passages that the stage may find: `Config.pool`, or all that came with
+    the query. Passages that came with scores have NaN for both, and ranks of 0. Equal passages
+    share a rank and count once.
     """
 
     rows: Ints  # positions in the index, or among the passages that came with the query
@@ -274,8 +270,8 @@ class Candidates(Stage):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Candidates, of which the cross-encoder has scored the first m of n, the most likely ones; of
-    lists, those with a score.
+    """Candidates, of which the cross-encoder has scored the first m of n, the likeliest; of lists,
+    those with a score.
     """
 
     candidates: Candidates
@@ -295,9 +291,8 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Ranking(Stage):
-    """The candidates of one query, best first, each with its score. Arrays have shape (n,).
-
-    A passage that was not scored gets the logit of an equal passage, or else the lowest one.
+    """The candidates of one query, best first, each with its score. Arrays have shape (n,). A
+    passage that was not scored gets the logit of an equal passage, or else the lowest one.
     """
 
     candidates: Candidates
@@ -367,7 +362,7 @@ PREDICTED += ["certified", "context_certified", "calibrated", "reasons"]
 class Assessment:
     """A ranking and how far to trust it. Probabilities are calibrated and lie in [0, 1].
 
-    They are consistent with each other: see `rerank.assessment.predictions`. `level`, `verdict` and
+    They agree with each other: see `rerank.assessment.predictions`. `level`, `verdict` and
     `accepted` follow from `thresholds`: those of the model, or others (`by`).
     """
 

@@ -11,9 +11,7 @@ from rerank.storage.files import write_file
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of a SQLite database for SQLAlchemy, and so for MLflow, whatever signs its path has;
-    without SQLAlchemy no sign is escaped.
-    """
+    """The URL of a SQLite database for SQLAlchemy and MLflow, whatever signs its path has."""
     try:
         from sqlalchemy.engine import URL
     except ImportError:
@@ -38,9 +36,8 @@ class Workspace:
         return sqlite_url(self.database.resolve())
 
     def tracked(self, key: str) -> dict[str, Any] | None:
-        """What `note_tracked` stored for the folder whose manifest has the sha256 `key`, or None.
-
-        A job that is interrupted between writing its folder and MLflow's answer leaves nothing.
+        """What `note_tracked` stored for a folder by its manifest's sha256; None if it was not
+        tracked.
         """
         try:
             run = json.loads(self._note(key).read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.adapters.metadata import check_settings, rank_documents, search_documents
+from rerank.adapters import check_settings, rank_documents, search_documents
 from rerank.assessment.model import load
 from rerank.errors import optional
 
@@ -18,12 +18,11 @@ with optional():
 class CalibratedRanker:
     """Orders documents by calibrated relevance, which becomes their score.
 
-    `model` is from `rerank.load`, or what `rerank.load` takes: a folder or a URI of MLflow. That
-    model is loaded before the first run. `min_relevance` leaves out documents that are likely to be
+    `model` is from `rerank.load`, or what `rerank.load` takes: a folder or a URI of MLflow, which
+    is loaded before the first run. `min_relevance` leaves out documents that are likely to be
     wrong: 0.0 keeps all, up to `top_k`. Documents without a text are left out. `segment` is that of
-    all queries, if the model has segments.
-
-    The model reads a title before the text, if `meta` has one under `title` or `document_title`.
+    all queries, if the model has segments. The model reads a title before the text, if `meta` has
+    one under `title` or `document_title`.
 
     A saved pipeline holds where the model is, and not the model. Give a model of MLflow as its URI:
     the folder that `rerank.load` copies it to is removed with the model.

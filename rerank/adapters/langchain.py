@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rerank.adapters.metadata import rank_documents, search_documents
+from rerank.adapters import rank_documents, search_documents
 from rerank.errors import optional
 
 with optional():
@@ -35,14 +35,9 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """The best documents, best first; the input documents are not changed."""
-        ranked = rank_documents(
-            self.model,
-            query,
-            [(d.page_content, d.metadata) for d in documents],
-            count=self.top_n,
-            min_relevance=self.min_relevance,
-            segment=self.segment,
-        )
+        given = [(d.page_content, d.metadata) for d in documents]
+        how: Any = {"min_relevance": self.min_relevance, "segment": self.segment}
+        ranked = rank_documents(self.model, query, given, count=self.top_n, **how)
         return [
             documents[place].model_copy(update={"metadata": {**documents[place].metadata, **added}})
             for place, added in ranked
@@ -64,12 +59,6 @@ class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
     where: Mapping[str, Any] | None = None
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        found = search_documents(
-            self.model,
-            query,
-            count=self.top_n,
-            min_relevance=self.min_relevance,
-            segment=self.segment,
-            where=self.where,
-        )
+        how: Any = {"min_relevance": self.min_relevance, "segment": self.segment}
+        found = search_documents(self.model, query, count=self.top_n, where=self.where, **how)
         return [Document(page_content=p.text, metadata=added, id=p.doc_id) for p, added in found]

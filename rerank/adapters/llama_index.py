@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from rerank.adapters.metadata import rank_documents, search_documents
+from rerank.adapters import rank_documents, search_documents
 from rerank.errors import InputError, optional
 
 with optional():
@@ -14,6 +14,10 @@ with optional():
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
     from pydantic import Field
+
+
+# the metadata added are for programs: not in the texts for language models and encoders
+HIDDEN = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
 
 
 class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
@@ -40,26 +44,17 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        """The best nodes, best first; the input nodes are not changed.
-
-        The metadata added are for programs: LlamaIndex leaves them out of the texts for language
-        models and encoders.
-        """
         if query_bundle is None:
             raise InputError("a query is needed to order nodes by; pass query_bundle or query_str")
-        ranked = rank_documents(
-            self.model,
-            query_bundle.query_str,
-            [(n.node.get_content(MetadataMode.NONE), n.node.metadata) for n in nodes],
-            count=self.top_n,
-            min_relevance=self.min_relevance,
-            segment=self.segment,
-        )
+        given = [(n.node.get_content(MetadataMode.NONE), n.node.metadata) for n in nodes]
+        how: Any = {"min_relevance": self.min_relevance, "segment": self.segment}
+        asked = query_bundle.query_str
+        ranked = rank_documents(self.model, asked, given, count=self.top_n, **how)
         best = []
         for place, added in ranked:
-            node = nodes[place].node.model_copy()
+            node = nodes[place].node.model_copy()  # the input nodes are not changed
             node.metadata = {**node.metadata, **added}
-            for hidden in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+            for hidden in HIDDEN:
                 setattr(node, hidden, [*getattr(node, hidden), *added])
             best.append(NodeWithScore(node=node, score=added["relevance_score"]))
         return best
@@ -85,16 +80,9 @@ class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
         self._search: Any = partial(search_documents, model, count=top_n, **how)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(
-                node=TextNode(
-                    id_=p.doc_id,
-                    text=p.text,
-                    metadata=added,
-                    excluded_llm_metadata_keys=list(added),
-                    excluded_embed_metadata_keys=list(added),
-                ),
-                score=p.relevance,
-            )
-            for p, added in self._search(query_bundle.query_str)
-        ]
+        best = []
+        for p, added in self._search(query_bundle.query_str):
+            hidden = {key: list(added) for key in HIDDEN}
+            node = TextNode(id_=p.doc_id, text=p.text, metadata=added, **hidden)
+            best.append(NodeWithScore(node=node, score=p.relevance))
+        return best

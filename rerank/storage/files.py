@@ -1,8 +1,7 @@
 """Files: written whole or not at all, read only if they are regular and not too large; and locks.
 
-Bytes and plain JSON, and the version that writes them; it knows nothing of what a file means. The
-system releases a lock when the process ends, however it ends. A writer locks its temporary folder;
-the next writer removes one that nobody holds.
+The system releases a lock when the process ends, however it ends. A writer locks its temporary
+folder; the next writer removes one that nobody holds.
 """
 
 from __future__ import annotations
@@ -40,20 +39,13 @@ LARGEST_JSON = 32 * 2**20  # most bytes of a JSON file that is read; a larger on
 
 
 def file_state(path: Path) -> tuple[int, ...]:
-    """Numbers that change when the file does: to cache what was read from it.
-
-    A change that sets the modification time back shows in the inode's change time.
-    """
+    """Numbers that change when the file does: to cache what was read from it."""
     state = path.stat()
     return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def sha256_file(path: str | Path) -> str:
-    """Return the sha256 of a regular file's bytes as 64 hexadecimal digits.
-
-    Raises:
-        OSError: it cannot be read, or is a pipe or a device; the function does not wait for one.
-    """
+    """The sha256 of a regular file's bytes as 64 hexadecimal digits; an OSError if it is none."""
     with regular(Path(path)) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -106,8 +98,7 @@ def loads(text: bytes | str, *, constants: bool = False) -> Any:
     """The value of JSON text; with `constants`, NaN and Infinity are read as Python writes them.
 
     Raises:
-        ValueError: not JSON; or a key that occurs twice in one object (`RepeatedKeyError`); or an
-            infinite number (`InfiniteNumberError`).
+        ValueError: not JSON; a repeated key (`RepeatedKeyError`); or an `InfiniteNumberError`.
         RecursionError: nested too deep.
     """
     return json.loads(
@@ -119,12 +110,7 @@ def loads(text: bytes | str, *, constants: bool = False) -> Any:
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """Return the value of JSON bytes, by RFC 8259; `name` is part of the error.
-
-    Raises:
-        FolderError: not JSON, not UTF-8, a key that occurs twice in one object, NaN or an infinity,
-            or nested too deep.
-    """
+    """The value of JSON bytes, by RFC 8259; `name` is part of the FolderError if it is none."""
     try:
         return loads(data)
     except (ValueError, RecursionError) as error:
@@ -219,11 +205,7 @@ def clear_away(path: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder.
-
-    Raises:
-        OSError: about the first file that could not be copied, and no other.
-    """
+    """Copy a folder; an OSError is about the first file that could not be copied, and no other."""
     try:
         shutil.copytree(source, target)
     except shutil.Error as error:
@@ -234,10 +216,8 @@ def copy_folder(source: Path, target: Path) -> None:
 def lock(handle: int, *, wait: bool = False) -> bool:
     """Whether this process now holds the lock of an open file or folder; closing it releases it.
 
-    False on a system or a file system without such locks.
-
-    Raises:
-        BlockingIOError: another process holds it; not with `wait`, which waits for its release.
+    False on a system without such locks. If another process holds it, it is a BlockingIOError, or
+    with `wait` a wait for its release.
     """
     try:
         import fcntl
@@ -259,8 +239,8 @@ def whole_lines(path: Path) -> list[bytes]:
 def appending(path: Path) -> Iterator[tuple[Callable[[Iterable[str]], None], bool]]:
     """Hold the lock of a file of lines, made if there is none, after waiting for other writers.
 
-    Yields what appends lines to it durably, in place of an unfinished last one, and whether its
-    file system has locks. A process that is killed meanwhile may have written only the first lines.
+    Yields what appends lines durably, in place of an unfinished last one, and whether its file
+    system has locks. A process killed meanwhile may have written only the first lines.
     """
     handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
 

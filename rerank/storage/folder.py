@@ -1,7 +1,7 @@
 """Atomic, hashed, code-free folders: what has the final name is complete, or is not there.
 
-Bytes in, bytes on disk, each file's sha256 in `manifest.json`, to which the caller adds fields. One
-job at a time writes a folder: its name is locked from before the work until its end.
+Each file's sha256 is in `manifest.json`, to which the caller adds fields. One job at a time writes
+a folder: its name is locked from before the work until its end.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def write_folder(
     """Write a folder whole or not at all, and return its manifest.
 
     `fill(folder)` writes files into an empty temporary sibling and returns fields for the manifest,
-    which adds `format_version`, `digest`, and `files`: relative path to sha256 and size. If an
-    exception is raised or the process ends, `path` stays as it was, or is put back by the next
-    writer if the end was between the two renames of a replacement.
+    which adds `format_version`, `digest`, and `files`: relative path to sha256 and size. If the
+    process ends, `path` stays as it was, or is put back by the next writer.
 
     Raises:
         FolderError: path exists and `overwrite` is False; it exists and is not a folder with a
@@ -104,9 +103,8 @@ def is_ours(path: str | Path) -> bool:
 
 
 def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, Any]:
-    """Return the checked manifest of a folder, without checking its files (see `verify_folder`).
-
-    sha256: the hash that the manifest must have; None: any.
+    """The checked manifest of a folder, whose hash is `sha256` if given; its files:
+    `verify_folder`.
 
     Raises:
         FolderError: no manifest, another one than `sha256` says, not JSON, a newer format, or
@@ -217,10 +215,7 @@ def _swap(new: Path, path: Path) -> None:
 
 
 def check_can_replace(path: Path, *, overwrite: bool, kind: str | None = None) -> None:
-    """Raise what `write_folder` would, before work that would be lost.
-
-    It removes what killed writers left beside the folder.
-    """
+    """Raise what `write_folder` would; remove what killed writers left beside the folder."""
     files.remove_leftovers(path)
     if not path.exists() and not path.is_symlink():
         return

