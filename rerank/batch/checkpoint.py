@@ -43,10 +43,8 @@ class CheckpointProgress:
     """The progress: input lines processed, rows answered and rejected.
 
     `stage` is `scoring`, then `scored` when the whole input is, then `installed` when the output
-    has its name; its size is then `installed` bytes.
-
-    The last two are of the next chunk: what is being scored of it, all rows (0) or one (from 1);
-    and at what of it processes have ended.
+    has its name; its size is then `installed` bytes. The last two are of the next chunk: what is
+    being scored of it, all rows (0) or one (from 1); and at what of it processes have ended.
     """
 
     line: int = 0
@@ -76,16 +74,13 @@ class Checkpoint:
             self._record(replace(state, scoring=None, ended_at=ended_at), [0, 0])
 
     def note(self, scoring: int) -> None:
-        """Note what is being scored of the next chunk, all rows (0) or one of them (from 1).
-
-        If the process ends at it, the next run finds it in `state.ended_at`.
-        """
+        """Note what is being scored of the next chunk: see `CheckpointProgress`."""
         self.remove_note()
         self._noted = os.fstat(self._progress).st_size
         self._record(replace(self.state, scoring=scoring), [0, 0])
 
     def remove_note(self) -> None:
-        """Remove the note: what was being scored did not end the process. A full disk allows it."""
+        """Remove the note: what was being scored did not end the process."""
         if self.state.scoring is not None:
             os.ftruncate(self._progress, self._noted)
             self.state = replace(self.state, scoring=None)

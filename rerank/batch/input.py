@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rerank.batch.rows import Chunk, JsonLines, Part, RowParser, SeparatedRows
+from rerank.batch.rows import Chunk, JsonLines, Part, SeparatedRows
 from rerank.data.lines import ENDINGS as RECORDS
 from rerank.data.lines import JSONL, PARQUET, SEPARATED, ending, opened, parts_of, unpacked
 from rerank.errors import InputError, optional
@@ -33,37 +33,38 @@ class FileIdentity:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the ending of an output is one of Parquet; else it is one of JSONL."""
+    """Whether an output is Parquet, by its ending; else it is JSONL."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
     return path.suffix.lower() in PARQUET
 
 
-def open_input(path: Path, parse: RowParser, identified: FileIdentity | None = None) -> Input:
+def open_input(
+    path: Path, segment_by: str | None = "", identified: FileIdentity | None = None
+) -> Input:
     """Open a file of `rerank.data.lines`, or a folder of part files of one kind.
 
-    It is read to identify it, unless it is `identified`.
+    It is read to identify it, unless it is `identified`. Of the metadata of its rows the key
+    `segment_by` is read; "": none, None: all.
     """
     paths = parts_of(path)
-    if ending(paths[0]) not in (*RECORDS, "") and paths == [path]:
+    kind = ending(paths[0])
+    if kind not in (*RECORDS, "") and paths == [path]:
         raise InputError(f"{path}: expected a name that ends with .jsonl or .parquet")
     if identified is not None:
         identified.check(path, paths)
     identity = identified or _identify(paths)
-    parts = list[Part]()
+    of_kind: type[Part] = SeparatedRows if kind in SEPARATED else JsonLines
+    if kind in PARQUET:
+        with optional():
+            from rerank.batch.parquet import ParquetRows
+        of_kind = ParquetRows
+    parts, before = list[Part](), 0
     for part, lines in zip(paths, identity.lines, strict=True):
-        before = parts[-1].before + parts[-1].total if parts else 0
         name = "" if part == path else part.relative_to(path).as_posix()
-        if ending(part) in PARQUET:
-            with optional():
-                from rerank.batch.parquet import ParquetRows
-
-            parts.append(ParquetRows(part, parse, before, name))
-        elif ending(part) in SEPARATED:
-            parts.append(SeparatedRows(part, parse, before, name))
-        else:
-            parts.append(JsonLines(part, parse, before, name, lines))
-    if not any(part.total for part in parts):
+        parts.append(of_kind(part, segment_by, before, name, lines))
+        before += parts[-1].total
+    if not before:
         raise InputError(f"{path}: holds no query")
     return Input(path, identity, parts)
 
@@ -72,8 +73,7 @@ class Input:
     """The files of an input as one, and what they hold; lines are counted through all of them."""
 
     def __init__(self, path: Path, identity: FileIdentity, parts: Sequence[Part]) -> None:
-        self.path = path
-        self.identity = identity
+        self.path, self.identity = path, identity
         self.total = sum(part.total for part in parts)
         self._parts = parts
         self._ahead = self.chunks(0)

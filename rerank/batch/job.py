@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -18,7 +18,7 @@ from rerank.batch.checkpoint import (
     open_checkpoint,
 )
 from rerank.batch.input import Input, check_places, is_parquet, open_input
-from rerank.batch.rows import QueryRow, RejectedRow, Row, RowParser
+from rerank.batch.rows import QueryRow, RejectedRow, Row
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError, RerankError, RetrieverError, check_one_of, optional
 from rerank.progress import by_size, progress
@@ -58,18 +58,14 @@ def rescore(
 
     A row is a query, `_id` and `query`, for the model's index; or one with `passages` of its own
     (see `rerank.data.records`). A row that cannot be scored is left out and listed in
-    `OUT.rejected.jsonl`, one line each with `line`, `reason` and, if it has one, `_id`; if all rows
-    can be scored, there is no such file. With `strict` the first bad row is an error, raised before
-    any row is scored.
+    `OUT.rejected.jsonl`, one line each with `line`, `reason` and, if it has one, `_id`. With
+    `strict` the first bad row is an error, raised before any row is scored.
 
-    Both files appear when they are complete; older ones stay until then. If the run is killed at
-    any moment, the same call resumes from what is in `.OUT.rescore`, with either engine; the
-    files are then bit-identical to those of an uninterrupted run. `restart` discards work that was
-    begun with another model, input or version; without it, such work is an error.
-
-    If the process ends while it scores, as when the system kills it for its memory, the next run
-    scores the rows of that chunk one by one. A row at which it ended twice, scored alone, is
-    rejected. Memory is at most 512 MiB beside the model's own, however long the input and its rows.
+    Both files appear when they are complete. If the run is killed at any moment, the same call
+    resumes from what is in `.OUT.rescore`, with either engine; the files are then bit-identical to
+    those of an uninterrupted run. `restart` discards work that was begun with another model, input
+    or version; without it, such work is an error. A row at which the process ended twice, scored
+    alone, is rejected. Memory is at most 512 MiB beside the model's own, however long the input.
 
     `engine` is `local`, or `ray` for a pool of `actors` (see `rerank.cluster`).
 
@@ -83,8 +79,12 @@ def rescore(
     """
     queries, out = Path(queries), Path(out)
     rejected_file = out.with_name(f"{out.name}.rejected.jsonl")
-    scoring, convert = _scoring(engine, actors), _converter(out, model)
-    queries_in = open_input(queries, RowParser(model.query_key))
+    check_one_of("`engine` (--engine)", engine, ENGINES)
+    if engine == "local" and actors is not None:
+        raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
+    on_ray = None if engine == "local" else offered("rescoring on Ray")()
+    convert = _converter(out, model)
+    queries_in = open_input(queries, model.query_key)
     check_places(model.folder, queries, out, rejected_file)
     _check_replaceable(out, "predictions", PREDICTION_FIELD)
     _check_replaceable(rejected_file, "rejected rows", "reason")
@@ -105,7 +105,10 @@ def rescore(
         resumed = checkpoint.state.answered + checkpoint.state.rejected
         try:
             if checkpoint.state.stage == "scoring":
-                results = scoring(model, queries_in, checkpoint)
+                if on_ray:
+                    results = on_ray(model, queries_in, checkpoint.state.line, actors=actors)
+                else:
+                    results = _score_locally(model, queries_in, checkpoint)
                 _keep(results, queries_in, checkpoint, strict=strict)
             checkpoint.install(out, rejected_file, convert)
         except BaseException as error:
@@ -113,27 +116,14 @@ def rescore(
                 checkpoint.remove_note()
             if not isinstance(error, (OSError, MemoryError, RetrieverError)):
                 raise
-            done = f"{checkpoint.state.line} of {queries_in.total} rows are done"
             kind = RetrieverError if isinstance(error, RetrieverError) else OSError
             why = "the memory is not enough" if isinstance(error, MemoryError) else error
             raise kind(
-                f"{why}; {done} and kept in {checkpoint.folder}: run the same command again to "
-                "resume"
+                f"{why}; {checkpoint.state.line} of {queries_in.total} rows are done and kept in "
+                f"{checkpoint.folder}: run the same command again to resume"
             ) from error
         state = checkpoint.state
         return RescoreSummary(state.answered, state.rejected, rejected_file, resumed)
-
-
-def _scoring(
-    engine: str, actors: int | None
-) -> Callable[[CalibratedReranker, Input, Checkpoint], Iterator[tuple[int, ScoredChunk]]]:
-    check_one_of("`engine` (--engine)", engine, ENGINES)
-    if engine == "local":
-        if actors is not None:
-            raise InputError("`actors` (--actors) are of Ray: give --engine ray, too")
-        return _score_locally
-    on_ray = offered("rescoring on Ray")()
-    return lambda model, queries, done: on_ray(model, queries, done.state.line, actors=actors)
 
 
 def _score_locally(
@@ -150,13 +140,10 @@ def _score_locally(
 def _one_by_one(
     model: CalibratedReranker, rows: Iterator[Row], checkpoint: Checkpoint
 ) -> ScoredChunk:
-    """Score the rows of a chunk at which processes ended; a row that ended two is rejected.
-
-    A row is noted before it is decoded, so that no other is blamed for that.
-    """
+    """Score the rows of a chunk at which processes ended; a row that ended two is rejected."""
     scored = ScoredChunk(b"", b"", 0, 0)
     for number in count(1):
-        checkpoint.note(number)
+        checkpoint.note(number)  # before the row is decoded, so that no other is blamed for that
         row = next(rows, None)
         if row is None:
             break
@@ -178,8 +165,14 @@ def _keep(
         for end, scored in results:
             queries_in.check()
             before = checkpoint.state
-            if strict and scored.rejected + before.rejected:
-                raise InputError(_refusal(queries_in.path, scored, checkpoint))
+            if strict and scored.rejections:
+                first = scored.rejections.splitlines()[0]
+                raise InputError(_told(queries_in.path, json.loads(first)))
+            if strict and before.rejected:
+                raise InputError(
+                    f"{queries_in.path}: {before.rejected} rows were rejected earlier, see "
+                    f"{checkpoint.folder / REJECTED}; correct them, and run again with --restart"
+                )
             after = CheckpointProgress(
                 line=end,
                 answered=before.answered + scored.answered,
@@ -190,16 +183,6 @@ def _keep(
         queries_in.check()
     assert checkpoint.state.line == total
     checkpoint.scored()
-
-
-def _refusal(path: Path, scored: ScoredChunk, checkpoint: Checkpoint) -> str:
-    """The first rejected row of a chunk, with its line; or where earlier ones are."""
-    if not scored.rejections:
-        return (
-            f"{path}: {checkpoint.state.rejected} rows were rejected before the interruption, see "
-            f"{checkpoint.folder / REJECTED}; correct them, and run again with --restart"
-        )
-    return _told(path, json.loads(scored.rejections.splitlines()[0]))
 
 
 def _told(path: Path, row: Mapping[str, Any]) -> str:
@@ -219,10 +202,7 @@ def _check_replaceable(out: Path, holds: str, field: str) -> None:
         with out.open("rb") as file:
             ours = f'"{field}":'.encode() in file.readline(LONGEST_RECORD)
     if not ours:
-        raise InputError(
-            f"{out} exists and holds no {holds}, so it is not replaced; move it away, or give "
-            "another --out"
-        )
+        raise InputError(f"{out} exists and holds no {holds}; move it away, or give another --out")
 
 
 def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
@@ -255,13 +235,11 @@ class ScoredChunk:
 def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
     """The lines of a chunk. A row on which the model fails is rejected.
 
-    Only the rows that are scored together are in memory.
-
     Raises:
         OSError, MemoryError, RetrieverError: the machine fails, or a search system does.
         Exception: what the model raises, if it fails on a plain question too.
     """
-    by_line: dict[int, str | RejectedRow] = {}
+    by_line: dict[int, bytes | RejectedRow] = {}
 
     def readable() -> Iterator[QueryRow]:
         for row in rows:
@@ -278,11 +256,9 @@ def score_chunk(model: CalibratedReranker, rows: Iterable[Row]) -> ScoredChunk:
             else:
                 by_line[row.line] = _rejected(model, row, result)
     in_order = [by_line[line] for line in sorted(by_line)]
-    answers = [line for line in in_order if isinstance(line, str)]
+    answers = [line for line in in_order if isinstance(line, bytes)]
     rejections = [_to_line(row.to_dict()) for row in in_order if isinstance(row, RejectedRow)]
-    return ScoredChunk(
-        "".join(answers).encode(), "".join(rejections).encode(), len(answers), len(rejections)
-    )
+    return ScoredChunk(b"".join(answers), b"".join(rejections), len(answers), len(rejections))
 
 
 def _length(query: Query) -> int:
@@ -298,9 +274,8 @@ def _rejected(model: CalibratedReranker, row: QueryRow, error: Exception) -> Rej
     mode = model.mode_of(row.query)
     model.assess([probe for probe in model.probes() if model.mode_of(probe) == mode])
     kind = "" if isinstance(error, RerankError) else f"{type(error).__name__}: "
-    reason = f"cannot be scored ({kind}{str(error)[:200]})"
-    return row.rejected(reason)
+    return row.rejected(f"cannot be scored ({kind}{str(error)[:200]})")
 
 
-def _to_line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+def _to_line(value: dict[str, Any]) -> bytes:
+    return f"{json.dumps(value, ensure_ascii=False, allow_nan=False)}\n".encode()

@@ -6,6 +6,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rerank.batch.rows import CHUNK_ROWS, Part, RejectedRow, Row, RowParser
+from rerank.batch.rows import CHUNK_ROWS, Part, RejectedRow, Row
+from rerank.batch.table import OUTPUT_EXAMPLE
 from rerank.data.lines import opened
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
 from rerank.errors import InputError
@@ -25,23 +27,9 @@ MAX_UNPACKED = 2**26  # bytes that a row group may always unpack to, however sma
 MAX_RATIO = 100  # times the file's size that a larger row group may unpack to
 GROUP_ROWS = 16_384  # rows of a row group that we write
 GROUP_BYTES = 2**25  # bytes of it in memory, without its last 64 rows
-COLUMNS = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("confidence", pa.float64()),
-        ("sufficiency", pa.float64()),
-        ("sufficiency_at", pa.list_(pa.float64())),
-        ("level", pa.string()),
-        ("verdict", pa.string()),
-        ("accepted", pa.bool_()),
-        ("certified", pa.bool_()),
-        ("context_certified", pa.bool_()),
-        ("calibrated", pa.bool_()),
-        ("reasons", pa.list_(pa.string())),
-    ]
-)
-PASSAGE = [(name, pa.float64()) for name in ("logit", "relevance", "bm25", "dense")]
-PASSAGE_OF_OTHER_STAGES = [
+SCHEMA = pa.table(OUTPUT_EXAMPLE).schema
+OF_OTHER_STAGES = [  # a passage
+    ("doc_id", pa.string()),
     ("relevance", pa.float64()),
     ("scores", pa.map_(pa.string(), pa.float64())),
 ]
@@ -55,14 +43,16 @@ def has_column(path: Path, name: str) -> bool:
         return False
 
 
+@dataclass(eq=False)
 class ParquetRows(Part):
     """The rows of a Parquet file, of which only the known columns are read.
 
-    Memory: one row, and a page and the dictionary of each column, whatever the size of the row
-    groups. Texts stay dictionary indices until the length of a row is known.
+    Memory: one row, and a page and the dictionary of each column. Texts stay dictionary indices
+    until the length of a row is known.
     """
 
-    def __init__(self, path: Path, parse: RowParser, before: int, name: str) -> None:
+    def __post_init__(self) -> None:
+        path = self.path
         with opened(path) as raw:
             try:
                 file = pq.ParquetFile(raw)
@@ -74,11 +64,12 @@ class ParquetRows(Part):
         wrong = [c for c in FIELDS if names.count(c) > 1]
         if wrong or not {"_id", "id"} & set(names) or not set(QUERY) & set(names):
             raise InputError(f"{path}: expected columns _id and query, once each; got {names[:20]}")
-        self._columns = [c for c in parse.fields if c in names]
+        read = (c for c in FIELDS if c != "metadata" or self.segment_by != "")
+        self._columns = [c for c in read if c in names]
         self._texts = [c.path for c in leaves if c.physical_type == "BYTE_ARRAY"]
         sizes = (meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-        self._ends: list[int] = [*accumulate(sizes, initial=before)]  # and the first one's start
-        super().__init__(path, parse, before, name, self._ends[-1] - before)
+        self._ends: list[int] = [*accumulate(sizes, initial=self.before)]  # and the first's start
+        self.total = self._ends[-1] - self.before
 
     def begin(self, start: int) -> int:
         """The start of the row group that holds the next row."""
@@ -109,7 +100,7 @@ class ParquetRows(Part):
                     raise InputError(f"{where} ends before its last row")
 
     def decode(self, line: int, raw: pa.RecordBatch) -> Row:
-        """The query of a row; a value that Python cannot hold rejects only its row."""
+        """The query of a row; a value that Python cannot hold rejects it."""
         try:
             size = sum(_size(column) for column in raw.columns)
         except (pa.ArrowException, IndexError) as error:
@@ -154,22 +145,20 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
     max_size = max(MAX_UNPACKED, MAX_RATIO * held)
     for number in range(meta.num_row_groups):
         if (size := meta.row_group(number).total_byte_size) > max_size:
-            raise InputError(
-                f"{path}: row group {number + 1} unpacks to {size} bytes, of a file of {held} at "
-                f"most {max_size} are read"
-            )
+            of_file = f"of a file of {held} at most {max_size} are read"
+            raise InputError(f"{path}: row group {number + 1} unpacks to {size} bytes, {of_file}")
 
 
 def write_parquet(lines: Iterable[bytes], path: Path, *, other_stages: bool = False) -> None:
     """Write predictions, given as JSON lines of the documented format, into one Parquet file.
 
-    `other_stages`: the passages have the scores of another system's stages, not of ours. The same
-    lines give the same bytes. Memory: one row group of 16,384 rows or 32 MiB.
+    `other_stages`: the passages have the scores of another system's stages. The same lines give the
+    same bytes. Memory: one row group of 16,384 rows or 32 MiB.
     """
-    rows = iter(lines)
-    numbers = PASSAGE_OF_OTHER_STAGES if other_stages else PASSAGE
-    passage = pa.struct([("doc_id", pa.string()), *numbers])
-    schema = COLUMNS.append(pa.field("ranking", pa.list_(passage)))
+    rows, schema = iter(lines), SCHEMA
+    if other_stages:
+        ranking = pa.field("ranking", pa.list_(pa.struct(OF_OTHER_STAGES)))
+        schema = schema.set(schema.get_field_index("ranking"), ranking)
     options = {"compression": "zstd", "write_page_checksum": True}
     with pq.ParquetWriter(path, schema, **options) as writer:
         held: list[pa.RecordBatch] = []

@@ -1,18 +1,16 @@
-"""The rows of an input: files read in chunks, few enough rows for memory, and the query of each
-row, or why it is rejected. It knows nothing of models.
-"""
+"""The rows of an input: files read in chunks; the query of each row, or why it is rejected."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rerank.data.lines import BOM, any_rows, read_object, unpacked
-from rerank.data.records import FIELDS, LONGEST_RECORD, id_of, read_id, read_query
+from rerank.data.records import LONGEST_RECORD, id_of, read_id, read_query
 from rerank.errors import InputError
 from rerank.types import Query
 
@@ -40,7 +38,7 @@ class RejectedRow:
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """A row that can be scored: its line (from 1), and its query; `part` as of a rejected one."""
+    """A row that can be scored; `line` and `part` as of a rejected one."""
 
     line: int
     query: Query
@@ -57,8 +55,8 @@ Row = QueryRow | RejectedRow
 class Chunk(NamedTuple):
     """Neighbouring rows of the input, which are read and decoded one at a time, once.
 
-    Chunks depend on the files alone, not on where reading began. `start` is how many rows are
-    before the first one, through all parts, and `end` how many are before the next chunk.
+    Chunks depend on the files alone, not on where reading began. `start` rows are before the first
+    one, through all parts, and `end` before the next chunk.
     """
 
     start: int
@@ -66,46 +64,15 @@ class Chunk(NamedTuple):
     rows: Iterator[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class RowParser:
-    """Parses rows; of a row's metadata it reads the key that names the segment, if there is one.
-
-    None: all of the metadata is read.
-    """
-
-    segment_by: str | None = ""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of a row that are read."""
-        return tuple(name for name in FIELDS if name != "metadata" or self.segment_by != "")
-
-    def __call__(self, line: int, row: Mapping[str, Any]) -> Row:
-        """The query of a row (see `rerank.data.records.read_query`), or why it has none.
-
-        Ids may repeat: each row is answered separately.
-        """
-        query_id = None
-        try:
-            query_id = read_id(row, id_of(row))
-            return QueryRow(line, read_query(row, segment_by=self.segment_by))
-        except InputError as error:
-            return RejectedRow(line, str(error), query_id)
-
-
+@dataclass(eq=False)
 class Part(ABC):
-    """A file of an input, which follows `before` rows of earlier files and has `total`.
+    """A file of an input, whose rows are found by their number, and read one at a time."""
 
-    Rows are found by their number, and read one at a time; the blank lines of JSONL count. `name`
-    is the part's in its folder; "" if the input is one file.
-    """
-
-    def __init__(self, path: Path, parse: RowParser, before: int, name: str, total: int) -> None:
-        self.path = path
-        self.parse = parse
-        self.before = before
-        self.name = name
-        self.total = total
+    path: Path
+    segment_by: str | None  # as in `rerank.data.records.read_query`
+    before: int  # rows of earlier files
+    name: str  # in the folder of the input; "" if the input is one file
+    total: int = 0  # rows; the blank lines of JSONL count
 
     @abstractmethod
     def read(self, begin: int) -> Iterator[Any]:
@@ -116,8 +83,17 @@ class Part(ABC):
         return self.before
 
     def decode(self, line: int, raw: Any) -> Row:
-        """The query of a row from what was read of it: its fields, or why it has none."""
+        """The query of a row from what was read of it, or why it has none."""
         return RejectedRow(line, raw) if isinstance(raw, str) else self.parse(line, raw)
+
+    def parse(self, line: int, row: Mapping[str, Any]) -> Row:
+        """The query of a record, or why it has none."""
+        query_id = None
+        try:
+            query_id = read_id(row, id_of(row))
+            return QueryRow(line, read_query(row, segment_by=self.segment_by))
+        except InputError as error:
+            return RejectedRow(line, str(error), query_id)
 
     def chunks(self, start: int) -> Iterator[Chunk]:
         """Chunks of 64 rows after `start` rows, which is before the file or the end of a chunk."""
@@ -148,10 +124,15 @@ class JsonLines(Part):
     def read(self, begin: int) -> Iterator[bytes | None]:
         """Each line; None if it is too long."""
         with unpacked(self.path) as stream:
-            for number in count():
-                if (data := _line(stream)) == b"":
-                    return
-                yield data.removeprefix(BOM) if data and not number else data
+            start = BOM
+            while data := stream.readline(LONGEST_RECORD + 1):
+                if len(data) <= LONGEST_RECORD or data.endswith(b"\n"):
+                    yield data.removeprefix(start)
+                else:
+                    while (more := stream.readline(LONGEST_RECORD)) and not more.endswith(b"\n"):
+                        pass
+                    yield None
+                start = b""
 
     def rows(self, numbered: Iterable[tuple[int, bytes | None]]) -> Iterator[Row]:
         """The rows without the blank lines."""
@@ -167,22 +148,13 @@ class JsonLines(Part):
             return RejectedRow(line, str(error))
 
 
+@dataclass(eq=False)
 class SeparatedRows(Part):
     """Rows with separators."""
 
-    def __init__(self, path: Path, parse: RowParser, before: int, name: str) -> None:
-        super().__init__(path, parse, before, name, sum(1 for _ in any_rows(path)))
+    def __post_init__(self) -> None:
+        self.total = sum(1 for _ in any_rows(self.path))
 
     def read(self, begin: int) -> Iterator[Mapping[str, Any] | str]:
         """The record of each row, or why it is none."""
         return (row for _, row in any_rows(self.path))
-
-
-def _line(stream: IO[bytes]) -> bytes | None:
-    """The next line, None if it is too long; empty at the end."""
-    data = stream.readline(LONGEST_RECORD + 1)
-    if len(data) <= LONGEST_RECORD or data.endswith(b"\n"):
-        return data
-    while (block := stream.readline(LONGEST_RECORD)) and not block.endswith(b"\n"):
-        pass
-    return None

@@ -1,8 +1,4 @@
-"""Queries and predictions as tables, for MLflow's ways of running a model.
-
-An input row is a query as in `rerank.data.records`; an output row is a prediction as `rescore`
-writes it, with its first passages only.
-"""
+"""Queries and predictions as tables, for MLflow's ways of running a model and for data frames."""
 
 from __future__ import annotations
 
@@ -47,12 +43,9 @@ OUTPUT_EXAMPLE: dict[str, list[Any]] = {
     "calibrated": [True],
     "reasons": [["the first passage is far ahead of the second"]],
     "ranking": [
-        [
-            {"doc_id": name, "logit": logit, "relevance": relevance, "bm25": bm25, "dense": dense}
-            for name, logit, relevance, bm25, dense in (
-                ("numpy.nanmedian", 4.2, 0.86, 21.3, 0.71),
-                ("numpy.median", None, 0.01, 17.9, 0.64),  # not scored by the cross-encoder
-            )
+        [  # the second one was not scored by the cross-encoder
+            {"doc_id": "nanmedian", "logit": 4.2, "relevance": 0.86, "bm25": 21.3, "dense": 0.71},
+            {"doc_id": "median", "logit": None, "relevance": 0.01, "bm25": 17.9, "dense": 0.64},
         ]
     ],
 }
@@ -63,7 +56,6 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     """A data frame of these columns, text as Python's own strings."""
     with optional():
         import pandas as pd
-
     table = pd.DataFrame(columns)
     return table.astype({name: object for name in table if name not in SCALARS})
 
@@ -73,9 +65,8 @@ def assess_table(
 ) -> pd.DataFrame:
     """One row per query, in their order, with the columns of `OUTPUT_EXAMPLE`.
 
-    `table` has a column `query` (the older name `text` works too), and may have `query_id`,
-    `passages` of the query, and the metadata that the model uses of a query: what names its
-    segments, and `query_entities`. Other columns are ignored.
+    `table` has a column `query` (or `text`), and may have `query_id`, `passages`, and the metadata
+    that the model uses of a query: what names its segments, and `query_entities`.
 
     Raises:
         InputError: no column `query`, or rows that cannot be used; the message names them.
@@ -119,9 +110,8 @@ def assess_lists(
     """Assess dictionaries that your own stages have found and scored, or a data frame of them.
 
     A dictionary is a passage as `rerank.types.as_passage` reads it. `score_keys` are the keys of
-    its scores, named as the stages of the model, or by stage; by default the stages themselves.
-    A model that scores passages itself needs none. A score that is missing or NaN: that stage did
-    not find the passage.
+    its scores, named as the stages of the model, or by stage; by default the stages themselves. A
+    score that is missing or NaN: that stage did not find the passage.
 
     Returns:
         The assessment, whose passages have `scores`, your numbers, beside the relevance. Of a
@@ -137,10 +127,8 @@ def assess_lists(
             raise InputError("expected a query, or a data frame of rows with a column 'query'")
         with optional():
             import pandas as pd
-
-        named = {"score_keys": score_keys}
         by_query = frame.groupby("query", sort=False, dropna=False)
-        return pd.concat([assess_lists(model, text, some, **named) for text, some in by_query])
+        return pd.concat([assess_lists(model, q, r, score_keys=score_keys) for q, r in by_query])
     dictionaries = rows if frame is None else frame.to_dict("records")
     given = model.source.kind.stages if score_keys is None else score_keys
     keys = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
@@ -157,10 +145,9 @@ def assess_lists(
     found = model.assess([asked])[0]
     if frame is None:
         return found
-    passages = found.passages
-    told = {"relevance": [p.relevance for p in passages]}
     whole = {n: getattr(found, n) for n in ("confidence", "level", "accepted", "calibrated")}
-    return frame.iloc[[p.row for p in passages]].assign(**told, **whole)
+    best_first = frame.iloc[[p.row for p in found.passages]]
+    return best_first.assign(relevance=[p.relevance for p in found.passages], **whole)
 
 
 def input_example(segment_by: str, *, entities: bool = False) -> dict[str, list[Any]]:
@@ -186,12 +173,8 @@ def _queries(
     queries, problems = [], Problems()
     for row, (query_id, text) in enumerate(zip(ids, texts, strict=True)):
         own = {n: values[row] for n, values in optional_ones.items()}
-        record = {
-            "_id": str(row) if query_id is None else query_id,
-            name: text,
-            "passages": own.pop("passages", None),
-            "metadata": own,
-        }
+        record = {"_id": str(row) if query_id is None else query_id, name: text}
+        record |= {"passages": own.pop("passages", None), "metadata": own}
         if query_id is None and str(row) in given:
             problems.add(f"row {row}", "it has no id, and its number is the id of another row")
             continue

@@ -23,7 +23,6 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import GIVEN
 from rerank.batch.input import FileIdentity, Input, open_input
 from rerank.batch.job import ScoredChunk, score_chunk
-from rerank.batch.rows import RowParser
 from rerank.cluster.ray_process import guarded, ray_module
 from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError
@@ -95,7 +94,7 @@ class _Actor:
     ) -> None:
         os.environ[CORES] = str(threads)
         self._model = CalibratedReranker.load(model, manifest_sha256=manifest_sha256)
-        self._input = open_input(queries, RowParser(self._model.query_key), identity)
+        self._input = open_input(queries, self._model.query_key, identity)
 
     def __call__(self, places: pa.Table) -> pa.Table:
         rows = []

@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.batch.input import open_input
-from rerank.batch.rows import RowParser
 from rerank.errors import InputError
 
 EACH = 10  # files that one process reads
@@ -70,7 +69,7 @@ def inside(seed: int, memory: int) -> None:
             print(json.dumps({"reads": number, "bytes": len(content)}), flush=True)
             start = time.monotonic()
             try:
-                for chunk in open_input(path, RowParser()).chunks(0):
+                for chunk in open_input(path).chunks(0):
                     list(chunk.rows)
                 seen["read"] += 1
             except InputError as error:

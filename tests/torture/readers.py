@@ -19,7 +19,6 @@ from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.assessment.relevance import INPUTS
 from rerank.batch.input import open_input
-from rerank.batch.rows import RowParser
 from rerank.config import Config
 from rerank.data.beir import read_queries
 from rerank.data.feedback import read_feedback
@@ -40,7 +39,7 @@ BODIES = [
 
 
 def _rescored(path: Path) -> None:
-    for chunk in open_input(path, RowParser()).chunks(0):
+    for chunk in open_input(path).chunks(0):
         list(chunk.rows)
 
 

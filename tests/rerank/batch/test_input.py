@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rerank.batch.input import open_input
 from rerank.batch.parquet import write_parquet
-from rerank.batch.rows import CHUNK_ROWS, JsonLines, QueryRow, RejectedRow, Row, RowParser
+from rerank.batch.rows import CHUNK_ROWS, JsonLines, QueryRow, RejectedRow, Row
 from rerank.data.lines import foreign
 from rerank.data.records import LONGEST_RECORD
 from rerank.errors import InputError
@@ -31,15 +31,15 @@ FEW = settings(
 
 
 def line(value: object) -> Row:
-    return decoded(value if isinstance(value, bytes) else json.dumps(value).encode(), RowParser())
+    return decoded(value if isinstance(value, bytes) else json.dumps(value).encode())
 
 
-def decoded(data: bytes, parse: RowParser) -> Row:
-    return JsonLines(Path("q.jsonl"), parse, 0, "", 3).decode(3, data)
+def decoded(data: bytes, segment_by: str = "") -> Row:
+    return JsonLines(Path("q.jsonl"), segment_by, 0, "", 3).decode(3, data)
 
 
 def rows(path: Path, segment_by: str = "") -> list[Row]:
-    chunks = open_input(path, RowParser(segment_by)).chunks(0)
+    chunks = open_input(path, segment_by).chunks(0)
     return [row for chunk in chunks for row in chunk.rows]
 
 
@@ -73,11 +73,10 @@ def test_of_metadata_the_segment_is_read() -> None:
     """What names the segment, and nothing else; 1 and 1.0 are the same name."""
     metadata = {"language": 1.0, "notes": "x" * 1000}
     row = json.dumps({"_id": "a", "text": "x", "metadata": metadata}).encode()
-    parse = RowParser("language")
-    assert decoded(row, parse) == QueryRow(3, Query("x", "a", {"language": "1"}))
+    assert decoded(row, "language") == QueryRow(3, Query("x", "a", {"language": "1"}))
     for wrong, why in (("fr", "should be an object"), ({"language": "x" * 600}, "600 characters")):
         row = json.dumps({"_id": "a", "text": "x", "metadata": wrong}).encode()
-        found = decoded(row, parse)
+        found = decoded(row, "language")
         assert isinstance(found, RejectedRow)
         assert why in found.reason
 
@@ -241,7 +240,9 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_any_values_are_a_row_or_a_rejection(value: object) -> None:
     """Whatever a row holds, it is read or refused, never an exception."""
-    found = RowParser()(1, value if isinstance(value, dict) else {"_id": value, "text": value})
+    found = JsonLines(Path("q.jsonl"), "", 0, "").parse(
+        1, value if isinstance(value, dict) else {"_id": value, "text": value}
+    )
     assert isinstance(found, (QueryRow, RejectedRow))
     json.dumps(found.to_dict() if isinstance(found, RejectedRow) else 0).encode()
 
@@ -304,7 +305,7 @@ def many(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_a_chunk_is_the_same_wherever_reading_begins(many: Path) -> None:
     """From the end of any chunk on, the chunks are those of reading from the start."""
-    reader = open_input(many, RowParser())
+    reader = open_input(many)
     whole = [(c.start, c.end, list(c.rows)) for c in reader.chunks(0)]
     assert reader.total == whole[-1][1] == CHUNK_ROWS * 7 // 2
     assert max(len(r) for _, _, r in whole) == CHUNK_ROWS

@@ -17,7 +17,6 @@ import pytest
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.input import open_input
 from rerank.batch.job import rescore
-from rerank.batch.rows import RowParser
 from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
@@ -84,7 +83,7 @@ def made(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) -> None:
     """All rows in their order, once; from any chunk on, and one chunk by its start."""
-    reader = open_input(made(tmp_path, kind), RowParser())
+    reader = open_input(made(tmp_path, kind))
     chunks = [(c.start, c.end, list(c.rows)) for c in reader.chunks(0)]
     every = [row for _, _, rows in chunks for row in rows]
     assert [(r.line, r.query.query_id) for r in every] == [  # type: ignore[union-attr]
@@ -94,7 +93,7 @@ def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) 
     for i, (_, end, _) in enumerate(chunks):
         rest = [list(c.rows) for c in reader.chunks(end)]
         assert rest == [rows for _, _, rows in chunks[i + 1 :]]
-    reader = open_input(tmp_path / kind, RowParser(), reader.identity)
+    reader = open_input(tmp_path / kind, "", reader.identity)
     starts = list(reader.starts(0))
     assert starts == [start for start, _, _ in chunks]
     for number in (0, 1, len(starts) - 1, 1, 0, 2):
@@ -104,7 +103,7 @@ def test_chunks_are_the_same_wherever_reading_begins(kind: str, tmp_path: Path) 
 def test_a_changed_part_ends_the_run(tmp_path: Path) -> None:
     """As of a single file."""
     path = made(tmp_path, "parts.gz")
-    opened = open_input(path, RowParser())
+    opened = open_input(path)
     opened.check()
     with (path / "part-00001.json.gz").open("ab") as out:
         out.write(b"x")

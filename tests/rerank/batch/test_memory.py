@@ -14,7 +14,6 @@ import pytest
 from processes import run_python
 
 from rerank.batch.input import open_input
-from rerank.batch.rows import RowParser
 from rerank.errors import InputError
 
 Run = Any  # the session's run, see conftest
@@ -143,4 +142,4 @@ def test_a_row_group_that_unpacks_to_many_times_the_file_is_refused(tmp_path: Pa
     row = pa.table({"_id": ["a"], "text": ["x"], "passages": [["y" * 10**8]]})
     pq.write_table(row, path, compression="zstd", use_dictionary=False)
     with pytest.raises(InputError, match=r"row group 1 unpacks to 1\d{8} bytes"):
-        open_input(path, RowParser())
+        open_input(path)
