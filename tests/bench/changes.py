@@ -5,6 +5,7 @@
     python tests/bench/changes.py asked SET OTHER    questions of another kind
 
 Half of the groups of questions calibrate; the others are measured, before the change and after it.
+Questions that our models or pooled maps have seen are left out.
 
 growing: half of the documents, drawn at random, are the first corpus, the whole set is the second
 one. Each measured question has the same right passages in both: only wrong ones are added, or some
@@ -30,11 +31,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank import LabelledSet, calibrate, load
+from rerank.assessment.fitted_maps import pooled_over
 from rerank.config import Config
 from rerank.data.grouping import grouped
 from rerank.data.words import STOP_WORDS
+from rerank.fitting.plan import unseen
+from rerank.inference.model_files import trained_on
 from rerank.jobs.evaluate import detect_drift, evaluate
-from rerank.jobs.pipelines import pipeline_over
+from rerank.jobs.pipelines import find_models, pipeline_over
 from rerank.training.mining import NAME, NUMBER
 from rerank.types import Passage
 from rerank.workspace import Workspace
@@ -43,8 +47,10 @@ COPIES = 3
 
 
 def asked_ids(whole: LabelledSet) -> list[str]:
-    """All queries of the splits, in order."""
-    return sorted({i for split in whole.splits.values() for i in split})
+    """The queries of the splits that no model and no pooled map has seen, in order."""
+    models, config = find_models(Config())
+    ids = sorted({i for split in whole.splits.values() for i in split})
+    return unseen(whole, ids, trained_on(*models) | pooled_over(models, config))
 
 
 def split_in_two(
