@@ -158,17 +158,31 @@ def by_labels(
     draw. `penalties` are those chosen on all labels of each trial: choosing again takes seven times
     as long, and medians stay within 0.015. With too few labels the second stage is logistic.
     """
+    from calibration.fitting import fit_two_stage
+
     y = np.concatenate([trial.measured_on.right for trial in trials])
     total = min(len(trial.fitted_on.right) for trial in trials)
     labels = tuple(size for size in BUDGETS if size < total)
-    drawn = [_random_orders(trial.fitted_on, random_state) for trial in trials]
+    numbers = [group_codes(trial.fitted_on.groups, len(trial.fitted_on.right)) for trial in trials]
+    drawn = [_random_orders(number, random_state) for number in numbers]
 
     def figures_of(subset: int, size: int | None) -> tuple[float, ...]:
         """What the first `size` labels of a draw give; None: all of them."""
         parts = []
-        for trial, orders, penalty in zip(trials, drawn, penalties, strict=True):
-            rows = np.sort(orders[subset][:size])
-            fitted = _fit_subset(trial, rows, penalty, folds=folds, random_state=random_state)
+        for trial, orders, number, penalty in zip(trials, drawn, numbers, penalties, strict=True):
+            rows, given = np.sort(orders[subset][:size]), trial.fitted_on
+            n_effective = len(rows) / design_effect(given.right - given.right.mean(), number)
+            enough = enough_rows(trial.second_stage, n_effective)
+            fitted, _, _ = fit_two_stage(
+                given.features[rows],
+                given.right[rows],
+                number[rows],
+                second_stage=trial.second_stage if enough else "logistic",
+                folds=folds,
+                C=penalty,
+                random_state=random_state,
+                reference=trial.reference,
+            )
             parts.append(_predict(fitted, trial.measured_on.features))
         p = np.concatenate(parts)
         reached = metrics.coverage(p, threshold), metrics.selective_accuracy(y, p, threshold)
@@ -189,34 +203,11 @@ def _keep_columns(old: LogisticMap | None, used: Sequence[int]) -> LogisticMap |
     return replace(old, **chosen)
 
 
-def _random_orders(rows: Examples, random_state: int) -> list[NDArray[np.int64]]:
-    """`SUBSETS` orders of the rows, group by group; a subset is the first rows of one."""
-    rng = np.random.default_rng(random_state)
-    number = group_codes(rows.groups, len(rows.right))
-    places = (rng.permutation(int(number.max()) + 1) for _ in range(SUBSETS))
+def _random_orders(number: NDArray[np.int64], random_state: int) -> list[NDArray[np.int64]]:
+    """`SUBSETS` orders of rows (n,), group by group; a subset is the first rows of one."""
+    rng, groups = np.random.default_rng(random_state), int(number.max()) + 1
+    places = (rng.permutation(groups) for _ in range(SUBSETS))
     return [np.argsort(place[number], kind="stable") for place in places]
-
-
-def _fit_subset(
-    trial: Trial, rows: NDArray[np.int64], penalty: Penalty, *, folds: int, random_state: int
-) -> Any:
-    from calibration.fitting import fit_two_stage
-
-    y = trial.fitted_on.right
-    number = group_codes(trial.fitted_on.groups, len(y))
-    n_effective = len(rows) / design_effect(y - y.mean(), number)
-    enough = enough_rows(trial.second_stage, n_effective)
-    fitted, _, _ = fit_two_stage(
-        trial.fitted_on.features[rows],
-        y[rows],
-        number[rows],
-        second_stage=trial.second_stage if enough else "logistic",
-        folds=folds,
-        C=penalty,
-        random_state=random_state,
-        reference=trial.reference,
-    )
-    return fitted
 
 
 def _predict(fitted: Any, features: Floats, used: Sequence[int] | slice = slice(None)) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ from rerank.fitting.certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS
 from rerank.fitting.unanswerable import copies_in
 from rerank.report.headline import headline, promise_sentences
-from rerank.report.report import Explained, Report, flatten
+from rerank.report.report import Report, flatten
 from rerank.report.sections import Section, pictured
 from rerank.types import Mode
 
@@ -61,7 +61,12 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
     compared = {way: text for way, text in ways.items() if way in evaluation.confidences}
     named = fitted.reason.startswith(fitted.calibrator)
     chosen = fitted.reason if named else f"{fitted.calibrator}. {fitted.reason}"
-    rank_by = report.made_from["config"]["rank_by"]
+    rank_by, explained = report.made_from["config"]["rank_by"], list[Section]()
+    for one in (one for one in report.explained if one.file in pictures):
+        words = {"query": one.query, "put first": one.top, "would be right": one.answer}
+        title, said = "Two answers explained", {name: text for name, text in words.items() if text}
+        picture = pictures[one.file]
+        explained.append(Section("" if explained else title, words=said, picture=picture))
     sections = [
         Section("", headline(evaluation, fitted.maps, rank_by=rank_by)),
         Section("What is promised", promise_sentences(evaluation, fitted.maps)),
@@ -72,7 +77,7 @@ def report_sections(report: Report, pictures: Mapping[str, Picture]) -> list[Sec
         Section("The methods compared", words=compared, folded=True),
         *pictured("Is the confidence calibrated?", pictures, "reliability", "histogram"),
         *pictured("Accuracy and coverage", pictures, "risk_coverage"),
-        *_explained_sections(report.explained, pictures),
+        *explained,
         *pictured("What the confidence is based on", pictures, "features"),
         fewer_labels(report),
         orders,
@@ -131,21 +136,24 @@ def cascade_section(cascade: Cascade) -> Section:
     return Section(title, cascade.sentences(), table, CASCADE_NOTE, cascade.chosen.name)
 
 
-def _explained_sections(
-    explained: Sequence[Explained], pictures: Mapping[str, Picture]
-) -> Iterator[Section]:
-    for i, one in enumerate(one for one in explained if one.file in pictures):
-        words = {"query": one.query, "put first": one.top, "would be right": one.answer}
-        title, shown = "" if i else "Two answers explained", {k: v for k, v in words.items() if v}
-        yield Section(title, words=shown, picture=pictures[one.file])
-
-
 def split_sentences(report: Report) -> list[str]:
     """Which queries were fitted on, which were measured on, and which were left out and why."""
-    planned = report.planned
+    planned, measured = report.planned, report.evaluation.labelled
+    copies = (
+        f"Questions that nothing answers: {sum(not g for g in planned.fit.grades)} of the queries "
+        f"fitted on, so {report.copies} unanswerable copies of others, with their answers taken "
+        "out of the index, were added (--expected-unanswerable). Of the measured queries "
+        f"{sum(not g for g in measured.grades)} of {len(measured)} have no answer, "
+        f"{int(copies_in(measured).sum())} of them such copies."
+    )
+    if not planned.cross_fitted:  # else the measured queries are those fitted on
+        copies += (
+            " The certificate is about the queries fitted on, copies included; the figures are "
+            "about the measured queries."
+        )
     said = {
         f"{report.name}: fitted on {len(planned.fit)} queries. {planned.reported}": True,
-        _copies_sentence(report): report.copies,
+        copies: report.copies,
         f"Left out: {planned.seen_by_reranker} queries, because a model was trained on them or on "
         "their split.": planned.seen_by_reranker,
         f"Left out: {planned.asked_twice} queries that have the words or the group "
@@ -153,23 +161,6 @@ def split_sentences(report: Report) -> list[str]:
         f"Warning: {planned.warning}.": planned.warning,
     }
     return [sentence for sentence, holds in said.items() if holds]
-
-
-def _copies_sentence(report: Report) -> str:
-    measured = report.evaluation.labelled
-    sentence = (
-        f"Questions that nothing answers: {sum(not g for g in report.planned.fit.grades)} of the "
-        f"queries fitted on, so {report.copies} unanswerable copies of others, with their "
-        "answers taken out of the index, were added (--expected-unanswerable). Of the measured "
-        f"queries {sum(not g for g in measured.grades)} of {len(measured)} have no answer, "
-        f"{int(copies_in(measured).sum())} of them such copies."
-    )
-    if report.planned.cross_fitted:  # the measured queries are those fitted on
-        return sentence
-    return (
-        f"{sentence} The certificate is about the queries fitted on, copies included; the figures "
-        "are about the measured queries."
-    )
 
 
 def groups_sentence(report: Report) -> str:

@@ -29,9 +29,12 @@ def headline(evaluation: Evaluation, maps: FittedMaps, *, rank_by: str = "releva
         of_top += f" {documents.brief}"
     context = maps.context_certificate
     of_first = context.brief if context and not context.refused else "Nothing is certified."
+    shown, n = "not measured.", len(evaluation.right)
+    if evaluation.context and not evaluation.weighted:
+        shown = _counted("sufficiency", evaluation.context, n, "have a right one among them")
     return [
         f"Top passage: {accepted_sentence(evaluation)} {of_top}",
-        f"One of the first {evaluation.context_k}: {context_sentence(evaluation)} {of_first}",
+        f"One of the first {evaluation.context_k}: {shown} {of_first}",
         *(order_sentence(evaluation, maps) if rank_by == "relevance" else ()),
         *simpler_sentence(evaluation),
     ]
@@ -77,14 +80,6 @@ def accepted_sentence(evaluation: Evaluation) -> str:
     bound = one.accuracy_accepted_lower95 or 0.0
     counts = Accepted(one.threshold, one.accepted, one.right_accepted, 0.0, bound)
     return _counted("confidence", counts, one.n, "are right")
-
-
-def context_sentence(evaluation: Evaluation) -> str:
-    """How often one of the first passages is right, where the sufficiency says so."""
-    if evaluation.weighted or evaluation.context is None:
-        return "not measured."
-    n = len(evaluation.right)
-    return _counted("sufficiency", evaluation.context, n, "have a right one among them")
 
 
 def _counted(number: str, counts: Accepted, n: int, event: str) -> str:

@@ -6,7 +6,7 @@ Beside the evaluation: the confidence from fewer features and labels, and two qu
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -103,6 +103,14 @@ def make_report(
     how: dict[str, Any] = {"folds": config.folds, "random_state": config.seed}
     steps = ablation.by_features(trials, columns=columns, **how)
     penalties, threshold = steps[-1].penalties, config.thresholds.advisory
+    extremes, ours = [], evaluation.confidences[OURS]
+    wrong = (evaluation.right == 0) & have_passages(evaluation.labelled.items)
+    if wrong.any():
+        row = int(np.where(wrong, ours, -1).argmax())
+        extremes.append(("surest_wrong", "The surest answer that was wrong", row))
+    if evaluation.right.any():
+        row = int(np.where(evaluation.right == 1, ours, 2).argmin())
+        extremes.append(("least_sure_right", "The least sure answer that was right", row))
     return Report(
         name=str(made_from["dataset"]["name"]),
         made_from=made_from,
@@ -113,21 +121,8 @@ def make_report(
         rerank=rerank,
         steps=steps,
         budgets=ablation.by_labels(trials, threshold=threshold, penalties=penalties, **how),
-        explained=tuple(_explain(*one, evaluation, config) for one in _extremes(evaluation)),
+        explained=tuple(_explain(*one, evaluation, config) for one in extremes),
     )
-
-
-def _extremes(evaluation: Evaluation) -> Iterator[tuple[str, str, int]]:
-    """The measured rows worth a look: the most confident mistake, the least confident success."""
-    ours = evaluation.confidences[OURS]
-    has_passages = have_passages(evaluation.labelled.items)
-    wrong = np.flatnonzero((evaluation.right == 0) & has_passages)
-    right = np.flatnonzero(evaluation.right == 1)
-    if len(wrong):
-        yield "surest_wrong", "The surest answer that was wrong", int(wrong[ours[wrong].argmax()])
-    if len(right):
-        least = int(right[ours[right].argmin()])
-        yield "least_sure_right", "The least sure answer that was right", least
 
 
 def _explain(file: str, title: str, row: int, evaluation: Evaluation, config: Config) -> Explained:

@@ -49,20 +49,17 @@ def pictured(title: str, pictures: Mapping[str, Picture], *names: str) -> Iterat
 
 def as_text(sections: Sequence[Section]) -> str:
     """The sections as plain text, with a blank line between; the first has a line a sentence."""
-    shown = [one for one in sections if not (one.picture or one.folded)]
-    return "\n\n".join(_text(one, wrap=i > 0) for i, one in enumerate(shown)) + "\n"
-
-
-def _text(section: Section, *, wrap: bool) -> str:
-    parts = [textwrap.fill(one, WIDTH) if wrap else one for one in section.sentences]
-    if section.title:
-        parts.insert(0, section.title if section.title.endswith("?") else f"{section.title}:")
-    if section.table:
-        parts += ["", aligned(section.table)] if section.sentences else [aligned(section.table)]
-    if section.note:
-        parts += [textwrap.fill(section.note, WIDTH)]
-    words = [textwrap.fill(f"{name}: {said}", WIDTH) for name, said in section.words.items()]
-    return "\n".join([*parts, *words])
+    texts: list[str] = []
+    for section in (one for one in sections if not (one.picture or one.folded)):
+        parts = [textwrap.fill(one, WIDTH) if texts else one for one in section.sentences]
+        if section.title:
+            parts.insert(0, section.title if section.title.endswith("?") else f"{section.title}:")
+        if section.table:
+            parts += [*([""] if section.sentences else []), aligned(section.table)]
+        words = (f"{name}: {said}" for name, said in section.words.items())
+        parts += [textwrap.fill(one, WIDTH) for one in (section.note, *words) if one]
+        texts.append("\n".join(parts))
+    return "\n\n".join(texts) + "\n"
 
 
 def as_page(title: str, below: str, sections: Sequence[Section] = ()) -> str:

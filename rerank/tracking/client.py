@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 
@@ -51,7 +51,12 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
 
     MLflow takes `VARIABLE` for its global store, and writes it to the environment as well.
     """
-    with _IN_USE, _quiet():
+    with _IN_USE, ExitStack() as restored:
+        for logger in map(
+            logging.getLogger, _NOISY_LOGGERS
+        ):  # a new database's migrations stay out of the terminal
+            restored.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.WARNING)
         unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
         with environment({**unset, **_SILENT, VARIABLE: ""}):
             old_uri = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
@@ -101,17 +106,3 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
         for key in values:
             os.environ.pop(key, None)
         os.environ.update({key: value for key, value in old_values.items() if value is not None})
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the log messages of a new database's migrations out of the terminal."""
-    loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
-    old_levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, old_levels, strict=True):
-            logger.setLevel(level)

@@ -125,9 +125,16 @@ def log_run(
             return records.tracked_run(client, run, uri, version=version, name=name, found=True)
         tags = {records.KEY: record.key} if record.key else {}
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
-        run_id = run.info.run_id
+        run_id, version = run.info.run_id, None
         try:
-            version = _log_record(client, run_id, record)
+            _log_values(client, run_id, record)
+            for file in record.files:
+                client.log_artifact(run_id, str(file))
+            for artefact, table in record.tables.items():
+                client.log_table(run_id, table, f"{artefact.removesuffix('.json')}.json")
+            if record.folder is not None:
+                _log_model(client, run_id, record.folder, record)
+                version = _register(client, run_id, record)
         except BaseException:
             limits = mlflow_client.HTTP_LIMITS_ON_FAILURE
             with suppress(Exception), mlflow_client.environment(limits):
@@ -162,19 +169,6 @@ def _find_finished_run(
     run_id = runs[0].info.run_id
     versions = client.search_model_versions(f"run_id = '{run_id}'")
     return runs[0], str(versions[0].version) if versions else _register(client, run_id, record)
-
-
-def _log_record(client: MlflowClient, run_id: str, record: records.RunRecord) -> str | None:
-    """Log all of a record; return the version that it is registered as, if it is."""
-    _log_values(client, run_id, record)
-    for file in record.files:
-        client.log_artifact(run_id, str(file))
-    for name, table in record.tables.items():
-        client.log_table(run_id, table, name if name.endswith(".json") else f"{name}.json")
-    if record.folder is None:
-        return None
-    _log_model(client, run_id, record.folder, record)
-    return _register(client, run_id, record)
 
 
 def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
@@ -241,6 +235,8 @@ def _log_model(client: MlflowClient, run_id: str, folder: Path, record: records.
     Its files are uploaded once, from where they are.
     """
     from mlflow.entities import LoggedModelOutput
+    from mlflow.models import infer_signature
+    from mlflow.pyfunc import save_model
 
     experiment, flavour = client.get_run(run_id).info.experiment_id, record.flavour
     model_id = client.create_logged_model(
@@ -248,27 +244,20 @@ def _log_model(client: MlflowClient, run_id: str, folder: Path, record: records.
     ).model_id
     if flavour:
         with tempfile.TemporaryDirectory() as place:
-            _save_model(Path(place), flavour)
-            client.log_model_artifacts(model_id, str(Path(place) / "model"))
+            stand_in, made = Path(place) / records.ARTIFACT, str(Path(place) / "model")
+            stand_in.mkdir()
+            save_model(
+                made,
+                python_model=str(flavour.code),
+                artifacts={records.ARTIFACT: str(stand_in)},
+                signature=infer_signature(flavour.inputs, flavour.outputs),
+                input_example=flavour.inputs,
+                pip_requirements=list(flavour.requirements),
+            )
+            client.log_model_artifacts(model_id, made)
     client.log_model_artifacts(model_id, str(folder), records.INNER if flavour else None)
     client.finalize_logged_model(model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(model_id, 0)])
-
-
-def _save_model(place: Path, flavour: records.Flavour) -> None:
-    from mlflow.models import infer_signature
-    from mlflow.pyfunc import save_model
-
-    stand_in = place / records.ARTIFACT
-    stand_in.mkdir()
-    save_model(
-        str(place / "model"),
-        python_model=str(flavour.code),
-        artifacts={records.ARTIFACT: str(stand_in)},
-        signature=infer_signature(flavour.inputs, flavour.outputs),
-        input_example=flavour.inputs,
-        pip_requirements=list(flavour.requirements),
-    )
 
 
 def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) -> str:
