@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -135,9 +136,15 @@ def evaluate(
     chosen: options.ModelChoice,
     dataset: Path,
     reading: options.Reading,
+    budget: Budget,
     typed: Typed,
     *,
     split: str = "test",
+    labels: Annotated[tuple[str, ...], Option(metavar="N")] = (),
+    draws: Annotated[int, Option(ge=1)] = 3,
+    beside: Annotated[tuple[Path, ...], Option(metavar="FILE")] = (),
+    reranker: str = "",
+    out: Path | None = None,
     then: Annotated[Path | None, Option(metavar="MODEL")] = None,
     then_share: Annotated[float, Option(gt=0, lt=1)] = 0.4,
     price_per_1000: Annotated[float | None, Option(ge=0, metavar="PRICE")] = None,
@@ -154,6 +161,13 @@ def evaluate(
     Args:
         dataset: BEIR folder, or labelled lists
         split: split to measure on
+        labels: measure before and after a calibration on so many labels of the other splits, drawn
+            at random, such as 0 50 100 300 all; given as the model, `default` is the bundled
+            networks, or the scores of lists
+        draws: with --labels: draws of each number
+        beside: with --labels: files of predictions for the same questions
+        reranker: with --labels, of `default`: another one, named as for `calibrate`
+        out: with --labels: folder for benchmark.json and benchmark.html
         then: a model with a dearer reranker, calibrated on the same set: measure whether it is
             worth asking where the first one is unsure
         then_share: share of the queries that --then may be asked for
@@ -166,13 +180,19 @@ def evaluate(
     from rerank.report.headline import after_evaluation, headline
     from rerank.report.sections import as_text
 
+    METER.start(budget)
     if json:
         typed.refuse("not with --json", "examples")
+    if labels:
+        typed.refuse("not with --labels", "then", "then_share", "price_per_1000", "examples")
+        how: Any = {"draws": draws, "predictions": beside, "work": work}
+        _benchmark(chosen, dataset, reading, split, labels, reranker, out, json=json, **how)
+        return
+    typed.refuse("only with --labels", "draws", "beside", "reranker", "out")
     if chosen.model.is_file():
         typed.refuse("only with a model folder", "then", "then_share", "price_per_1000", "examples")
         said = measure_predictions(chosen.model, reading.read(dataset), split)
-        for one in said.notes:
-            note(one)
+        note(*said.notes)
         tell(json, as_text(predictions_sections(said)).removesuffix("\n"), **said.to_dict())
         return
     model, cascade = chosen.load(work), None
@@ -189,8 +209,7 @@ def evaluate(
         evaluation, cascade = evaluate_cascade(
             model, second, labelled, split, share=then_share, price=price_per_1000, work=work
         )
-    for one in evaluation.notes:
-        note(one)
+    note(*evaluation.notes)
     if json:
         of_both = {"cascade": cascade.to_dict()} if cascade else {}
         print_json(**evaluation.to_dict(), **of_both)
@@ -211,6 +230,55 @@ def evaluate(
     if examples:
         for found in model.assess(evaluation.examples()):
             ranked(model, found)[1]()
+
+
+def _benchmark(
+    chosen: options.ModelChoice,
+    dataset: Path,
+    reading: options.Reading,
+    split: str,
+    labels: Sequence[str],
+    reranker: str,
+    out: Path | None,
+    *,
+    json: bool,
+    **how: Any,
+) -> None:
+    """Measure with no labels and with some, print the tables, and write them."""
+    from rerank.assessment.model import DEFAULT
+    from rerank.jobs.benchmark import benchmark
+    from rerank.report.benchmark import as_json, differences, tables
+    from rerank.report.sections import Section, as_page, as_text
+    from rerank.storage.files import write_file, write_json
+
+    if wrong := [n for n in labels if n != "all" and not n.isdecimal()]:
+        raise InputError(f"--labels: expected whole numbers, or all, got {wrong[0]!r}")
+    model: Any = None
+    if chosen.model.is_file():
+        how["predictions"] = (chosen.model, *how["predictions"])
+    elif str(chosen.model) == DEFAULT:
+        model = Config(reranker=reranker or Config().reranker)
+    else:
+        model = chosen.load(how["work"])
+    if reranker and not isinstance(model, Config):
+        raise InputError(f"--reranker: only with {DEFAULT!r} as the model, got {chosen.model}")
+    elsewhere = bool(model) and not isinstance(model, Config) and model.source.elsewhere
+    labelled, began = reading.read(dataset, corpus_elsewhere=elsewhere), time.perf_counter()
+    counts = [None if n == "all" else int(n) for n in labels]
+    found = benchmark(labelled, model, split, labels=counts, **how)
+    note(*found.notes)
+    taken = "; ".join([*METER.sentences(), f"{time.perf_counter() - began:.0f} seconds"])
+    said = f"{found.rows[0]['questions']} questions of {labelled.name}, {split}"
+    said = f"{said}; {found.lent} others lend labels; {taken}."
+    sections = [*tables(found.rows, found.threshold), differences(found.rows)]
+    rows = as_json(found.rows)
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "benchmark.json", {"said": said, "rows": rows})
+        title = f"{labelled.name}: who knows when it is right?"
+        write_file(out / "benchmark.html", as_page(title, said, sections))
+    text = as_text([Section("", [said]), *sections])
+    tell(json, text.removesuffix("\n"), said=said, rows=rows)
 
 
 @command("work/model --labels labels.jsonl --out work/moved", resumes=True, networks=True)
@@ -267,8 +335,7 @@ def recalibrate(
     found: Any = labels
     if journal is not None:
         found, notes = offered("labels of a journal")(model, journal, newest=max_labels)
-        for one in notes:
-            note(one)
+        note(*notes)
     elif labels and labels.is_dir():
         found = reading.read(labels, corpus_elsewhere=model.source.elsewhere)
     rest: Any = {"split": split, "work": work, "max_labels": max_labels, "name": name}

@@ -136,8 +136,7 @@ def promote(
     if json:
         print_json(promoted=done.version is not None, **asdict(done))
     else:
-        for one in done.notes:
-            note(one)
+        note(*done.notes)
         print(done.table())
         print(done.sentence)
     return done.version is not None

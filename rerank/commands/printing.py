@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from rerank.types import RankedPassage
 
 
-def note(message: object) -> None:
-    """Print a line that is not an error to stderr."""
-    print(f"rerank: {printable(str(message))}", file=sys.stderr)
+def note(*messages: object) -> None:
+    """Print lines that are no errors to stderr."""
+    for message in messages:
+        print(f"rerank: {printable(str(message))}", file=sys.stderr)
 
 
 def counted(count: int, thing: str) -> str:
@@ -74,8 +75,7 @@ def run_fields(run: TrackedRun | None) -> dict[str, Any]:
 
 def print_run(run: TrackedRun | None, notes: Sequence[str] = ()) -> None:
     """Print where a job's run is, and the model's name in MLflow; notes go to stderr."""
-    for one in notes:
-        note(one)
+    note(*notes)
     if run is None:
         return
     version, name = run.model_version, run.model_name

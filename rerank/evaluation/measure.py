@@ -63,6 +63,12 @@ class OrderQuality:
     mrr10: Floats  # (answerable,)
     hit1: Floats  # (n,)
 
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean of each; NaN of no query."""
+        each = {"hit1": self.hit1, "mrr10": self.mrr10, "ndcg10": self.ndcg10}
+        return {name: float(v.mean()) if len(v) else math.nan for name, v in each.items()}
+
 
 def order_quality(
     runs: Sequence[Sequence[str]], qrels: Sequence[Mapping[str, float]]
@@ -360,8 +366,6 @@ def _orders(
     for name, quality in qualities.items():
         other = 0.0 if name == "fused" else 1.0  # nothing differs from itself
         gains = quality.ndcg10 - qualities["fused"].ndcg10
-        values = (quality.hit1, quality.mrr10, quality.ndcg10)
-        means = [float(value.mean()) if len(value) else math.nan for value in values]
-        row = (*means, *student_interval(gains, groups, unseen=other))
+        row = (*quality.means.values(), *student_interval(gains, groups, unseen=other))
         figures[name] = dict(zip(ORDER_METRICS, row, strict=True))
     return figures

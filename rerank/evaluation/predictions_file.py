@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,19 +51,8 @@ def measure_predictions(
         InputError: no such split or no query in it; lines that cannot be read, which are listed; or
             a query without a line, or with two.
     """
-    ids, problems = labelled.split(split), Problems()
-    said: dict[str, tuple[float, list[str]]] = {}
-    for where, (query_id, confidence, found) in records(path, _prediction, problems):
-        if query_id in said:
-            problems.add(where, f"a second line of the query {query_id!r}")
-        said[query_id] = confidence, found
-    problems.raise_if_any(str(path))
-    missing = [i for i in ids if i not in said]
-    if missing or not ids:
-        raise InputError(
-            f"{path}: expected a line for each of the {len(ids)} queries of {split!r}, got none "
-            f"for {len(missing)}{f', such as {missing[0]!r}' if missing else ''}"
-        )
+    ids = labelled.split(split)
+    said = read_predictions(path, ids, split)
     queries = grouped(labelled, ids).select(ids)
     order = order_quality([said[i][1] for i in ids], queries.grades)
     table = comparison(
@@ -74,11 +63,31 @@ def measure_predictions(
         threshold=threshold,
         extra={"AURC": aurc, "log loss": log_loss},
     )
-    named = {"hit1": order.hit1, "mrr10": order.mrr10, "ndcg10": order.ndcg10}
-    means = {name: float(v.mean()) if len(v) else float("nan") for name, v in named.items()}
     others = len(said) - len(ids)
     notes = (f"left out: {others} lines of queries that are not in {split!r}.",) if others else ()
-    return MeasuredPredictions(table, means, notes)
+    return MeasuredPredictions(table, order.means, notes)
+
+
+def read_predictions(
+    path: Path, ids: Sequence[str], split: str
+) -> dict[str, tuple[float, list[str]]]:
+    """The confidence and the ranking of each query of a file, which has all `ids` of the split.
+
+    Raises:
+        InputError: as `measure_predictions`.
+    """
+    said, problems = dict[str, tuple[float, list[str]]](), Problems()
+    for where, (query_id, confidence, found) in records(path, _prediction, problems):
+        if query_id in said:
+            problems.add(where, f"a second line of the query {query_id!r}")
+        said[query_id] = confidence, found
+    problems.raise_if_any(str(path))
+    if missing := [i for i in ids if i not in said]:
+        raise InputError(
+            f"{path}: expected a line for each of the {len(ids)} queries of {split!r}, got none "
+            f"for {len(missing)}, such as {missing[0]!r}"
+        )
+    return said
 
 
 def _prediction(row: Mapping[str, Any]) -> tuple[str, float, list[str]]:

@@ -72,13 +72,18 @@ def has_enough_unanswerable(grades: Sequence[Grades]) -> bool:
     return sum(not right for right in grades) >= ENOUGH_UNANSWERABLE
 
 
-def add_copies(pipeline: Pipeline, candidates: Labelled[Candidates]) -> Labelled[Candidates]:
-    """The labelled candidates, followed by the copies that `expected_unanswerable` asks for.
+def add_copies(
+    pipeline: Pipeline, candidates: Labelled[Candidates], share: float | None = None
+) -> Labelled[Candidates]:
+    """The labelled candidates, then copies: unanswerable ones are a `share` of all, if possible.
 
-    The queries to copy are drawn by a hash of their text, whatever their order.
+    Without one, it is `expected_unanswerable`. The queries to copy are drawn by a hash of their
+    text, whatever their order.
     """
     answered = [bool(grades) for grades in candidates.grades]
-    wanted = copies_wanted(answered, pipeline.config.expected_unanswerable)
+    wanted = copies_wanted(
+        answered, pipeline.config.expected_unanswerable if share is None else share
+    )
 
     def drawn(row: int) -> tuple[str, str]:
         query = candidates.items[row].query

@@ -230,7 +230,7 @@ def _fit_and_measure(
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
         fitted = in_processes(
-            lambda mode: _fit_mode(planned, scored[mode], config, main=mode == main), list(scored)
+            lambda mode: fit_mode(planned, scored[mode], config, main=mode == main), list(scored)
         )
         fits = dict(zip(scored, fitted, strict=True))
         check_both_outcomes(fits[main].right[~fits[main].copies], made_from["dataset"]["name"])
@@ -279,7 +279,7 @@ def _fit_and_measure(
     return contents
 
 
-def _fit_mode(planned: Plan, scored: ScoredPlan, config: Config, *, main: bool) -> Fitted:
+def fit_mode(planned: Plan, scored: ScoredPlan, config: Config, *, main: bool) -> Fitted:
     """The fit of a mode; only the main mode can certify something."""
     fitted = fit(scored, config, to_keep=main)
     reasons = {

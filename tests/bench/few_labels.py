@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import pickle
-import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -39,12 +38,12 @@ from rerank.fitting.pooling import fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan, score_planned
 from rerank.fitting.unanswerable import add_copies, copies_in
 from rerank.inference.model_files import trained_on
+from rerank.jobs.benchmark import EVERY, halves
 from rerank.jobs.languages import with_language
 from rerank.jobs.pipelines import find_models, open_pipeline
 from rerank.workspace import Workspace
 
 SEED = 7
-EVERY = 0.9  # share of unanswerable queries that no set reaches: each answered one is copied
 
 
 def score(folder: Path, out: Path, max_queries: int, chosen: Config) -> None:
@@ -70,15 +69,17 @@ def score(folder: Path, out: Path, max_queries: int, chosen: Config) -> None:
 
 def parts(scored: ScoredPlan, seed: int) -> tuple[Any, Any]:
     """The queries to draw from and those to measure on, without copies; no group is in both."""
-    originals = scored.to_fit.where(~copies_in(scored.to_fit))
-    groups = sorted(set(originals.groups.tolist()))
-    random.Random(seed).shuffle(groups)
-    sizes = np.cumsum([int((originals.groups == group).sum()) for group in groups])
-    chosen = np.isin(originals.groups, groups[: int(np.searchsorted(sizes, 0.45 * sizes[-1]))])
-    return originals.where(chosen), originals.where(~chosen)
+    return halves(scored.to_fit.where(~copies_in(scored.to_fit)), seed)
 
 
-def fitted_on(labels: Any, measured: Any, pooled: FittedMaps | None, config: Config) -> Fitted:
+def fitted_on(
+    labels: Any,
+    measured: Any,
+    pooled: FittedMaps | None,
+    config: Config,
+    *,
+    to_keep: bool = False,
+) -> Fitted:
     """A fit on these labels: the prior, what is scored, and the maps."""
     prior, _ = fit_prior(
         labels.with_items([s.candidates for s in labels.items]),
@@ -86,7 +87,8 @@ def fitted_on(labels: Any, measured: Any, pooled: FittedMaps | None, config: Con
         pooled.policy.prior if pooled else None,
     )
     policy = ReadPolicy(prior, choose_cutoff(labels, config, pooled))
-    return fit(ScoredPlan(labels, measured, policy, pooled=pooled), config)
+    planned = ScoredPlan(labels, measured, policy, pooled=pooled)
+    return fit(planned, config, to_keep=to_keep)
 
 
 def figures(

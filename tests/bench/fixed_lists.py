@@ -14,13 +14,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-from benchmark import BINS, KEPT, ece
 
 import rerank
 from calibration.metrics import auroc
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.evaluation.measure import ndcg
+from rerank.report.benchmark import BINS, KEPT, ece
 from rerank.types import Assessment, Query
 
 

@@ -5,8 +5,8 @@
 The request is one JSON object: `rows`, each a query with its passages in the order of the
 cross-encoder, and what each package may learn from, `labels` by row with None for those that are
 measured. The answer has for each package its version and, by row, its confidence and whether it
-accepts. A package that is not there, or fails, is left out with the reason. Nothing here knows
-rerank.
+accepts. Without labels, only packages that learn nothing answer; with labels, the others. One that
+is not there, or fails, is left out with the reason. Nothing here knows rerank.
 """
 
 from __future__ import annotations
@@ -90,8 +90,11 @@ def mapie(rows: list[Any], labels: list[Any]) -> Answer:
 def main() -> None:
     """One request, one answer."""
     request, answer = json.load(sys.stdin), {}
+    learned = any(label is not None for label in request["labels"])
     for package, way in zip(PACKAGES, (rerankgate, cairn, mapie), strict=True):
         name = package.partition("==")[0]
+        if learned == (name in PROMISE_NOTHING):
+            continue
         try:
             confidences, accepted = way(request["rows"], request["labels"])
             answer[name] = {

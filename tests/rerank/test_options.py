@@ -23,6 +23,7 @@ WRITE = "python docs/generator/options.py"
 GIVEN = {
     "answer": ["answer", "model"],
     "calibrate": ["calibrate", "set", "--out", "model"],
+    "evaluate": ["evaluate", "model", "set"],
     "data ingest": ["data", "ingest", "folder", "--out", "corpus"],
     "label": ["label", "model", "--out", "set"],
     "model promote": ["model", "promote", "model", "set"],

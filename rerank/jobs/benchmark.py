@@ -1,0 +1,239 @@
+"""Measure a model, a reranker or predictions, before and after a calibration on some labels."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibration.arrays import log_odds, sigmoid
+from rerank.assessment.decisions import CALIBRATED_FROM, certified
+from rerank.assessment.fitted_maps import FittedMaps, pooled_for
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Pipeline, ReadPolicy
+from rerank.assessment.predictions import predict
+from rerank.assessment.ranking import read, reorder
+from rerank.config import Config
+from rerank.cores import one_blas_thread
+from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Item, Labelled
+from rerank.data.lines import stem
+from rerank.errors import InputError, optional
+from rerank.evaluation.baselines import HEURISTICS, NEED_SCORES, best_logit, heuristic_confidences
+from rerank.evaluation.measure import OURS
+from rerank.evaluation.predictions_file import read_predictions
+from rerank.fitting.passage_maps import limit_labelled
+from rerank.fitting.plan import Plan, plan, unseen
+from rerank.fitting.scored_plan import ScoredPlan, score_lists, score_planned
+from rerank.fitting.unanswerable import add_copies, has_enough_unanswerable
+from rerank.jobs.calibrate import fit_mode
+from rerank.jobs.candidate_sources import CandidateSource, open_candidate_source
+from rerank.jobs.evaluate import grouped_as
+from rerank.jobs.languages import with_language
+from rerank.jobs.pipelines import find_models, pipeline_over
+from rerank.report.benchmark import Answers, Asked, Row, Way, measured_rows
+from rerank.types import Floats, Ints, Ranking, Scored
+from rerank.workspace import Workspace
+
+AS_IT_IS, POOLED = "the model as it is", "pooled maps"
+LENT = 0.45  # share of the questions that lend labels, of a set without another split
+EVERY = 0.9  # share of unanswerable questions that no set reaches: each answered one is copied
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """The measured rows, how many questions lent labels, and what the user should know."""
+
+    rows: list[Row]
+    lent: int
+    threshold: float  # that of accepting an answer
+    notes: tuple[str, ...]
+
+
+@one_blas_thread()
+def benchmark(
+    labelled: LabelledSet,
+    model: CalibratedReranker | Config | None,
+    split: str = "test",
+    *,
+    labels: Sequence[int | None] = (0, 50, 100, 300, None),
+    draws: int = 3,
+    predictions: Sequence[Path] = (),
+    work: str | Path = "work",
+) -> Benchmark:
+    """Measure on a split, with each number of `labels` (None: all), drawn `draws` times at random.
+
+    The other splits lend labels. If there is none, 45% of the questions do, by whole groups, and
+    the others are measured. Without labels the `model` is measured as it is, and so are the pooled
+    maps of its networks and the reranker's own score; with labels, what `calibrate` fits on these
+    by the configuration of the model. A `Config` is measured likewise: any reranker, or the last
+    stage of lists that come with their scores. Files of `predictions` are measured as they are. If
+    they have lines of the questions that lend labels, so is Platt's scaling of their confidence;
+    without a model, it is what is called calibrated.
+
+    Raises:
+        InputError: as `rerank.calibrate` and `measure_predictions`; or a number of labels on which
+            nothing is calibrated.
+    """
+    for n in labels:
+        if n is not None and 0 != n < CALIBRATED_FROM:
+            raise InputError(f"expected 0 labels, {CALIBRATED_FROM} or more, or all; got {n}")
+    source, maps, seen = None, dict[str, FittedMaps](), frozenset[str]()
+    if isinstance(model, CalibratedReranker):
+        source = _of_model(labelled, model, Workspace(Path(work)))
+        maps, seen = {AS_IT_IS: model.maps[labelled.mode]}, model.fitted_on
+    elif model:
+        config = with_language(model, labelled.corpus.values(), encodes=not labelled.lists)
+        models, config = (None, config) if labelled.lists else find_models(config)
+        how: Any = {"index": None, "retriever": None}
+        source = open_candidate_source(labelled, config, models, Workspace(Path(work)), **how)
+    pipeline, pooled = (source.open(), source.pooled) if source else (None, None)
+    labelled, notes = (source.labelled, [*source.notes]) if source else (labelled, [])
+    config = pipeline.config if pipeline else Config()
+    others = [i for name, ids in labelled.splits.items() if name != split for i in ids]
+    splits = {"test": labelled.split(split), **({"train": tuple(others)} if others else {})}
+    planned = plan(
+        replace(labelled, splits=splits),
+        trained_hashes=source.trained_on if source else frozenset(),
+        max_queries=None,
+        seed=config.seed,
+        pooled_marks=pooled.marks if pooled else frozenset(),
+    )
+    if planned.cross_fitted:
+        fit, report = halves(planned.fit, config.seed)
+        planned = replace(planned, fit=fit, report=report, report_split=split)
+    ids = [query.query_id for query in planned.report.items]
+    if fitted_here := len(ids) - len(unseen(labelled, ids, seen)):
+        notes.append(f"warning: the model was fitted on {fitted_here} of the measured questions.")
+    none = np.zeros(len(ids), dtype=np.bool_)
+    asked, ways = Asked(planned.report, none, none, config.thresholds.advisory), list[Way]()
+    if pipeline:
+        maps |= {POOLED: pooled.maps["search"]} if pooled else {}
+        asked, ways = by_networks(pipeline, planned, maps)
+    for path in predictions:
+        lines = read_predictions(path, ids, split)
+        (p, orders), (of_lent, lent_orders) = (
+            zip(*(lines.get(q.query_id, (np.nan, [])) for q in some.items), strict=True)
+            for some in (asked.queries, planned.fit)
+        )
+        if np.isnan(of_lent).any():
+            notes.append(f"{path}: not calibrated: it lacks lines of questions that lend labels.")
+        right = Answers(lent_orders, np.array(of_lent)).right(planned.fit)
+        said, name = Answers(orders, np.array(p)), stem(path)
+        scaled = f"{name}, scaled" if pipeline else OURS
+        ways.append(scaling(name, scaled, said, log_odds(p), log_odds(of_lent), right))
+    lent = len(planned.fit)
+    sizes, how = [lent if n is None else n for n in labels], {"draws": draws, "seed": config.seed}
+    rows = measured_rows(labelled.name, asked, ways, lent=lent, labels=sizes, **how)
+    return Benchmark(rows, lent, asked.threshold, tuple(notes))
+
+
+def _of_model(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> CandidateSource:
+    labelled, notes = model.source.held(grouped_as(labelled, model))
+    pipeline, pooled = pipeline_over(labelled, model, work), None
+    models = pipeline.model_files if pipeline.models else None
+    if models and not pipeline.source.kind.stages:
+        pooled = pooled_for(*models, pipeline.config)
+    return CandidateSource(labelled, {}, lambda: pipeline, models, pooled, notes)
+
+
+def halves(labelled: Labelled[Item], seed: int) -> tuple[Labelled[Item], Labelled[Item]]:
+    """The queries that lend labels and those to measure; no group is in both."""
+    groups = sorted(set(labelled.groups.tolist()))
+    random.Random(seed).shuffle(groups)
+    sizes = np.cumsum([int((labelled.groups == group).sum()) for group in groups])
+    chosen = np.isin(labelled.groups, groups[: int(np.searchsorted(sizes, LENT * sizes[-1]))])
+    return labelled.where(chosen), labelled.where(~chosen)
+
+
+def by_networks(
+    pipeline: Pipeline, planned: Plan, maps: Mapping[str, FittedMaps]
+) -> tuple[Asked, list[Way]]:
+    """The questions, with copies without answers; and what these maps, the last stage's own score
+    and fits on labels say.
+    """
+    config, lists = pipeline.config, not pipeline.source.scores_passages
+    lent, found = (
+        queries.with_items(pipeline.retrieve(queries.items, label=f"finding candidates to {use}"))
+        for queries, use in ((planned.fit, "learn from"), (planned.report, "measure"))
+    )
+    if not lists:
+        found = add_copies(pipeline, found, EVERY)
+
+    def scored(rows: Ints) -> ScoredPlan:
+        chosen = np.isin(np.arange(len(lent)), rows)
+        if lists:
+            return score_lists(pipeline, replace(planned, fit=planned.fit.where(chosen)))
+        to_fit, cutoff = lent.where(chosen), pipeline.source.cutoff
+        if not has_enough_unanswerable(to_fit.grades):
+            to_fit = add_copies(pipeline, to_fit)
+        return score_planned(pipeline, to_fit, found, pooled=maps.get(POOLED), cutoff=cutoff)
+
+    whole = scored(np.arange(len(lent)))
+    known, last = ([by_logit(s) for s in part.items] for part in (whole.to_fit, whole.to_report))
+    name = NEED_SCORES[lists]
+    own = Answers(
+        [r.doc_ids for r in last],
+        heuristic_confidences(HEURISTICS[name], last),
+        relevance=None if lists else [sigmoid(r.logits) for r in last],
+    )
+    scores, of_lent = (np.array([best_logit(r) for r in part]) for part in (last, known))
+    right = Answers([r.doc_ids for r in known], of_lent).right(whole.to_fit)
+    own_score = scaling(name, f"{name}, scaled", own, scores, of_lent, right)
+
+    def ours(rows: Ints) -> Iterator[tuple[str, Answers]]:
+        if len(rows):
+            drawn, chosen = scored(rows), np.isin(np.arange(len(lent)), rows)
+            of_drawn = replace(planned, fit=planned.fit.where(chosen))
+            fitted = fit_mode(of_drawn, drawn, config, main=True)
+            yield OURS, by_maps(drawn.to_report, fitted.maps, config)
+            return
+        for called, one in maps.items():
+            items = pipeline.score_by(found.items, ReadPolicy(one.policy.prior))
+            yield called, by_maps(found.with_items(items), one, config)
+
+    return Asked.of(found, config), [ours, own_score]
+
+
+def by_logit(scored: Scored) -> Ranking:
+    """The ranking by the last stage's score alone."""
+    return reorder(read(scored), rank_by="logit")
+
+
+def by_maps(scored: Labelled[Scored], maps: FittedMaps, config: Config) -> Answers:
+    """What the maps say, with what their certificates promise; of pooled ones nothing."""
+    said = predict(limit_labelled(scored, maps.policy.cutoff).items, maps, config)
+    enough, context = said.sufficiency[:, config.sufficiency_k - 1], maps.context_certificate
+    return Answers(
+        [r.doc_ids for r in said.rankings],
+        said.confidence,
+        promised=certified(said, maps, config.thresholds) if maps.calibrated else None,
+        contexts=np.array([context.promises(p) for p in enough]) if context else None,
+        relevance=said.relevance,
+    )
+
+
+def scaling(
+    name: str, scaled: str, said: Answers, scores: Floats, known: Floats, right: Floats
+) -> Way:
+    """Answers as they come; with labels, Platt's scaling of their scores (n,) is the confidence.
+
+    It is fitted on `known` scores and labels `right` of those that lend labels, if none is NaN.
+    """
+    with optional():
+        from calibration.score_fitting import fit_platt
+
+    def way(rows: Ints) -> Iterator[tuple[str, Answers]]:
+        if not len(rows):
+            yield name, said
+        elif not np.isnan(known).any():
+            fitted, there = fit_platt(known[rows], right[rows]), ~np.isnan(scores)
+            confidence = np.full(len(scores), np.nan)
+            confidence[there] = fitted.predict(scores[there])
+            yield scaled, replace(said, confidence=confidence, relevance=None)
+
+    return way
