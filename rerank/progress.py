@@ -1,6 +1,5 @@
-"""Work in parts, and one progress bar for every step that takes longer than two seconds.
-
-If stderr is not a terminal, the bar's state is printed as plain lines, ten seconds apart.
+"""Work in parts, and one progress bar for every step that takes longer than two seconds, as plain
+lines, ten seconds apart, where stderr is no terminal.
 """
 
 from __future__ import annotations

@@ -77,10 +77,8 @@ class CalibratedRanker:
 
 @component  # type: ignore[misc, untyped-decorator]
 class CalibratedRetriever(CalibratedRanker):
-    """Searches with a model; the documents' `meta` holds the confidence.
-
-    The settings are those of `CalibratedRanker`. `filters` are conditions of `rerank.filters`, not
-    Haystack's own.
+    """Searches with a model; the documents' `meta` holds the confidence. `filters` are conditions
+    of `rerank.filters`, not Haystack's own. The rest is as in `CalibratedRanker`.
     """
 
     @component.output_types(documents=list[Document])  # type: ignore[misc, untyped-decorator]

@@ -46,8 +46,7 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
 
 class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
     """Searches with a model of `rerank.load`; the documents have the confidence in their metadata.
-
-    `where` is a filter: see `rerank.filters`. The other fields are those of `CalibratedCompressor`.
+    `where` is a filter: see `rerank.filters`. The rest is as in `CalibratedCompressor`.
     """
 
     model_config: ClassVar[Any] = {"extra": "forbid", "arbitrary_types_allowed": True}

@@ -61,9 +61,8 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
 
 
 class CalibratedRetriever(BaseRetriever):  # type: ignore[misc]
-    """Searches with a model of `rerank.load`; the nodes' metadata hold the confidence.
-
-    `where` is a filter: see `rerank.filters`. The rest is as in `CalibratedPostprocessor`.
+    """Searches with a model of `rerank.load`; the nodes' metadata hold the confidence. `where` is a
+    filter: see `rerank.filters`. The rest is as in `CalibratedPostprocessor`.
     """
 
     def __init__(

@@ -1,7 +1,5 @@
-"""Why a ranking has its confidence: its signals, how much each moved it, and what to do.
-
-Each feature of the confidence belongs to one signal, so the contributions of all signals add up
-exactly to the log-odds.
+"""Why a ranking has its confidence: its signals, how much each moved it, and what to do. Each
+feature belongs to one signal, so all contributions add up exactly to the log-odds.
 """
 
 from __future__ import annotations

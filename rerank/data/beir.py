@@ -1,9 +1,6 @@
-"""Labelled sets on disk, in the BEIR layout: read and check, write.
+"""Labelled sets on disk, in the BEIR layout of docs/your-labels.md: read and check, write.
 
-A folder holds `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` and, optionally,
-`splits/<split>.txt`: every query id of a split, so that a query without qrels (unanswerable) still
-counts. Each table may be any file of `rerank.data.lines`, or a folder of part files, as on the
-hubs.
+Each table may be any file of `rerank.data.lines`, or a folder of part files, as on the hubs.
 """
 
 from __future__ import annotations

@@ -43,9 +43,8 @@ def with_text(passages: Sequence[Passage]) -> Ints:
 
 
 def ranks_without_equal(ranks: Ints, first: Ints, group: Ints) -> Ints:
-    """The ranks (n,), from 1, if equal passages shared the best rank of their group.
-
-    `first` (m,) and `group` (n,) are those of `distinct`.
+    """The ranks (n,), from 1, if equal passages shared the best rank of their group: `first` (m,)
+    and `group` (n,) are those of `distinct`.
     """
     best = np.full(len(first), ranks.max(initial=0))
     np.minimum.at(best, group, ranks)
@@ -54,9 +53,8 @@ def ranks_without_equal(ranks: Ints, first: Ints, group: Ints) -> Ints:
 
 
 def highest_of_equal(scores: Floats, group: Ints) -> Floats:
-    """The scores (n,), with the highest one of its group for each passage; NaN if all are missing.
-
-    `group` (n,) is that of `distinct`.
+    """The scores (n,), with the highest one of its `group` (n,) of `distinct` for each passage; NaN
+    if all are missing.
     """
     highest = np.full(group.max(initial=-1) + 1, np.nan)
     if len(highest) == len(scores):  # all differ

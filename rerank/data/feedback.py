@@ -1,11 +1,6 @@
-"""Labels that arrive after calibration: feedback on answers, read from a file.
+"""Labels that arrive after calibration: feedback on answers, a JSON object per line of a file.
 
-One JSON object per line: `query`, and either `right` (was the top passage right?) or `relevant`
-(the ids of the right passages; empty if nothing answers the query). With `passages`, the label is
-about the caller's list, otherwise about a search. `chosen` is true if somebody chose to judge this
-answer: nothing is certified with such labels. `top` with a `doc_id` is the passage that `right` is
-about, null if there was none: the label applies only while that passage comes first. A folder of a
-labelled set holds the same and more. Of labels of one question the last one counts.
+A folder of a labelled set holds the same and more. Of labels of one question the last one counts.
 """
 
 from __future__ import annotations
@@ -151,7 +146,11 @@ def read_feedback(path: Path) -> list[Feedback]:
 
 
 def feedback_from(row: Mapping[str, Any]) -> Feedback:
-    """The label of one record; its query's text is its group."""
+    """The label of one record: its `query`, `right` or `relevant`, `chosen` and `top`.
+
+    With `passages` it is about the caller's list, otherwise about a search. `top` has the `doc_id`
+    of the passage that `right` is about, or is null if there was none.
+    """
     query = replace(read_query({**row, "_id": "label"}), query_id="")
     weights_of([query])
     right, relevant = read_right(row), row.get("relevant")

@@ -137,10 +137,8 @@ class LabelledSet:
             raise InputError(f"{self.name} holds lists with their scores; expected a BEIR folder")
 
     def write(self, folder: str | Path) -> None:
-        """Write the set as a BEIR folder; `read` gives an equal one back.
-
-        Raises:
-            InputError: a set of lists, whose scores have no place in a BEIR folder.
+        """Write the set as a BEIR folder; `read` gives an equal one back. InputError for a set of
+        lists, whose scores have no place there.
         """
         if self.lists:
             raise InputError(

@@ -1,14 +1,7 @@
 """Labelled lists on disk: what any retriever or reranker returned for a query, and what is right.
 
-One JSON object per line: `_id`, `query`, and `passages`, each with its `_id`, its `scores` by stage
-and, if available, `title`, `text` and `metadata` (see `rerank.data.records.read_query`). `relevant`
-says what is right: ids, or grades by id, of passages in the list or not. Otherwise the passages
-have `right` (true or false) or `grade`. `metadata.group` keeps queries together, and `split`:
-`test`, or without it `dev`, is reported on.
-
-TREC runs and qrels become such lists: a run is the output of one stage, with its scores. It has six
-columns, `query Q0 passage rank score tag`; rank and tag are ignored. Qrels have four, `query 0
-passage grade`, or the three of BEIR. Grades of 0 and below are wrong.
+One JSON object per line, which docs/your-models.md describes; TREC runs and qrels become such
+lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The recipes of the bundled labelled sets: real text and human wording that any machine has.
 
-A passage is the docstring of one public object of an installed library, without its "See Also" and
-"Examples" sections, or what Ruff says of one of its rules. A query is a question in plain words, or
-the "See Also" description of an object in another object's docstring.
+A passage is the docstring of a public object of a library, or what Ruff says of a rule. A query is
+a question in plain words, or what another docstring's "See Also" says of the object.
 """
 
 from __future__ import annotations

@@ -162,9 +162,8 @@ Result = TypeVar("Result")
 def cached_by_bytes(
     max_bytes: int, bytes_of: Callable[[Result], int]
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Cache a function of texts: the latest texts with their results, `max_bytes` at most in all.
-
-    `bytes_of` says about how many a result takes. Safe to call from many threads.
+    """Cache a function of texts: the latest texts with their results, `max_bytes` at most in all,
+    by `bytes_of` a result. Safe to call from many threads.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:

@@ -133,9 +133,8 @@ class Index:
             raise InputError(f"{self.folder}: the index has {', '.join(differing)}; build it again")
 
     def differences(self, config: Config, encoder: Encoder) -> list[str]:
-        """What the index was built with, where a configuration and its encoder differ from that.
-
-        Such as `"--language german instead of english"`.
+        """What the index was built with, where a configuration and its encoder differ from that,
+        such as `"--language german instead of english"`.
         """
         made_by = BEFORE | self.manifest["encoder"]
         dense = "approximate" if self.manifest["approximate"] else "exact"
@@ -154,9 +153,8 @@ class Index:
         ]
 
     def check(self) -> None:
-        """Refuse arrays of another type, shape or range than `build_index` writes.
-
-        For an index that others may have written.
+        """Refuse arrays of another type, shape or range than `build_index` writes: others may have
+        written them.
         """
         corpus, bm25, vectors = self.corpus, self.bm25, self.vectors
         passages, terms = len(corpus.offsets) - 1, len(bm25.terms)

@@ -54,9 +54,8 @@ class SearchSystem(Protocol):
         """What it was opened with."""
 
     def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
-        """The `count` best passages by the words of the query, best first.
-
-        Of those that fit `where`, whose keys are fields of the collection: filtered before ranking.
+        """The `count` best passages by the words of the query, best first, of those that fit
+        `where`, whose keys are fields of the collection: filtered before ranking.
         """
 
     def vector(self, vector: Vectors, count: int, where: Where | None = None) -> Sequence[Hit]:
@@ -109,9 +108,8 @@ def query_with_results(
 
 
 def passages_by_id(system: SearchSystem, ids: Sequence[str]) -> dict[str, Passage]:
-    """The passages with these ids that the system holds, by id; a few hundred ids per call.
-
-    Documents that share an id crowd out others, so missing ones are asked for until none comes.
+    """The passages with these ids that the system holds, by id; a few hundred ids per call. Those
+    of one id crowd out others, so missing ones are asked for until none comes.
     """
     found: dict[str, Passage] = {}
     missing = list(ids)

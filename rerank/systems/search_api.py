@@ -38,9 +38,8 @@ class SearchIndex(ABC):
 
     @abstractmethod
     def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """The JSON of the answer; a client's error has a `status_code` if the server sent one.
-
-        The clients retry once if they get no connection.
+        """The JSON of the answer, after one more try without a connection; a client's error has a
+        `status_code` if the server sent one.
         """
 
     @abstractmethod

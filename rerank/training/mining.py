@@ -1,12 +1,8 @@
 """Training data of a cross-encoder: which queries train and validate, and their lists of passages.
 
-A training query gets one right passage (if it has any) and wrong ones; the hard negatives are from
-the top of the first stage. A validation query keeps the first stage's list as it is. What is
-measured on later must not be trained on: not a query, nor its group, nor its right passage.
-
-Questions are altered so that their passage no longer answers them, as in SQuAD 2.0 (Rajpurkar et
-al. 2018, table 1), by rule (Gautam et al. 2023): by another name or number, an antonym, or a
-negation; these are English. A few altered questions still have their answer.
+A training query gets one right passage (if it has any) and wrong ones; a validation query keeps the
+first stage's list as it is. What is measured on later must not be trained on: not a query, nor its
+group, nor its right passage.
 """
 
 from __future__ import annotations
@@ -72,8 +68,10 @@ Rule = Callable[[str, str, random.Random], str | None]
 def alter(question: str, passage: str, draw: random.Random) -> str | None:
     """The question with one change, after which the passage no longer answers it; or None.
 
-    The other name or number is one of the `passage` that answers it, so that the question stays on
-    its topic. None if no change fits, and sometimes instead of a rare one.
+    As in SQuAD 2.0 (Rajpurkar et al. 2018, table 1), by rule (Gautam et al. 2023): another name or
+    number, of the `passage` that answers it, an antonym, or a negation; in English. None if no
+    change fits, and sometimes instead of a rare one. A few altered questions still have their
+    answer.
     """
     texts = [rule(question, passage, draw) for rule in RULES]
     weights = [weight if text else 0.0 for text, weight in zip(texts, RULES.values(), strict=True)]
