@@ -55,7 +55,7 @@ def journal(
         target: share of accepted answers that should be right (default: the threshold from which
             the model accepts)
     """
-    from rerank.journal.report import report
+    from rerank.journal.reading import report
     from rerank.journal.store import JournalStore
 
     with JournalStore(journal) as store:

@@ -1,9 +1,7 @@
 """A journal kept while questions are answered: entries are written in the background.
 
-It never makes an answer fail: what cannot be written is counted, and reported on closing. An entry
-is written within `GATHER` seconds of its arrival plus the time of one commit; a SIGKILL loses no
-more than that. While the database is down or locked, entries wait in a bounded queue; when it is
-full, new ones are dropped and counted.
+It never makes an answer fail: what cannot be written is counted, and reported on closing. A SIGKILL
+loses at most what arrived in `GATHER` seconds and one commit.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from itertools import islice
 
 from rerank.errors import JournalError, RerankError
-from rerank.journal.database import RefusedValueError
-from rerank.journal.store import Entry, JournalStore, entry_of
+from rerank.journal.store import Entry, JournalStore, RefusedValueError, entry_of
 from rerank.protocols import GivenAnswer
 from rerank.types import Assessment
 
@@ -132,8 +129,7 @@ class Journal(AbstractContextManager["Journal"]):
         """As `JournalStore.judge`; it also finds answers recorded just now.
 
         Raises:
-            JournalError: also if there is no such answer while some are not written yet: it may be
-                one of them.
+            JournalError: also if there is no such answer, but some are not written yet.
         """
         written = self.flush()
         known = self.store.judge(answer_id, right, comment)
@@ -200,13 +196,7 @@ class Journal(AbstractContextManager["Journal"]):
 
     def _work(self) -> None:
         pause, failing = PAUSES[0], False
-        while True:
-            self._prune_in_time()
-            batch = self._next()
-            if batch is None:
-                return
-            if not batch:
-                continue
+        while (batch := self._next()) is not None:
             try:
                 if failing:
                     self.store.check()  # the database file may be a new one
@@ -221,22 +211,31 @@ class Journal(AbstractContextManager["Journal"]):
             if failing:
                 _log(logging.INFO, "journal works again", waiting=self.waiting)
             pause, failing = PAUSES[0], False
-            self._written(batch, rejected)
+            self._count("written", len(batch) - rejected)
+            if rejected:
+                self._count("rejected", rejected)
+            with self._changed:
+                for entry in batch:
+                    self._entries.popleft()
+                    self._size -= _size(entry)
+                self._hurry = self._hurry and bool(self._entries)
+                self._changed.notify_all()
 
     def _next(self) -> list[Entry] | None:
-        """The next entries to write; an empty list if it is time to prune; None at the end."""
-        with self._changed:
-            if not self._changed.wait_for(
-                lambda: self._entries or self._deadline is not None, PRUNE_EVERY
-            ):
-                return []
-            if not self._entries:
-                return None
-            self._changed.wait_for(
-                lambda: self._hurry or self._deadline is not None or len(self._entries) >= BATCH,
-                GATHER,
-            )
-            return list(islice(self._entries, BATCH))
+        """The next entries to write, or None at the end; old ones are pruned while it waits."""
+        while True:
+            self._prune_in_time()
+            with self._changed:
+                if not self._changed.wait_for(
+                    lambda: self._entries or self._deadline is not None, PRUNE_EVERY
+                ):
+                    continue
+                if not self._entries:
+                    return None
+                self._changed.wait_for(
+                    lambda: self._hurry or self._deadline or len(self._entries) >= BATCH, GATHER
+                )
+                return list(islice(self._entries, BATCH))
 
     def _write(self, batch: Sequence[Entry]) -> int:
         """Write a batch, one by one if the database rejects values; return how many it rejects."""
@@ -249,17 +248,6 @@ class Journal(AbstractContextManager["Journal"]):
             return 1
         return 0
 
-    def _written(self, batch: Sequence[Entry], rejected: int) -> None:
-        self._count("written", len(batch) - rejected)
-        if rejected:
-            self._count("rejected", rejected)
-        with self._changed:
-            for entry in batch:
-                self._entries.popleft()
-                self._size -= _size(entry)
-            self._hurry = self._hurry and bool(self._entries)
-            self._changed.notify_all()
-
     def _failed(self, error: Exception, *, already: bool) -> None:
         self._count("failed", 1)
         self._failure = str(error) if isinstance(error, RerankError) else type(error).__name__
@@ -267,7 +255,6 @@ class Journal(AbstractContextManager["Journal"]):
             _log(logging.ERROR, "journal fails", why=self._failure, waiting=self.waiting)
 
     def _wait_to_retry(self, pause: float) -> bool:
-        """Wait, shorter at the end; return whether to try again."""
         with self._changed:
             self._changed.wait_for(lambda: self._deadline is not None, pause)
             if self._deadline is None:
@@ -282,12 +269,10 @@ class Journal(AbstractContextManager["Journal"]):
             return
         self._pruned = now
         try:
-            removed = self.store.prune(days=self._days, rows=self._rows)
+            if removed := self.store.prune(days=self._days, rows=self._rows):
+                _log(logging.INFO, "journal pruned", removed=removed)
         except Exception as error:
             self._failed(error, already=False)
-        else:
-            if removed:
-                _log(logging.INFO, "journal pruned", removed=removed)
 
 
 def _size(entry: Entry) -> int:

@@ -1,7 +1,4 @@
-"""The journal of a server: every assessed question is recorded, feedback is taken, a page reads it.
-
-A failing journal never stops an answer. It knows nothing of how an answer is made.
-"""
+"""The journal of a server: every assessed question is recorded, feedback taken, a page shown."""
 
 from __future__ import annotations
 
@@ -25,11 +22,10 @@ from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields, StrictRoute
 from rerank.serving.settings import Settings
-from rerank.serving.telemetry import Metrics, event
+from rerank.serving.telemetry import event
 
 if TYPE_CHECKING:
     from rerank.journal.journal import Journal
-    from rerank.journal.store import JournalStore
     from rerank.serving.model_source import ServedModel
     from rerank.serving.parts import AssessedRequest
 
@@ -40,12 +36,6 @@ MOVES = 10  # features of the drift alarm that are shown
 THREADS = 4  # that wait for the database
 WAITING = 32  # requests that may wait for the database at once
 LEFT_OUT = "X-Labels-Left-Out"  # the header with the number of labels left out
-NOT_JUDGED = "nobody has judged a first passage of the served model yet"
-NO_TEXT = (
-    "the journal has no text of the questions of {} judged answers, or one that `recalibrate` "
-    "would refuse; it keeps none with --journal-without-text, or after --journal-days"
-)
-NO_JOURNAL = "this server keeps no journal; it does when it is started with --journal URL"
 
 Result = TypeVar("Result")
 
@@ -80,52 +70,38 @@ def watch_data(
     journal: Journal, settings: Settings, days: float, served: ServedModel
 ) -> dict[str, Any]:
     """The data of the Watch page for the last `days`; `served` is the current model."""
-    from rerank.journal.report import by_day, report, waiting
+    from rerank.journal.reading import by_day, journal_drift, report, waiting
 
     journal.flush()
     store = journal.store
     page = report(store, days=days, model=served.version).to_dict()
     del page["journal"]  # do not reveal the database's address
+    drift, found = None, None
+    if served.sketch is not None:
+        found = journal_drift(
+            store,
+            served.sketch,
+            model=served.version,
+            mode=served.model.maps.main_mode,
+            days=days,
+            newest=settings.drift_window,
+            level=settings.drift_level,
+        )
+    if found is not None:
+        table = served.model.maps.main.features.ranking
+        moves = [{**asdict(m), "meaning": meaning(m.name, table)} for m in found.moves[:MOVES]]
+        drift = {**found.to_dict(), "moves": moves}
     return {
         **page,
         "calibrated": served.model.calibrated,
         "by_day": by_day(store, days=days),
-        "drift": _drift(store, settings, days, served),
+        "drift": drift,
         "waiting": waiting(store, model=served.version),
     }
 
 
-def _drift(
-    store: JournalStore, settings: Settings, days: float, served: ServedModel
-) -> dict[str, Any] | None:
-    """The newest answers of the current model beside those fitted on; None without either."""
-    from rerank.journal.report import journal_drift
-
-    if served.sketch is None:
-        return None
-    maps = served.model.maps
-    found = journal_drift(
-        store,
-        served.sketch,
-        model=served.version,
-        mode=maps.main_mode,
-        days=days,
-        newest=settings.drift_window,
-        level=settings.drift_level,
-    )
-    if found is None:
-        return None
-    table = maps.main.features.ranking
-    moves = [{**asdict(move), "meaning": meaning(move.name, table)} for move in found.moves]
-    return {**found.to_dict(), "moves": moves[:MOVES]}
-
-
 def labels_of(journal: Journal, model: str) -> tuple[list[dict[str, Any]], int]:
-    """The labels of first passages, for `model`, in the format of `recalibrate --labels`.
-
-    Also how many are left out: the journal has no text of their questions, or `recalibrate` would
-    refuse them.
-    """
+    """The labels of the version `model` for `recalibrate --labels`, and how many are left out."""
     from rerank.data.feedback import feedback_from
     from rerank.journal.reading import label_of, newest_labels, one_per_question
 
@@ -140,25 +116,10 @@ def labels_of(journal: Journal, model: str) -> tuple[list[dict[str, Any]], int]:
 
 def part(host: Host) -> Part:
     """The routes of the journal, and the page that reads it; with a journal, what writes it."""
-    journal = _open_journal(host.settings, host.holder.metrics) if host.settings.journal else None
-    access = JournalAccess(journal, host.settings.timeout)
-    routes = [journal_routes(access, host)]
-    if journal is None:
-        return Part(routes, PAGES, stop=access.close)
-    layers = [(JournalRecorder, {"journal": journal})]
-    return Part(routes, PAGES, middleware=layers, stop=access.close, finish=journal.close)
-
-
-def check_journal(settings: Settings) -> None:
-    """Refuse a journal that cannot be written; create it if there is none."""
-    if settings.journal:
-        with optional():
-            from rerank.journal.store import JournalStore
-
-            JournalStore(settings.journal, create=True).close()
-
-
-def _open_journal(settings: Settings, metrics: Metrics) -> Journal:
+    settings, metrics = host.settings, host.holder.metrics
+    if not settings.journal:
+        access = JournalAccess(None, settings.timeout)
+        return Part([_routes(access, host)], PAGES, stop=access.close)
     with optional():
         from rerank.journal.journal import OUTCOMES, Journal
 
@@ -172,7 +133,18 @@ def _open_journal(settings: Settings, metrics: Metrics) -> Journal:
     for outcome in OUTCOMES:
         metrics.journal.labels(outcome)
     metrics.journal_waiting.set_function(lambda: journal.waiting)
-    return journal
+    access = JournalAccess(journal, settings.timeout)
+    layers, routes = [(JournalRecorder, {"journal": journal})], [_routes(access, host)]
+    return Part(routes, PAGES, middleware=layers, stop=access.close, finish=journal.close)
+
+
+def check_journal(settings: Settings) -> None:
+    """Refuse a journal that cannot be written; create it if there is none."""
+    if settings.journal:
+        with optional():
+            from rerank.journal.store import JournalStore
+
+            JournalStore(settings.journal, create=True).close()
 
 
 class FeedbackRequest(KnownFields):
@@ -209,17 +181,21 @@ class JournalAccess:
     async def __call__(
         self, what: str, call: Callable[[Journal], Result], *, hint: str = ""
     ) -> Result:
-        """What `call` returns; `what` says what is not possible now if that fails.
-
-        `hint` is added to the sentence if it takes too long.
-        """
+        """What `call` returns; `what` is told if that fails, `hint` if it takes too long."""
         if self.journal is None:
-            raise Refusal(404, NO_JOURNAL, "journal")
+            why = "this server keeps no journal; it does when it is started with --journal URL"
+            raise Refusal(404, why, "journal")
         if self._waiting >= WAITING:
             raise _unavailable(f"{WAITING} requests already wait for the journal")
         self._waiting += 1
         going = asyncio.get_running_loop().run_in_executor(self._threads, call, self.journal)
-        going.add_done_callback(self._done)
+
+        def done(going: asyncio.Future[Any]) -> None:
+            self._waiting -= 1
+            if not going.cancelled():
+                going.exception()  # a failure after the time-out is told to nobody
+
+        going.add_done_callback(done)
         try:
             return await asyncio.wait_for(asyncio.shield(going), self._seconds)
         except TimeoutError:
@@ -233,11 +209,6 @@ class JournalAccess:
         """Accept no more calls; cancel waiting ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _done(self, going: asyncio.Future[Any]) -> None:
-        self._waiting -= 1
-        if not going.cancelled():
-            going.exception()  # a failure after the time-out is told to nobody
-
 
 def _unavailable(why: str, hint: str = "") -> Refusal:
     return Refusal(
@@ -248,8 +219,8 @@ def _unavailable(why: str, hint: str = "") -> Refusal:
     )
 
 
-def journal_routes(access: JournalAccess, host: Host) -> APIRouter:
-    """The routes of the journal; without one they answer 404, and are not in the schema."""
+def _routes(access: JournalAccess, host: Host) -> APIRouter:
+    """The routes; without a journal they answer 404, and are not in the schema."""
     router = APIRouter(
         tags=["feedback"], include_in_schema=access.journal is not None, route_class=StrictRoute
     )
@@ -290,7 +261,12 @@ def journal_routes(access: JournalAccess, host: Host) -> APIRouter:
             lambda journal: labels_of(journal, host.holder.current.version),
         )
         if not found:
-            why = NO_TEXT.format(left_out) if left_out else NOT_JUDGED
+            why = "nobody has judged a first passage of the served model yet"
+            if left_out:
+                why = (
+                    f"the journal has no text of the questions of {left_out} judged answers, or "
+                    "`recalibrate` would refuse it; see --journal-without-text, --journal-days"
+                )
             raise Refusal(404, f"there is no label to save: {why}", "journal")
         lines = "".join(f"{to_json(row)}\n" for row in found)
         return Response(

@@ -1,45 +1,178 @@
-"""The journal in its database: adds entries, records feedback, enforces retention, reads rows.
+"""The journal in its database: its tables, its address, entries, feedback, and retention.
 
-An entry is one assessed question: plain values, with its texts or their hashes.
+SQLite commits to disk at every transaction (WAL, synchronous=FULL): neither a killed process nor a
+power cut loses what was committed. The schema grows by columns that may be empty, and by indexes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateColumn
 
 from rerank.advice.places import place_of
 from rerank.data.checks import as_text, query_hash
 from rerank.data.records import query_row
-from rerank.errors import InputError
-from rerank.journal.database import (
-    JOURNAL,
-    address,
-    bring_up_to_date,
-    one_sentence_errors,
-    open_engine,
-    without_password,
-    writing,
-)
+from rerank.errors import InputError, JournalError
 from rerank.protocols import GivenAnswer
 from rerank.types import Assessment
 
+SCHEMA, OLDER = "5", ("1", "2", "3", "4")
+METADATA = sa.MetaData()
+VERSION = sa.Table(
+    "rerank_journal_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True)
+)
+JOURNAL = sa.Table(
+    "rerank_journal",
+    METADATA,
+    sa.Column("entry_id", sa.String(24), primary_key=True),  # sorts by time; not shown to clients
+    sa.Column("answer_id", sa.String(64), nullable=False),  # of the request; feedback uses it
+    sa.Column("time", sa.Double, nullable=False),  # when it was answered: seconds since 1970
+    sa.Column("mode", sa.String(16), nullable=False),
+    sa.Column("question", sa.Text),  # this and other texts: None where they are left out
+    sa.Column("question_hash", sa.String(16), nullable=False),
+    sa.Column("asked", sa.Text),  # JSON: the whole query, with metadata and passages it brought
+    sa.Column("passages", sa.Text, nullable=False),  # JSON: the best, with their scores
+    sa.Column("top_doc_id", sa.Text),  # None if no passage was found
+    sa.Column("top_document", sa.Text),
+    sa.Column("confidence", sa.Double, nullable=False),
+    sa.Column("sufficiency", sa.Double, nullable=False),
+    sa.Column("level", sa.String(16), nullable=False),
+    sa.Column("verdict", sa.String(16), nullable=False),
+    sa.Column("accepted", sa.Boolean, nullable=False),
+    sa.Column("decision", sa.String(64), nullable=False),
+    sa.Column("answer", sa.Text),
+    sa.Column("answer_hash", sa.String(16)),
+    sa.Column("attribution", sa.Double),  # share of the answer's sentences that sources support
+    sa.Column("model", sa.String(64), nullable=False),  # its version
+    sa.Column("latency", sa.Double, nullable=False),  # seconds
+    sa.Column("features", sa.LargeBinary),  # of the ranking, float64; None: no passage, or older
+    sa.Column("threshold", sa.Double),  # confidence from which it is accepted; None: older
+    # feedback on the answer
+    sa.Column("right", sa.Boolean),  # None: no feedback yet
+    sa.Column("comment", sa.Text),
+    sa.Column("judged", sa.Double),  # time of the feedback: seconds since 1970
+    # the first feedback, which no later one replaces: sequential tests read it
+    sa.Column("first_right", sa.Boolean),
+    sa.Column("first_judged", sa.Double),
+    sa.Index("rerank_journal_answer_id", "answer_id"),
+    sa.Index("rerank_journal_question_hash", "question_hash"),
+    sa.Index("rerank_journal_time", "time"),
+    sa.Index("rerank_journal_judged", "judged"),
+)
+Row = Mapping[str, Any]
+Entry = dict[str, Any]  # a row to be written: the columns of `JOURNAL` without the feedback
+
+LOCK = 7_236_145  # PostgreSQL's lock while the schema is changed; an arbitrary number
+EXPECTED = "expected sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 KEPT = 10  # passages in an entry, best first
 ACCEPTED, ADVISORY = "accepted", "advisory only"  # decisions on a retrieval
 ANSWERED, UNSURE, REFUSED = "answered", "answered with low confidence", "refused"  # on an answer
-
-
-Row = Mapping[str, Any]
 FIRST_STAGE = " first stage"  # after the model whose reranker failed: none of its numbers
-Entry = dict[str, Any]  # a row to be written: the columns of `JOURNAL` without the feedback
+PATIENCE = 5.0  # seconds to wait for locks held by others
+PRUNED = 1000  # entries removed in one transaction: few, so that writers wait only briefly
+LONGEST_COMMENT = 10_000  # characters
+NO_PASSAGES = "[]"  # passages of an entry whose texts are past retention
+DAY = 86_400.0
+INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+HASHED = "#"  # begins the hash of an id that came with a question, in an entry without texts
+
+
+class RefusedValueError(JournalError):
+    """The database works, but rejects one of the values."""
+
+
+def open_engine(url: str, *, patience: float) -> sa.Engine:
+    """The engine of a journal's URL; it waits at most `patience` seconds for locks held by others.
+
+    Raises:
+        InputError: it is no URL, or not one of SQLite or PostgreSQL.
+    """
+    try:
+        place = make_url(url)
+    except (exc.ArgumentError, ValueError):
+        hidden = re.sub(r"://[^/]*@", "://***@", url)  # may have a password
+        raise InputError(f"{hidden!r:.200} is not a URL of a journal; {EXPECTED}") from None
+    kind, name = place.get_backend_name(), _without_password(place)
+    on_sqlite = kind == "sqlite" and place.database not in (None, "", ":memory:")
+    if not on_sqlite and kind != "postgresql":
+        raise InputError(f"{name!r:.200} cannot hold a journal; {EXPECTED}")
+    wait = round(1000 * patience)
+    timeouts = f"-c lock_timeout={wait} -c statement_timeout={12 * wait}"
+    pooled: dict[str, Any] = {
+        "pool_size": 1,
+        "max_overflow": 8,
+        "pool_timeout": patience,
+        "pool_pre_ping": True,  # notices a restarted server
+        "connect_args": {"connect_timeout": max(2, round(patience)), "options": timeouts},
+    }
+    single = {"poolclass": NullPool, "connect_args": {"timeout": patience}}
+    place = place.set(drivername="sqlite+pysqlite" if on_sqlite else "postgresql+psycopg")
+    try:
+        engine = sa.create_engine(place, **(single if on_sqlite else pooled))
+    except (exc.ArgumentError, ValueError) as error:
+        raise InputError(f"{name!r:.200} cannot hold a journal: {error}") from None
+    if on_sqlite:
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # we begin transactions ourselves, for the schema too
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _without_password(url: URL) -> str:
+    """The URL without its password and its options, which may have one too."""
+    plain = url.set(drivername=url.get_backend_name(), query={})
+    return plain.render_as_string(hide_password=True)
+
+
+@contextmanager
+def transaction(engine: sa.Engine, *, writes: bool = False) -> Iterator[sa.Connection]:
+    """A transaction, committed at the end; the database's errors are raised in one sentence.
+
+    Raises:
+        RefusedValueError: the database rejects one of the values.
+        JournalError: it cannot be reached, is locked, full, damaged or not a database.
+    """
+    try:
+        with engine.connect().execution_options(writes=writes) as connection, connection.begin():
+            yield connection
+    except InputError:
+        raise
+    except (exc.SQLAlchemyError, OSError, ValueError, OverflowError) as error:
+        cause = getattr(error, "orig", None) or error
+        if isinstance(error, exc.ProgrammingError):  # about a value, if no server was asked yet
+            of_value = getattr(cause, "sqlstate", None) is None
+        elif isinstance(error, exc.DBAPIError):
+            of_value = isinstance(error, (exc.DataError, exc.IntegrityError))
+        else:
+            of_value = isinstance(error, (exc.StatementError, ValueError, OverflowError))
+        why = str(cause).strip().partition("\n")[0] or type(cause).__name__
+        raise (RefusedValueError if of_value else JournalError)(
+            f"the journal {_without_password(engine.url)} cannot be used: {why:.300}"
+        ) from None
 
 
 def entry_of(
@@ -102,26 +235,16 @@ def _storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-PATIENCE = 5.0  # seconds to wait for locks held by others
-PRUNED = 1000  # entries removed in one transaction: few, so that writers wait only briefly
-LONGEST_COMMENT = 10_000  # characters
-NO_PASSAGES = "[]"  # passages of an entry whose texts are past retention
-DAY = 86_400.0
-INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-HASHED = "#"  # begins the hash of an id that came with a question, in an entry without texts
-
-
 class JournalStore(AbstractContextManager["JournalStore"]):
     """A journal by its URL: `sqlite:///PATH` or `postgresql://USER@HOST/DATABASE`.
 
     Many threads and processes may use one journal. `patience` (default `PATIENCE`) is how many
-    seconds to wait for locks held by others.
+    seconds to wait for locks held by others. With `create` it is made if there is none.
     """
 
     def __init__(self, url: str, *, create: bool = False, patience: float | None = None) -> None:
-        place = address(url)
-        self.name = without_password(place)
-        self._engine = open_engine(place, patience=PATIENCE if patience is None else patience)
+        self._engine = open_engine(url, patience=PATIENCE if patience is None else patience)
+        self.name = _without_password(self._engine.url)
         self._create = create
         try:
             self.check()
@@ -137,25 +260,52 @@ class JournalStore(AbstractContextManager["JournalStore"]):
         self._engine.dispose()
 
     def check(self) -> None:
-        """Check that the journal exists, and bring its schema up to date."""
-        bring_up_to_date(self._engine, create=self._create)
+        """Check that the journal exists, and give it what the schema of an older one lacks."""
+        missing = InputError(
+            f"there is no journal at {self.name}; `rerank serve --journal` makes one"
+        )
+        on_sqlite = self._engine.dialect.name == "sqlite"
+        if on_sqlite and not self._create and not Path(self._engine.url.database or "").is_file():
+            raise missing
+        with transaction(self._engine) as connection:
+            held = sa.inspect(connection).has_table(VERSION.name)
+            version = connection.scalar(sa.select(VERSION.c.version_num)) if held else None
+        if version == SCHEMA:
+            return
+        if version is None and not self._create:
+            raise missing
+        if version not in (None, *OLDER):
+            raise InputError(
+                f"the journal {self.name} was made by a newer version (schema {version:.40}); "
+                f"expected schema {SCHEMA}: update calibrated-rerank"
+            )
+        with self._write() as connection:
+            if not on_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+            METADATA.create_all(connection)
+            there = {column["name"] for column in sa.inspect(connection).get_columns(JOURNAL.name)}
+            for column in JOURNAL.c:
+                if column.name not in there:
+                    added = CreateColumn(column).compile(dialect=connection.dialect)
+                    connection.execute(sa.text(f"ALTER TABLE {JOURNAL.name} ADD COLUMN {added}"))
+            for index in JOURNAL.indexes:
+                index.create(connection, checkfirst=True)
+            if "first_right" not in there:  # of earlier judgements only the last is known
+                first = {"first_right": JOURNAL.c.right, "first_judged": JOURNAL.c.judged}
+                connection.execute(sa.update(JOURNAL).values(first))
+            connection.execute(sa.delete(VERSION))
+            connection.execute(sa.insert(VERSION).values(version_num=SCHEMA))
 
-    @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
-        with one_sentence_errors(self._engine), writing(self._engine) as connection:
-            yield connection
+    def _write(self) -> AbstractContextManager[sa.Connection]:
+        return transaction(self._engine, writes=True)
 
-    @contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
-        with one_sentence_errors(self._engine), self._engine.connect() as connection:
-            yield connection
+    def rows(self, query: sa.Select[Any]) -> list[Row]:
+        """The rows that a query of `JOURNAL` finds."""
+        with transaction(self._engine) as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Write entries in one transaction: all or none. Those already there are unchanged.
-
-        Raises:
-            RefusedValueError: the database works, but rejects one of the values.
-        """
+        """Write entries, all or none (RefusedValueError). Those already there are unchanged."""
         insert = INSERT[self._engine.dialect.name](JOURNAL).on_conflict_do_nothing()
         with self._write() as connection:
             connection.execute(insert, entries)
@@ -172,11 +322,10 @@ class JournalStore(AbstractContextManager["JournalStore"]):
             raise InputError(f"`right` should be True or False, got {right!r:.100}")
         as_text("comment", comment, max_length=LONGEST_COMMENT, empty=True)
         comment = comment.replace("\0", " ")
-        c = JOURNAL.c
+        c, now = JOURNAL.c, time.time()
         columns = (c.entry_id, c.top_doc_id, c.answer_hash)
         newest = sa.select(*columns).where(c.answer_id == answer_id).order_by(c.entry_id.desc())
         same = sa.and_(c.right.is_not(None), c.right == bool(right))
-        now = time.time()
         values: dict[Any, Any] = {
             c.right: bool(right),
             c.judged: sa.case((same, c.judged), else_=now),
@@ -195,9 +344,8 @@ class JournalStore(AbstractContextManager["JournalStore"]):
                     f"the answer {answer_id!a:.80} cannot be right: no passage was found, and no "
                     "text was written; it can be wrong, or stay without feedback"
                 )
-            connection.execute(
-                sa.update(JOURNAL).where(c.entry_id == entry.entry_id).values(values)
-            )
+            of_entry = sa.update(JOURNAL).where(c.entry_id == entry.entry_id)
+            connection.execute(of_entry.values(values))
         return True
 
     def prune(self, *, days: float = 0, rows: int = 0) -> int:
@@ -211,28 +359,23 @@ class JournalStore(AbstractContextManager["JournalStore"]):
         """
         c, removed = JOURNAL.c, 0
         if days:
-            removed += self._remove_texts(c.time < time.time() - days * DAY)
+            removed += self._remove(c.time < time.time() - days * DAY)
         if rows:
             last = sa.select(c.entry_id).order_by(c.entry_id.desc()).offset(rows).limit(1)
-            with self._read() as connection:
-                beyond = connection.execute(last).scalar()
-            if beyond is not None:
-                removed += self._remove_texts(c.entry_id <= beyond)
+            if beyond := self.rows(last):
+                removed += self._remove(c.entry_id <= beyond[0]["entry_id"])
         return removed
 
-    def _remove_texts(self, old: sa.ColumnElement[bool]) -> int:
+    def _remove(self, old: sa.ColumnElement[bool]) -> int:
         """Remove the texts of judged entries, and the other entries; the number of the latter."""
         c = JOURNAL.c
         texts: dict[Any, Any] = dict.fromkeys((c.question, c.asked, c.answer, c.comment))
         own = c.mode != "search"  # their documents came with the question, and are texts too
         own_id = sa.and_(own, c.top_doc_id.not_like(f"{HASHED}%"))
         texts[c.top_document] = sa.case((own, sa.null()), else_=c.top_document)
-        has_text = sa.or_(
-            c.asked.is_not(None),
-            c.passages != NO_PASSAGES,
-            sa.and_(own, c.top_document.is_not(None)),
-            own_id,
-        )
+        texts[c.passages] = NO_PASSAGES
+        own_text = sa.and_(own, c.top_document.is_not(None))
+        has_text = sa.or_(c.asked.is_not(None), c.passages != NO_PASSAGES, own_text, own_id)
         judged = sa.and_(old, c.right.is_not(None), has_text)
         named = sa.select(c.entry_id, c.top_doc_id).where(judged, own_id)
         with self._write() as connection:
@@ -243,19 +386,11 @@ class JournalStore(AbstractContextManager["JournalStore"]):
             if hashed:  # labels are told apart by it
                 of_entry = sa.update(JOURNAL).where(c.entry_id == sa.bindparam("entry"))
                 connection.execute(of_entry.values(top_doc_id=sa.bindparam("id")), hashed)
-            connection.execute(
-                sa.update(JOURNAL).where(judged).values({**texts, c.passages: NO_PASSAGES})
-            )
+            connection.execute(sa.update(JOURNAL).where(judged).values(texts))
         unjudged = sa.select(c.entry_id).where(old, c.right.is_(None)).limit(PRUNED)
-        some, removed = sa.delete(JOURNAL).where(c.entry_id.in_(unjudged)), 0
-        while True:
+        some, removed, count = sa.delete(JOURNAL).where(c.entry_id.in_(unjudged)), 0, PRUNED
+        while count == PRUNED:
             with self._write() as connection:
                 count = connection.execute(some).rowcount
             removed += count
-            if count < PRUNED:
-                return removed
-
-    def rows(self, query: sa.Select[Any]) -> list[Row]:
-        """The rows that a query of `rerank.journal.database.JOURNAL` finds."""
-        with self._read() as connection:
-            return [dict(row) for row in connection.execute(query).mappings()]
+        return removed

@@ -32,9 +32,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
-from rerank.journal.database import JOURNAL
 from rerank.journal.journal import GATHER, Journal
-from rerank.journal.store import Entry, JournalStore
+from rerank.journal.store import JOURNAL, Entry, JournalStore
 
 MAX_ENTRIES = 200_000  # entries of one process
 HEAD = 16  # bytes: how many were offered, how many confirmed

@@ -18,10 +18,9 @@ from sqlalchemy import select
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import JournalError
-from rerank.journal.database import JOURNAL
 from rerank.journal.journal import Journal
 from rerank.journal.reading import journal_labels, label_of, newest_labels
-from rerank.journal.store import Entry, JournalStore, entry_of
+from rerank.journal.store import JOURNAL, Entry, JournalStore, entry_of
 from rerank.serving.model_source import open_model
 from rerank.types import Query
 

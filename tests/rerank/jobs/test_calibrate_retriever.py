@@ -39,8 +39,7 @@ from rerank.inference.model_files import ModelFiles, resolve
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.jobs.update import export
 from rerank.journal.journal import Journal
-from rerank.journal.reading import journal_labels, journal_queries
-from rerank.journal.report import waiting
+from rerank.journal.reading import journal_labels, journal_queries, waiting
 from rerank.journal.store import entry_of
 from rerank.labelling.session import pool
 from rerank.rag.answer.answerers import Generated

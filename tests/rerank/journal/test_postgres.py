@@ -14,10 +14,16 @@ from sqlalchemy import inspect, select
 
 from rerank.errors import JournalError
 from rerank.journal import journal as writing
-from rerank.journal.database import JOURNAL, METADATA, RefusedValueError
 from rerank.journal.journal import Journal
-from rerank.journal.report import by_day, report
-from rerank.journal.store import DAY, JournalStore
+from rerank.journal.reading import by_day, report
+from rerank.journal.store import (
+    DAY,
+    JOURNAL,
+    METADATA,
+    JournalStore,
+    RefusedValueError,
+    transaction,
+)
 
 ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
 
@@ -54,7 +60,7 @@ def test_several_may_make_the_schema_at_once(server: Postgres, store: JournalSto
     for thread in threads:
         thread.join()
     assert failed == []
-    with store._read() as connection:
+    with transaction(store._engine) as connection:
         columns = {column["name"] for column in inspect(connection).get_columns(JOURNAL.name)}
     assert columns == set(JOURNAL.c.keys())
 

@@ -10,8 +10,13 @@ import pytest
 from journals import make_entry, sqlite_url
 
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
-from rerank.journal.reading import monitors, newest_labels, one_per_question
-from rerank.journal.report import DOCUMENT_COLUMNS, report
+from rerank.journal.reading import (
+    DOCUMENT_COLUMNS,
+    monitors,
+    newest_labels,
+    one_per_question,
+    report,
+)
 from rerank.journal.store import ANSWERED, DAY, REFUSED, UNSURE, Entry, JournalStore
 
 

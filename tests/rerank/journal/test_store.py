@@ -18,15 +18,17 @@ from sqlalchemy import Index, insert, inspect, select
 from rerank.data.checks import query_hash
 from rerank.data.records import read_query
 from rerank.errors import InputError, JournalError
-from rerank.journal.database import (
+from rerank.journal.store import (
+    DAY,
     JOURNAL,
+    KEPT,
+    NO_PASSAGES,
     VERSION,
-    address,
-    bring_up_to_date,
+    JournalStore,
+    entry_of,
     open_engine,
-    writing,
+    transaction,
 )
-from rerank.journal.store import DAY, KEPT, NO_PASSAGES, JournalStore, entry_of
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Passage, Query
 
@@ -216,7 +218,7 @@ INSERT INTO rerank_journal_version VALUES ('1');
 
 def schema(store: JournalStore) -> tuple[dict[str, str], set[str]]:
     """The columns of the table with their types, and its indexes."""
-    with store._read() as connection:
+    with transaction(store._engine) as connection:
         inspector = inspect(connection)
         columns = inspector.get_columns(JOURNAL.name)
         indexes = inspector.get_indexes(JOURNAL.name)
@@ -230,10 +232,10 @@ def test_a_journal_of_the_first_schema_is_brought_up_to_date(
     (tmp_path / "old").mkdir()
     with closing(sqlite3.connect(tmp_path / "old" / "journal.db")) as plain:
         plain.executescript(FIRST_SCHEMA)
-    engine = open_engine(address(sqlite_url(tmp_path / "old")), patience=1)
+    engine = open_engine(sqlite_url(tmp_path / "old"), patience=1)
     kept = {k: v for k, v in make_entry("old").items() if k not in ("features", "threshold")}
     kept |= {"right": True, "judged": 5.0}
-    with writing(engine) as connection:
+    with transaction(engine, writes=True) as connection:
         connection.execute(insert(JOURNAL).values(kept))
     engine.dispose()
     with JournalStore(sqlite_url(tmp_path / "old")) as upgraded:
@@ -269,10 +271,10 @@ def test_a_migration_that_breaks_off_leaves_nothing(
 def test_the_schema_of_a_newer_version_is_refused(store: JournalStore) -> None:
     """With what it is, what is expected and what to do; nothing is changed."""
     store.add([make_entry()])
-    with writing(store._engine) as connection:
+    with store._write() as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION.name} SET version_num = '99'")
     with pytest.raises(InputError, match=r"newer version \(schema 99\); expected schema 5: update"):
-        bring_up_to_date(store._engine, create=True)
+        store.check()
     assert len(store.rows(ALL)) == 1
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from journals import make_entry, sqlite_url
-from sqlalchemy import select, text
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import event, select
 
-from rerank.journal.database import JOURNAL
-from rerank.journal.report import _waiting, by_day, waiting
-from rerank.journal.store import DAY, Entry, JournalStore
+from rerank.journal.reading import by_day, waiting
+from rerank.journal.store import DAY, JOURNAL, Entry, JournalStore
 
 VERSION = make_entry("1")["model"]  # of the model whose answers these are
 
@@ -115,10 +114,15 @@ def test_retention_takes_the_texts_of_judged_answers_and_keeps_their_numbers(
 
 def test_judgements_are_found_by_an_index(store: JournalStore) -> None:
     """Otherwise the page would compare each waiting answer with the whole journal."""
-    query = _waiting(VERSION, 50).compile(
-        dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}
-    )
+    asked: list[tuple[str, Any]] = []
+
+    @event.listens_for(store._engine, "before_cursor_execute")
+    def note(_: Any, cursor: Any, statement: str, values: Any, *more: Any) -> None:
+        asked.append((statement, values))
+
+    waiting(store, model=VERSION)
+    statement, values = next(pair for pair in asked if "times" in pair[0])
     with store._engine.connect() as connection:
-        plan = connection.execute(text(f"EXPLAIN QUERY PLAN {query}")).all()
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
     steps = [row[-1] for row in plan]
     assert any(s.startswith("SEARCH") and "(question_hash=?)" in s for s in steps), steps

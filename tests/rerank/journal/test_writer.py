@@ -16,9 +16,8 @@ from journals import make_entry, sqlite_url
 from sqlalchemy import select
 
 from rerank.journal import journal as writing
-from rerank.journal.database import JOURNAL
 from rerank.journal.journal import Journal
-from rerank.journal.store import Entry, JournalStore
+from rerank.journal.store import JOURNAL, Entry, JournalStore
 
 LONG = 60.0  # seconds; what takes so long has failed
 

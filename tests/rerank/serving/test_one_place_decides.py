@@ -17,8 +17,7 @@ from rerank.advice.adaptive import take
 from rerank.advice.explanation import explain
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
-from rerank.journal.database import JOURNAL
-from rerank.journal.store import JournalStore
+from rerank.journal.store import JOURNAL, JournalStore
 from rerank.rag.advisory import decide
 from rerank.rag.answer.answering import answer
 from rerank.rag.context import gate
