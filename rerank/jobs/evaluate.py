@@ -52,7 +52,7 @@ def evaluate(
 
     Queries that its models were trained on, or the pooled maps fitted on, are left out. `notes` of
     the result say what makes the figures too good. If queries have weights
-    (`rerank.labelling.drawing`), `weighted` is the estimate for all queries that they were drawn
+    (`rerank.labelling.labels`), `weighted` is the estimate for all queries that they were drawn
     from, with an interval if this model drew them; all else is of these alone.
 
     Raises:

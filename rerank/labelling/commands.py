@@ -6,7 +6,9 @@ import io
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
@@ -22,7 +24,8 @@ from rerank.rooms import offered
 from rerank.serving.settings import Settings
 
 if TYPE_CHECKING:
-    from rerank.labelling.drawing import How, Verdicts
+    from rerank.assessment.model import CalibratedReranker
+    from rerank.labelling.labels import How, Verdicts
     from rerank.labelling.session import Session
     from rerank.types import Query
 
@@ -90,10 +93,13 @@ def label(
 
     if not page:
         typed.refuse("only with --page, which starts a server", *PAGE)
+    from_journal = None
     if journal is None:
         typed.refuse("only with --journal", "newest")
     elif queries or questions:
         raise InputError("expected one source of questions, a file or --journal; got both")
+    else:
+        from_journal = partial(offered("queries of a journal"), journal=journal, newest=newest)
     METER.start(budget)
     beside = out.parent if next else out
     verdicts: Verdicts | None = None
@@ -103,7 +109,7 @@ def label(
         why = "not with --next, which only chooses queries"
         judging = ("page", "depth", "shared", "partly_right", "show_verdicts")
         typed.refuse(why, "questions", "annotator", *judging)
-        source = (chosen, queries, journal, newest)
+        source = (chosen, queries, from_journal)
         _choose(*source, out, config, work, verdicts, overwrite=overwrite, json=json)
         return
     if queries is not None:
@@ -113,10 +119,10 @@ def label(
     def session() -> Session:
         return Session(chosen.load(work), out, config, annotator=annotator)
 
-    asked = None if questions is None else _read_questions(questions)
+    asked = _read_questions(questions) if questions else None
     current = session()
-    if journal:
-        asked = offered("queries of a journal")(current.model, journal, newest=newest)
+    if from_journal:
+        asked = from_journal(current.model)
     drawn = current.prepare(asked, verdicts)
     if config.show_verdicts and not any(JUDGED in q.metadata for q in current.questions()):
         raise InputError("--show-verdicts: no question here was drawn with --judge or --llm")
@@ -139,8 +145,7 @@ def label(
 def _choose(
     chosen: ModelChoice,
     queries: Path | None,
-    journal: str | None,
-    newest: int,
+    from_journal: Callable[[CalibratedReranker], list[Query]] | None,
     out: Path,
     config: LabelConfig,
     work: Path,
@@ -151,21 +156,18 @@ def _choose(
 ) -> None:
     from rerank.batch.input import check_places
     from rerank.data.beir import read_queries
-    from rerank.labelling.drawing import label_next
+    from rerank.labelling.labels import label_next
 
     if config.draw == "even":
         raise InputError("--draw even: not with --next; expected accuracy, map or accepted")
-    if queries is not None:
-        rows = read_queries(queries, passages=True)
-    elif journal is None:
+    if queries is None and from_journal is None:
         raise InputError("expected QUERIES, a JSONL file of queries, or --journal, with --next")
+    rows = [] if queries is None else read_queries(queries, passages=True)
     check_places(chosen.model, queries or chosen.model, out)
     model = chosen.load(work)
-    if journal is not None:
-        rows = offered("queries of a journal")(model, journal, newest=newest)
     many = label_next(
         model,
-        rows,
+        from_journal(model) if from_journal else rows,
         config.count,
         out,
         how="accuracy" if config.draw == "auto" else cast("How", config.draw),
@@ -173,15 +175,11 @@ def _choose(
         overwrite=overwrite,
         verdicts=verdicts,
     )
-    again = ("--labels", out, "--out", f"{chosen.model}-new")
-    tell(
-        json,
-        f"{out}: {many} queries to label, with their top passages",
-        'Add "right": true or false to each line; then:',
-        f"  {command_line('recalibrate', chosen.model, *again)}",
-        out=out,
-        queries=many,
-    )
+    given = ("--labels", out, "--out", f"{chosen.model}-new")
+    again = command_line("recalibrate", chosen.model, *given)
+    found = f"{out}: {many} queries to label, with their top passages"
+    then = 'Add "right": true or false to each line; then:'
+    tell(json, found, then, f"  {again}", out=out, queries=many)
 
 
 def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work: Path) -> None:
@@ -220,7 +218,7 @@ def _read_questions(path: Path) -> list[Query]:
 
 
 def _ask(session: Session, keys: KeyReader) -> None:
-    from rerank.labelling.progress import EVERY
+    from rerank.labelling.labels import EVERY
 
     shown_at, asked_about = _done(session), ""
     while (task := session.task()) is not None:
@@ -267,9 +265,8 @@ def _done(session: Session) -> int:
 
 
 def _finish(session: Session, model: Path, out: Path) -> None:
-    """Write the set; print what the labels show, who agrees, and what to do next."""
     from rerank.assessment.decisions import CALIBRATED_FROM
-    from rerank.labelling.progress import agreement_sentence, agreements
+    from rerank.labelling.labels import agreement_sentence, agreements
 
     count = session.write()
     if not count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -20,7 +20,6 @@ from rerank.serving.requests import KnownFields, StrictRoute
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
     from rerank.labelling.session import LabelTask, Session
-    from rerank.serving.model_source import ModelHolder
 
 PAGES = {"/label": "rerank.labelling/label.html", "/static/label.js": "rerank.labelling/label.js"}
 LONGEST_NAME = 100
@@ -35,13 +34,14 @@ ELSEWHERE = "this was judged in another window; here is what is asked now"
 Action = Literal[OnTask, "undo"]
 
 
+@dataclass(eq=False)
 class LabelSessions:
     """The labels folder and one session per annotator; a lock lets one act at a time."""
 
-    def __init__(self, folder: Path, config: LabelConfig) -> None:
-        self._folder, self._config = folder, config
-        self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
+    folder: Path
+    config: LabelConfig
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _sessions: dict[str, Session] = field(default_factory=dict)
 
     def asked(self, annotator: str, model: CalibratedReranker) -> dict[str, Any]:
         """The annotator's current task, and the progress of the labels."""
@@ -74,7 +74,7 @@ class LabelSessions:
 
         kept = self._sessions.pop(annotator, None)
         if kept is None or kept.model is not model:
-            kept = Session(model, self._folder, self._config, annotator=annotator)
+            kept = Session(model, self.folder, self.config, annotator)
         self._sessions[annotator] = kept
         if len(self._sessions) > SESSIONS:
             del self._sessions[next(iter(self._sessions))]  # the one not used for longest
@@ -93,13 +93,8 @@ class LabelRequest(KnownFields):
 
 
 def part(host: Host) -> Part:
-    """The routes of labelling, and its page; it is linked if the server was given sessions."""
+    """The routes of labelling, and its page; without sessions they answer 404."""
     labels: LabelSessions | None = host.given
-    return Part([label_routes(labels, host.holder)], PAGES, linked=labels is not None)
-
-
-def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter:
-    """The labelling routes; without `labels` they answer 404, whatever is asked."""
     if labels is None:
         router = APIRouter()
 
@@ -107,7 +102,7 @@ def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter
         async def refuse() -> None:
             raise Refusal(404, NO_LABELS, "labels")
 
-        return router
+        return Part([router], PAGES, linked=False)
     router = APIRouter(tags=["labels"], route_class=StrictRoute)
 
     @router.get("/v1/label")
@@ -115,14 +110,14 @@ def label_routes(labels: LabelSessions | None, holder: ModelHolder) -> APIRouter
         annotator: str = Query(min_length=1, max_length=LONGEST_NAME),
     ) -> dict[str, Any]:
         """Return the annotator's current task."""
-        return await asyncio.to_thread(labels.asked, annotator, holder.current.model)
+        return await asyncio.to_thread(labels.asked, annotator, host.holder.current.model)
 
     @router.post("/v1/label")
     async def act(given: LabelRequest) -> dict[str, Any]:
         """Record an action on the task that was shown; return the next task."""
-        return await asyncio.to_thread(labels.act, given, holder.current.model)
+        return await asyncio.to_thread(labels.act, given, host.holder.current.model)
 
-    return router
+    return Part([router], PAGES)
 
 
 def _current(session: Session, given: LabelRequest) -> LabelTask:
@@ -134,39 +129,31 @@ def _current(session: Session, given: LabelRequest) -> LabelTask:
         raise Refusal(409, ELSEWHERE, "labels")
     if given.doc_id and all(given.doc_id not in shown.doc_ids for shown in task.pool.shown):
         raise Refusal(404, UNKNOWN.format(what="passage"), "labels")
-    if _name(task) != (given.query_id, given.doc_id):
+    if task.name != (given.query_id, given.doc_id):
         raise Refusal(409, ELSEWHERE, "labels")
     return task
 
 
-def _name(task: LabelTask) -> tuple[str, str]:
-    """The ids of a task's question and passage; the second is "" for a proposed question."""
-    doc_id = "" if task.question.proposed else task.left[0].doc_ids[0]
-    return task.question.query_id, doc_id
-
-
 def _task_response(session: Session) -> dict[str, Any]:
-    from rerank.labelling.progress import EVERY, agreement_sentence, agreements
+    from rerank.labelling.labels import EVERY, agreement_sentence, agreements
 
     task, questions = session.task(), session.questions()
     so_far = session.so_far() if sum(q.done for q in questions) >= EVERY else []
     found = agreements(questions, session.annotator).items()
     people = sorted(found, key=lambda pair: -pair[1].n)[:AGREEMENTS]
+    fields: dict[str, Any] | None = None
+    if task:
+        question, (query_id, doc_id) = task.question, task.name
+        fields = {"query_id": query_id, "doc_id": doc_id, "question": question.text}
+        if not question.proposed:
+            passage = task.left[0].passage
+            fields |= {"place": task.place, "of": len(task.pool.shown), "text": passage.text}
+            fields |= asdict(place_of(passage))
+            fields |= {"judge": task.judge, "verdict": task.verdict} if task.judge else {}
+        fields["proposed"] = question.proposed
     return {
         "labelled": sum(q.person(session.annotator).done for q in questions),
         "questions": len(questions),
         "so_far": [*so_far, *(agreement_sentence(*one) for one in people)],
-        "task": _task_fields(task) if task else None,
+        "task": fields,
     }
-
-
-def _task_fields(task: LabelTask) -> dict[str, Any]:
-    (query_id, doc_id), proposed = _name(task), task.question.proposed
-    fields: dict[str, Any] = {"query_id": query_id, "doc_id": doc_id}
-    fields["question"] = task.question.text
-    if not proposed:
-        passage = task.left[0].passage
-        fields |= {"place": task.place, "of": len(task.pool.shown), "text": passage.text}
-        fields |= asdict(place_of(passage))
-        fields |= {"judge": task.judge, "verdict": task.verdict} if task.judge else {}
-    return {**fields, "proposed": proposed}

@@ -1,15 +1,11 @@
-"""A labelling session of one person: the next question with its passages, and the judgements.
-
-All state is in the file of judgements, so that a killed session loses nothing, and others may label
-at the same time. It knows nothing of a terminal.
-"""
+"""A labelling session of one person, whose state is in the file of judgements."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -26,8 +22,18 @@ from rerank.data.labels import JUDGED
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
 from rerank.labelling import state
-from rerank.labelling.drawing import PREFIX, How, Verdicts, fresh_queries, propose, sample
-from rerank.labelling.progress import SPLIT, groups_of, labels_of, progress_sentences
+from rerank.labelling.labels import (
+    PREFIX,
+    SPLIT,
+    How,
+    Verdicts,
+    fresh_queries,
+    groups_of,
+    labels_of,
+    progress_sentences,
+    propose,
+    sample,
+)
 from rerank.labelling.state import Grade, JudgementFile, LabelConfig, OnTask, Question
 from rerank.retrieval.corpus import Corpus
 from rerank.storage.files import file_state
@@ -40,7 +46,7 @@ FEWEST_PACES = 10  # judgements from which there is a pace
 
 @dataclass(frozen=True, slots=True)
 class PooledPassage:
-    """A passage to judge; `doc_ids` are its own id, and those of passages with the same text."""
+    """A passage to judge; `doc_ids`: its own, and those of passages with the same text."""
 
     passage: Passage
     doc_ids: tuple[str, ...]
@@ -58,14 +64,13 @@ class Pool:
 def pool(model: CalibratedReranker, text: str, depth: int) -> Pool:
     """The `depth` best of each first stage, fused and by relevance, each passage once.
 
-    The first stages are BM25 and the bi-encoder, or the searches of another system. The passages
-    are ordered by a hash of question and passage, so their order is always the same, and is
+    The passages are ordered by a hash of question and passage: the order is always the same, and
     unrelated to the stages that found them.
     """
     answer = model.search(text)
-    ranking = answer.ranking
-    fused = np.argsort(-ranking.first_stage.fused, kind="stable")
-    best = [*ranking.passages[:depth], *(ranking.passages[i] for i in fused[:depth])]
+    passages = answer.ranking.passages
+    fused = np.argsort(-answer.ranking.first_stage.fused, kind="stable")
+    best = [*passages[:depth], *(passages[i] for i in fused[:depth])]
     by_text: dict[str, dict[str, Passage]] = {}
     for passage in (*best, *model.pipeline.best_of_stages(text, depth)):
         same = by_text.setdefault(" ".join(passage.full_text.split()), {})
@@ -90,7 +95,14 @@ class LabelTask:
         """Which passage it is, from 1."""
         return len(self.pool.shown) - len(self.left) + 1
 
+    @property
+    def name(self) -> tuple[str, str]:
+        """The ids of the question and the passage; the second is "" for a proposed question."""
+        doc_id = "" if self.question.proposed else self.left[0].doc_ids[0]
+        return self.question.query_id, doc_id
 
+
+@dataclass(eq=False)
 class Session:
     """Labels by `annotator`, kept in the folder `out`, which becomes a labelled set.
 
@@ -98,41 +110,36 @@ class Session:
     be given.
     """
 
-    def __init__(
-        self,
-        model: CalibratedReranker,
-        out: Path,
-        config: LabelConfig | None = None,
-        *,
-        annotator: str = "me",
-    ) -> None:
-        if not model.source.searches:
+    model: CalibratedReranker
+    out: Path
+    config: LabelConfig = field(default_factory=LabelConfig)
+    annotator: str = "me"
+
+    def __post_init__(self) -> None:
+        if not self.model.source.searches:
             raise InputError(
-                f"{model.folder} has no index to search; label with a model of `rerank model init` "
-                "or of `rerank calibrate CORPUS`"
+                f"{self.model.folder} has no index to search; label with a model of `rerank model "
+                "init` or of `rerank calibrate CORPUS`"
             )
-        read_id({"the name of the annotator": annotator}, "the name of the annotator")
-        self.model, self.out, self.annotator = model, out, annotator
-        self.corpus, self.config = model.source.corpus, config or LabelConfig()
-        self.file = JudgementFile(out / JUDGEMENTS)
+        read_id({"the name of the annotator": self.annotator}, "the name of the annotator")
+        self.corpus = self.model.source.corpus
+        self.file = JudgementFile(self.out / JUDGEMENTS)
         self._pools: dict[str, Pool] = {}
         self._nothing_found = set[str]()  # ids of questions that bring back no passage
         self._refuse_other_contents()
-        out.mkdir(parents=True, exist_ok=True)
+        self.out.mkdir(parents=True, exist_ok=True)
 
     def prepare(self, queries: Sequence[Query] | None, verdicts: Verdicts | None = None) -> int:
         """Draw questions until there are `count`; return how many are drawn now.
 
         The source is `queries`, or proposals from the corpus if that is None. Duplicates, questions
-        that the model was fitted on, and those drawn already are left out. The draw is that of
-        `rerank.labelling.drawing.sample`, stratified by the `verdicts` of a judge, if there is one.
+        that the model was fitted on, and those drawn already are left out. `verdicts` are those of
+        `rerank.labelling.labels.sample`.
         """
         with self.file.locked() as append:
-            known = state.questions_of(self.file.read())
+            known = self.questions()
             if self.corpus is not None and any(question.answers() for question in known):
-                append(
-                    state.gone(known, set(self._rows))
-                )  # the corpus has changed, or left them out
+                append(state.gone(known, set(self._rows)))
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
@@ -168,7 +175,7 @@ class Session:
             hashes = {query_hash(query.text) for query in queries}
             others = {q.draw for q in known if query_hash(q.text) not in hashes}
             continues = sorted({q.draw for q in known} - others)  # draws from the same file
-            drawn = self._draw(list(fresh.values()), known, count, verdicts) if fresh else []
+            drawn = self._draw([*fresh.values()], known, count, verdicts) if fresh else []
             append([{**event, "continues": continues} for event in drawn])
             return len(drawn)
 
@@ -179,23 +186,24 @@ class Session:
         count: int,
         verdicts: Verdicts | None,
     ) -> list[dict[str, Any]]:
-        """The events of a draw, in random order, so that it can be stopped at any time.
-
-        If all earlier draws are even, `auto` stays even, so that all of them can certify.
-        """
+        """The events of a draw, in random order, so that it can be stopped at any time."""
         number = 1 + max((question.draw for question in known), default=-1)
         seed, asked = self.config.seed + number, self.config.draw
         proposed = any(query.metadata.get(state.PROPOSED) for query in queries)
         even = not self.model.calibrated or proposed or (known and state.drawn_evenly(known))
-        even = even and not verdicts
-        how = cast(How, asked) if asked != "auto" else "even" if even else "accuracy"
-        named = _with_unique_ids(queries, {question.query_id for question in known})
+        if asked == "auto":  # it stays even, so that all of them can certify
+            asked = "even" if even and not verdicts else "accuracy"
+        named, used = list[Query](), {question.query_id for question in known}
+        for query in queries:
+            new = bool(query.query_id) and query.query_id not in used
+            named.append(query if new else replace(query, query_id=f"q-{query_hash(query.text)}"))
+            used.add(named[-1].query_id)
         many = min(count, len(named))
+        how = cast(How, asked)
         sampled = sample(self.model, named, many, how=how, seed=seed, verdicts=verdicts)
-        events = []
-        for i in np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist():
-            query, answer, weight = sampled[i]
-            event = {
+        order = np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist()
+        return [
+            {
                 "do": "draw",
                 "draw": number,
                 "query_id": query.query_id,
@@ -208,11 +216,11 @@ class Session:
                 "confidence": answer.confidence,
                 "top": answer.top.doc_id if answer.top else None,
             }
-            events.append(event)
-        return events
+            for query, answer, weight in (sampled[i] for i in order)
+        ]
 
     def questions(self) -> list[Question]:
-        """All questions drawn, with everybody's judgements that count."""
+        """All questions drawn, with everybody's judgements."""
         return state.questions_of(self.file.read())
 
     def task(self) -> LabelTask | None:
@@ -221,9 +229,8 @@ class Session:
             text, judged = question.text, question.person(self.annotator).grades
             if text not in self._pools:
                 self._pools[text] = pool(self.model, text, self.config.depth)
-            shown = self._pools[text]
-            left = tuple(s for s in shown.shown if s.doc_ids[0] not in judged)
-            task = LabelTask(question, shown, left, *self._verdict(question, left))
+            left = tuple(s for s in self._pools[text].shown if s.doc_ids[0] not in judged)
+            task = LabelTask(question, self._pools[text], left, *self._verdict(question, left))
             if left or question.proposed:
                 return task
             if judged:
@@ -271,8 +278,7 @@ class Session:
         """Write the labelled set, unless nothing was ever labelled; return how many questions."""
         with self.file.locked():
             questions = self.questions()
-            written = (self.out / "queries.jsonl").exists()
-            if not written and not any(question.done for question in questions):
+            if not any(q.done for q in questions) and not (self.out / "queries.jsonl").exists():
                 return 0
             if self.corpus is not None and not (self.out / CORPUS).exists():
                 write_corpus(self.corpus, self.out)
@@ -293,8 +299,8 @@ class Session:
         if len(paces) < FEWEST_PACES:
             return f"{told}."
         pace = float(np.median(paces))
-        minutes = max(1, round(judgements * pace / 60))
-        return f"{told}: {counted(minutes, 'minute')} at your {pace:.0f} s each."
+        minutes = counted(max(1, round(judgements * pace / 60)), "minute")
+        return f"{told}: {minutes} at your {pace:.0f} s each."
 
     def so_far(self) -> list[str]:
         """How accurate the model is so far, and how many more labels are needed, in sentences."""
@@ -312,7 +318,6 @@ class Session:
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        """The row of each passage by id; the corpus is read once for it."""
         return {passage.doc_id: row for row, passage in enumerate(self.corpus or ())}
 
     def _passage(self, doc_id: str) -> Passage | None:
@@ -334,8 +339,8 @@ class Session:
 
     def _refuse_other_contents(self) -> None:
         """Refuse a folder whose labels would be overwritten, or whose corpus differs."""
-        others = [*self.out.glob("qrels/*.tsv"), *self.out.glob("splits/*.txt")]
-        others = [path for path in others if path.stem != SPLIT]
+        splits = (*self.out.glob("qrels/*.tsv"), *self.out.glob("splits/*.txt"))
+        others = [path for path in splits if path.stem != SPLIT]
         if not self.file.path.exists():
             named = (self.out / name for name in ("queries.jsonl", "qrels", "splits"))
             others += [path for path in named if path.exists()]
@@ -362,23 +367,10 @@ class Session:
             )
 
 
-def _with_unique_ids(queries: Sequence[Query], taken: set[str]) -> list[Query]:
-    """The queries with unique ids; a missing or used id is replaced by one made from the text."""
-    found, used = [], set(taken)
-    for query in queries:
-        name = query.query_id
-        if not name or name in used:
-            name = f"q-{query_hash(query.text)}"
-        used.add(name)
-        found.append(replace(query, query_id=name))
-    return found
-
-
 _digests = WeakKeyDictionary[Corpus, str]()
 """The digest of the passages that a model searches, which never change: once for all."""
 
 
 @lru_cache(maxsize=4)
 def _digest_of_file(path: Path, *_state: int) -> str:
-    """The digest of a file of passages, computed again if the file has changed."""
     return corpus_digest(read_corpus(path).values())

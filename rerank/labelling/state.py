@@ -1,11 +1,10 @@
 """The state of a file of judgements: questions in order, and who judged what. No model.
 
-The file has one JSON object per line; it is append-only, and safe for several writers. Events are
-`draw` (a question, its weight, how many questions it was drawn from, which earlier draws were from
-the same file, and the model's version and answer), and those of a person by name: `accept` (a
-proposed question, with its text), `judge` (one grade for some passages), `skip`, and `undo`, which
-takes back that person's latest event, if it can be. `gone` names passages of a question that the
-corpus does not have any more: their judgements do not count.
+It is append-only and safe for several writers, one JSON object per line. Events are `draw` (a
+question, its weight, how many it was drawn from, which earlier draws were from the same file, the
+model's version and answer), and those of a person by name: `accept` (a proposed question, with its
+text), `judge` (one grade for some passages), `skip`, and `undo`, which takes back that person's
+latest event, if it can be. `gone` names passages that the corpus does not have any more.
 """
 
 from __future__ import annotations
@@ -93,6 +92,7 @@ class JudgementFile:
 Grade = Literal["right", "partly", "wrong"]
 # what a person says of what is asked
 OnTask = Literal[Grade, "confirm", "only", "nothing", "accept", "skip"]
+RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0  # in qrels
 PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
 
@@ -107,11 +107,6 @@ class Person:
     grades: dict[str, Grade] = field(default_factory=dict)  # by passage id
     done: bool = False  # all that was shown is judged
     skipped: bool = False
-
-    def take_back(self, doc_ids: Sequence[str]) -> None:
-        """Take back grades of passages; if one was an answer, the question is open again."""
-        grades = [self.grades.pop(doc_id, "wrong") for doc_id in doc_ids]
-        self.done = self.done and set(grades) <= {"wrong"}
 
 
 @dataclass(slots=True)
@@ -138,8 +133,8 @@ class Question:
 
     def answers(self) -> set[str]:
         """The passages that somebody calls right or partly right."""
-        people = self.people.values()
-        return {d for person in people for d, grade in person.grades.items() if grade != "wrong"}
+        grades = (pair for person in self.people.values() for pair in person.grades.items())
+        return {doc_id for doc_id, grade in grades if grade != "wrong"}
 
     @property
     def done(self) -> bool:
@@ -147,13 +142,18 @@ class Question:
         return any(person.done for person in self.people.values())
 
     @property
-    def grades(self) -> dict[str, Grade]:
-        """The grade of each passage by those who are done; the lowest one if they disagree."""
-        found: dict[str, Grade] = {}
+    def judged(self) -> dict[str, list[Grade]]:
+        """The grades of each passage by those who are done, from the lowest on."""
+        found: dict[str, list[Grade]] = {}
         for person in self.people.values():
             for doc_id, grade in person.grades.items() if person.done else ():
-                found[doc_id] = min(grade, found.get(doc_id, grade), key=GRADES.index)
-        return found
+                found.setdefault(doc_id, []).append(grade)
+        return {doc_id: sorted(grades, key=GRADES.index) for doc_id, grades in found.items()}
+
+    def right(self, *, partly_right: bool) -> dict[str, float]:
+        """The grades of the passages that count as right: the lowest one if people disagree."""
+        counted = {"right": RIGHT_GRADE} | ({"partly": PARTLY_GRADE} if partly_right else {})
+        return {d: counted[low] for d, (low, *_) in self.judged.items() if low in counted}
 
 
 def questions_of(events: Sequence[Event]) -> list[Question]:
@@ -183,7 +183,8 @@ def _add(event: Event, found: dict[str, Question]) -> None:
             question.confidence, question.top = event["confidence"], event["top"]
     elif event["do"] == "gone":
         for person in question.people.values():
-            person.take_back(event["doc_ids"])
+            lost = {person.grades.pop(doc_id, "wrong") for doc_id in event["doc_ids"]}
+            person.done &= lost <= {"wrong"}  # else the question is open again
     else:
         person = question.people.setdefault(event["by"], Person())
         if event["do"] == "skip":
@@ -214,10 +215,7 @@ def without_undone(events: Sequence[Event]) -> list[Event]:
 
 
 def to_undo(events: Sequence[Event | None], name: str) -> int | None:
-    """The position of a person's latest event, if it can be taken back; else None.
-
-    An accepted question cannot be taken back once others have judged it.
-    """
+    """The position of a person's latest event; None if others have judged what it accepted."""
     rows = (i for i in reversed(range(len(events))) if (events[i] or {}).get("by") == name)
     if (row := next(rows, None)) is None:
         return None
@@ -230,10 +228,9 @@ def to_undo(events: Sequence[Event | None], name: str) -> int | None:
 def next_question(
     questions: Sequence[Question], name: str, shared: int, *, without: Set[str] = frozenset()
 ) -> Question | None:
-    """The first question that this person should judge; None if none is left.
+    """The first question that this person should judge, but for the ids in `without`; None: none.
 
     Every `shared`-th question is for everyone; the others belong to the person who starts them.
-    Questions whose ids are in `without` are passed over.
     """
     for place, question in enumerate(questions):
         own = question.person(name)
@@ -251,10 +248,8 @@ def weights(questions: Sequence[Question]) -> list[float]:
     a file there are two unbiased estimates: the earlier draws alone, and the earlier draws as a
     known part plus the new draw as an estimate of the rest. Their weighted mean is unbiased too.
     The second has the weight m N / ((n + m) (N - n)), with n of N drawn before and m now: so
-    uniform draws stay uniform. If the file has changed in between, the second is taken alone.
-
-    Earlier versions did not write which draws are from one file: draws whose sizes fit count as
-    such.
+    uniform draws stay uniform. If the file has changed in between, the second is taken alone. Where
+    it is not known which draws are from one file, draws whose sizes fit count as such.
     """
     if any(question.metadata.get(PROPOSED) for question in questions):
         return [0.0] * len(questions)

@@ -19,7 +19,7 @@ from rerank.errors import FolderError, InputError
 from rerank.evaluation.measure import weighted_accuracy
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.recalibrate import recalibrate
-from rerank.labelling.drawing import label_next
+from rerank.labelling.labels import label_next
 from rerank.report.headline import after_evaluation, headline
 from rerank.types import Passage, Query
 

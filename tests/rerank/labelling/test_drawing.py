@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerank.labelling.drawing import propose, question_of
+from rerank.labelling.labels import propose, question_of
 from rerank.types import Passage
 
 

@@ -211,7 +211,7 @@ def test_undo_takes_back_one_key_after_the_other(label: Label, tmp_path: Path) -
     label(["n", "u", "r", "n"], "--count", 3)
     (done, *rest) = questions_of(events(tmp_path))
     assert done.done
-    assert sorted(set(done.grades.values())) == ["right", "wrong"]
+    assert sorted({low for low, *_ in done.judged.values()}) == ["right", "wrong"]
     assert not any(question.done for question in rest)
 
 
@@ -220,7 +220,7 @@ def test_one_key_says_that_one_passage_is_right_and_no_other(label: Label, tmp_p
     label(["w", "o"], "--count", 2)
     (done, other) = questions_of(events(tmp_path))
     assert (done.done, other.done) == (True, False)
-    grades = list(done.grades.values())
+    grades = [low for low, *_ in done.judged.values()]
     assert grades.count("right") == 1
     assert set(grades[:1] + grades[2:]) == {"wrong"}
 

@@ -11,7 +11,7 @@ import pytest
 from rerank.data.grouping import THESE_DOCUMENTS
 from rerank.data.labels import CHOSEN, WEIGHT
 from rerank.errors import InputError
-from rerank.labelling.progress import ANOTHER_MODEL, groups_of, labels_of, progress_sentences
+from rerank.labelling.labels import ANOTHER_MODEL, groups_of, labels_of, progress_sentences
 from rerank.labelling.state import (
     PROPOSED,
     Grade,
@@ -272,11 +272,11 @@ def test_an_answer_that_is_gone_opens_its_question_again() -> None:
         "ada": False,
         "ben": True,
     }
-    assert after.grades == {}
+    assert after.judged == {}
     assert gone([after], {"d2"}) == []
     again = judge | {"by": "ada", "grade": "right", "doc_ids": ["d2"]}
     (mended,) = questions_of([*events, *lost, again])
-    assert mended.grades == {"d2": "right"}
+    assert mended.judged == {"d2": ["right"]}
 
 
 def test_events_that_do_not_fit_are_refused_with_a_sentence() -> None:
