@@ -90,6 +90,72 @@ def test_the_form_of_a_number_or_negation_is_no_difference_an_opposite_is(
     assert found.supported == supported
 
 
+PUMP = (
+    "The pressure of the red pump is 3 bar, and the tank holds between 5 and 8 kg. "
+    "It costs $40. The controller notifies the operator before the valve opens. "
+    "Members may use the sauna only after the training, unless the trainer is ill. "
+    "The old bridge was built by Roman soldiers in winter. The filter lasts at least 20 days."
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported"),
+    [
+        ("The pressure of the red pump is 3 bar", True),
+        ("The red pump's pressure is 3 bars", True),
+        ("The pressure of the red pump is 3 psi", False),  # another unit
+        ("The pressure of the red pump is 3 pounds per square inch", False),
+        ("The pressure of the red pump is 3 kg", False),  # the unit of another number
+        ("The tank holds between 5 and 8 kilograms", True),
+        ("The tank holds between 5 and 8 grams", False),
+        ("It costs 40 dollars", True),
+        ("It costs €40", False),
+        ("The operator is notified by the controller before the valve opens", True),
+        ("Before the valve opens, the controller notifies the operator", True),
+        ("The operator notifies the controller before the valve opens", False),  # roles
+        ("The controller is notified by the operator before the valve opens", False),
+        ("Before the controller notifies the operator, the valve opens", False),
+        ("The controller notifies the operator after the valve opens", False),
+        ("Only the controller notifies the operator before the valve opens", False),
+        ("The filter lasts no less than 20 days", True),
+        ("The filter lasts at most 20 days", False),
+        ("The filter lasts more than 20 days", False),
+        ("The filter lasts 20 days", False),  # the least of them
+        ("Unless the trainer is ill, members may use the sauna only after the training", True),
+        ("Members may use the sauna after the training, unless the trainer is ill", False),
+        ("Members may use the sauna only until the training, unless the trainer is ill", False),
+        ("Roman soldiers built the old bridge in winter", True),
+        ("In winter the old bridge was built by Roman soldiers", True),
+        ("The old bridge built Roman soldiers in winter", False),
+        ("The tank holds between 5 and 8 kg, and the filter lasts at least 20 days", True),
+        ("The tank holds between 5 and 8 kg, and the filter lasts at most 20 days", False),
+    ],
+)
+def test_units_limits_and_who_does_what_are_those_of_the_source(
+    answer: str, supported: bool, sources: list[Source], lexicon: Lexicon
+) -> None:
+    """Passive for active, an adverbial in front, and spelled units are no difference."""
+    source = replace(sources[0], passage=replace(sources[0].passage, text=PUMP))
+    (found,) = SupportCheck(lexicon)(f"{answer} [S1].", [source])
+    assert found.supported == supported
+
+
+def test_a_clause_that_is_left_out_takes_its_negation_along(
+    sources: list[Source], lexicon: Lexicon
+) -> None:
+    """The rest of the sentence says the same without it; but it may not lose its own."""
+    text = "The pump starts in the morning, but the fan does not turn before the evening."
+    source = replace(sources[0], passage=replace(sources[0].passage, text=text))
+    check = SupportCheck(lexicon)
+    for claim, supported in (
+        ("The pump starts in the morning", True),
+        ("The pump does not start in the morning", False),
+        ("The fan turns before the evening", False),
+    ):
+        (found,) = check(f"{claim} [S1].", [source])
+        assert found.supported == supported
+
+
 def test_a_name_of_another_length_in_its_place_is_no_support(
     sources: list[Source], lexicon: Lexicon
 ) -> None:
