@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 
 from rerank.ingest.document import Document, clauses, date_in
@@ -26,7 +25,7 @@ NOTE = re.compile(
 MATH = re.compile(r"\$\$[^$]{1,2000}\$\$|\$(?![\s$])(?:\\.|[^$\\\n]){1,1000}(?<!\s)\$(?!\d)")
 
 DEEPEST = 100  # text below is left out; a list in a list is 2 deeper; at 400 Python's stack ends
-DEEPEST_INLINE = 20  # the usual one: images in images take time that doubles with the depth
+INLINE = {"maxNesting": 20}  # the usual one: images in images take time that doubles with the depth
 
 
 def read(data: bytes) -> Document:
@@ -40,7 +39,9 @@ def read(data: bytes) -> Document:
     body = text[front.end() :] if front else text
     parser = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     parser.inline.ruler.before("escape", "math", _math)
-    parser.core.ruler.before("inline", "inline_depth", _limit_inline)
+    parser.core.ruler.before(
+        "inline", "inline_depth", lambda state: state.md.options.update(INLINE)
+    )
     found = read_markup(parser.render(NOTE.sub(r"\1\\", body)))
     revised = next((fields[name] for name in REVISED if name in fields), "")
     return replace(
@@ -58,7 +59,3 @@ def _math(state: StateInline, silent: bool) -> bool:
         state.push("text", "", 0).content = found[0]
     state.pos = found.end() if found else state.pos
     return found is not None
-
-
-def _limit_inline(state: StateCore) -> None:
-    state.md.options["maxNesting"] = DEEPEST_INLINE

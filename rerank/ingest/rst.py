@@ -62,7 +62,9 @@ class Unknown(Directive):  # type: ignore[misc]
     option_spec = _AnyOption(klass=directives.unchanged)
 
     def run(self) -> list[nodes.Node]:
-        """The content as a part of the page."""
+        """The content as a part of the page, unless it is elsewhere."""
+        if self.name in NOTHING:
+            return []
         found = nodes.container()
         if self.arguments and self.name not in CONDITIONAL:
             text = " ".join(" ".join(self.arguments).split())
@@ -71,25 +73,15 @@ class Unknown(Directive):  # type: ignore[misc]
         return [found]
 
 
-class Nothing(Unknown):
-    """A directive whose content is elsewhere, and is left out."""
-
-    def run(self) -> list[nodes.Node]:
-        """Nothing."""
-        return []
-
-
 def read(data: bytes) -> Document:
     """The document of a reStructuredText file; files that it includes are not read."""
     text, unread = decoded(data)
     text = ROLE.sub(_of_role, text)
-    for name in NOTHING:
-        directives.register_directive(name, Nothing)
     used = Counter(DIRECTIVE.findall(text))
     used["include"] += len(TABLE.findall(text))
     left_out = [counted(sum(used[n] for n in names), what) for what, names in UNREAD.items()]
     named = {name.lower() for name in used}  # as docutils looks them up
-    for name in named.difference(en.directives, NOTHING):
+    for name in named.difference(en.directives) | NOTHING:
         directives.register_directive(name, Unknown)
     tree = publish_doctree(text, settings_overrides=SETTINGS)
     for image in tree.findall(nodes.image):
