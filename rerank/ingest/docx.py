@@ -11,7 +11,6 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from rerank.ingest.document import Document, UnreadableError
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import kind_of, mathml
 from rerank.ingest.html import read_markup
+from rerank.ingest.styles import ALIKE
 from rerank.ingest.word_lists import BULLET, OFF, Numbering, W, value, whole
 
 MAX_UNPACKED = 256 * 2**20  # bytes of all parts of a file when unpacked
@@ -49,6 +49,13 @@ WRAPPERS = (  # what is in them stands in their place
     *(W + kind for kind in ("ruby", "rubyBase")),
 )
 OBJECTS = {"drawing", "pict", "object"}
+SMALLEST = 2  # half points of letters that nobody sees
+HEX = re.compile("[0-9A-Fa-f]{6}")
+MARKERS = {"black": "000000", "white": "FFFFFF"}
+COLOURED = (f"{W}background", ".//{*}anchor[@behindDoc='1']", ".//{*}pict")  # no white page
+EFFECTS = {"outline", "shadow", "glow", "textOutline", "textFill", "emboss", "imprint"}
+PLAIN = ("TableGrid", "TableNormal")  # tables without colours
+TEXT = {"rPr", "t", "tab", "br", "cr", "noBreakHyphen", "lastRenderedPageBreak"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
 UNREAD = {
     **{"chart": "chart", "relIds": "diagram", "OLEObject": "embedded object"},
@@ -113,14 +120,6 @@ def _opened(data: bytes) -> ZipFile:
     return packed
 
 
-class _Related(NamedTuple):
-    """A part that another one refers to; one `outside` of the file is not opened."""
-
-    kind: str
-    path: str
-    outside: bool
-
-
 class _Package:
     def __init__(self, packed: ZipFile) -> None:
         self._packed = packed
@@ -130,9 +129,7 @@ class _Package:
 
     def bytes(self, path: str) -> bytes | None:
         """A part; None if there is none."""
-        with suppress(KeyError):
-            return self._packed.read(path)
-        return None
+        return self._packed.read(path) if path in self._packed.NameToInfo else None
 
     def root(self, path: str) -> Any | None:
         """The root of a part in XML; None if there is none. Nothing that it refers to is opened."""
@@ -154,21 +151,21 @@ class _Package:
         etree.strip_tags(root, *WRAPPERS)
         return root
 
-    def related(self, path: str) -> dict[str, _Related]:
-        """The parts that a part refers to, by their ids in it."""
+    def related(self, path: str) -> dict[str, tuple[str, str]]:
+        """Kind and path of each part in the file that a part refers to, by its id there."""
         folder, name = posixpath.split(path)
         root = self.root(posixpath.join(folder, "_rels", f"{name}.rels"))
         return {
-            each.get("Id", ""): _Related(
+            each.get("Id", ""): (
                 each.get("Type", "").rpartition("/")[2],
                 posixpath.normpath(posixpath.join("/", folder, each.get("Target", ""))).strip("/"),
-                each.get("TargetMode") == "External",
             )
             for each in (() if root is None else root.iter("{*}Relationship"))
+            if each.get("TargetMode") != "External"
         }
 
     def _path(self, kind: str, of: str) -> str:
-        return next((r.path for r in self.related(of).values() if r.kind == kind), "")
+        return next((path for known, path in self.related(of).values() if known == kind), "")
 
     def first(self, kind: str, of: str | None = None) -> Any | None:
         """The root of the first part of a kind that the main one refers to, or the one `of`."""
@@ -180,7 +177,7 @@ class _Style(NamedTuple):
     level: int = 0  # of a heading, from 1; 0 if it is none
     number: str = ""  # of its list
     deep: str = ""  # level in it
-    run: tuple[Any, ...] = ()  # its own properties of characters, and those that it inherits
+    run: tuple[Any, ...] = ()  # its properties of characters and paragraphs, and inherited ones
 
 
 NO_STYLE = _Style()
@@ -206,11 +203,14 @@ class _Body:
         self._fields: list[bool] = []  # of the open ones: whether their code, not result, follows
         self._boxes: list[Any] = []  # text boxes anchored in the current paragraph
         self._heading = False  # whether the current paragraph is one
+        self._is_white = False  # whether the page is, without a picture behind its text
         self._carried = ""  # the start of a paragraph whose end mark is deleted, or a drop cap
 
     def markup(self) -> str:
         """The HTML of the body."""
-        for each in _children(self._package.root(self._package.main), "body"):
+        root: Any = self._package.root(self._package.main)
+        self._is_white = not any(root.find(each) is not None for each in COLOURED)
+        for each in _children(root, "body"):
             self._blocks(each)
         if self._carried:  # no later paragraph has taken it up
             self._out.append(f"<p>{self._carried}</p>")
@@ -288,14 +288,19 @@ class _Body:
 
     def _run(self, run: Any, style: _Style) -> str:
         character = self._styles.get(value(run, "rPr/rStyle"), NO_STYLE)
-        shapes = [*run.findall(f"{W}rPr"), *character.run, *style.run]
-        if _on(shapes, "vanish"):
+        of_paragraph = run.iterfind(f"../{W}pPr")
+        shapes = [*run.iterfind(f"{W}rPr"), *character.run, *of_paragraph, *style.run]
+        if _on(shapes, "vanish") or (
+            TEXT.issuperset(map(kind_of, run)) and self._is_unseen(run, shapes)
+        ):
+            if not any(self._fields):
+                said = " ".join(node.text or "" for node in run.iter(f"{W}t"))
+                self.left["invisible word"] += len(said.split())
             return ""
         fonts = (shape.find(f"{W}rFonts") for shape in shapes)
         named = (f.get(f"{W}ascii") or f.get(f"{W}hAnsi") or "" for f in fonts if f is not None)
         text = "".join(self._run_parts(run, next(named, "")))
-        raised = next(filter(None, (value(shape, "vertAlign") for shape in shapes)), "")
-        height = next(filter(None, (value(shape, "position") for shape in shapes)), "0")
+        raised, height = _first(shapes, "vertAlign"), _first(shapes, "position")
         if not raised and height.strip("-0") and MOVED.fullmatch(text):
             raised = "subscript" if height.startswith("-") else "superscript"
         tag = {"superscript": "sup", "subscript": "sub"}.get(raised)
@@ -303,6 +308,26 @@ class _Body:
         if tag and text.strip() and not is_note:
             text = f"<{tag}>{text}</{tag}>"
         return f"<s>{text}</s>" if _on(shapes, "strike") or _on(shapes, "dstrike") else text
+
+    def _is_unseen(self, run: Any, shapes: list[Any]) -> bool:
+        """Whether a text is of one point or less, or of the colour of its known background."""
+        size, colour = (_first(shapes, name) for name in ("sz", "color"))
+        if 0 <= whole(size, -1) <= SMALLEST:
+            return True
+        if not HEX.fullmatch(colour) or any(kind_of(n) in EFFECTS for s in shapes for n in s):
+            return False
+        grounds = [_shade(shape) for shape in shapes]
+        for around in run.iterancestors():
+            grounds.append(_shade(around.find(f"{W}tcPr")))
+            if (
+                kind_of(around) == "txbxContent"
+                or value(around, "tblPr/tblStyle", "TableGrid") not in PLAIN
+            ):
+                grounds.append("of a style")
+        ground = next(filter(None, grounds), "FFFFFF" if self._is_white else "")
+        return HEX.fullmatch(ground) is not None and all(
+            abs(a - b) <= ALIKE for a, b in zip(*map(bytes.fromhex, (colour, ground)), strict=True)
+        )
 
     def _run_parts(self, run: Any, font: str) -> Iterator[str]:
         for node in _children(run):
@@ -433,11 +458,10 @@ class _Body:
     def _inserted(self, node: Any) -> None:
         """A file that Word shows in this place, if it is HTML, text or DOCX."""
         ids = (v for k, v in node.attrib.items() if k.endswith("}id"))
-        found = self._related.get(next(ids, ""))
-        data, kind = None, ""
-        if found is not None and not found.outside and found.path not in self._used:
-            self._used.add(found.path)
-            data, kind = self._package.bytes(found.path), posixpath.splitext(found.path)[1].lower()
+        _, path = self._related.get(next(ids, ""), ("", ""))
+        kind = posixpath.splitext(path)[1].lower()
+        data = None if path in self._used else self._package.bytes(path)
+        self._used.add(path)
         if data is not None and kind in (".htm", ".html", ".xhtml"):
             body = LexborHTMLParser(self._text_in(data)).body  # its tags are closed
             self._out.append(body.html or "" if body else "")
@@ -467,31 +491,42 @@ def _styles(root: Any | None) -> dict[str, _Style]:
         while each is not None and each not in chain and len(chain) < 20:
             chain.append(each)
             each = nodes.get(value(each, "basedOn"))
-        levels = (_outline_level(style) for style in chain)
+        levels = list[int | None]()  # of a heading; 0 for body text, None if a style is silent
+        for style in chain:
+            headed, stated = HEADING.match(value(style, "name")), value(style, "pPr/outlineLvl")
+            level = (whole(stated, 9) + 1) % 10 if stated else headed and int(headed[1])
+            levels.append(level)
         made[own] = _Style(
             value(node, "name"),
             next((level for level in levels if level is not None), 0),
-            next(filter(None, (value(style, "pPr/numPr/numId") for style in chain)), ""),
-            next(filter(None, (value(style, "pPr/numPr/ilvl") for style in chain)), ""),
-            tuple(shape for style in chain for shape in style.findall(f"{W}rPr")),
+            _first(chain, "pPr/numPr/numId"),
+            _first(chain, "pPr/numPr/ilvl"),
+            tuple(shape for style in chain for shape in _children(style, "rPr", "pPr")),
         )
         if node.get(f"{W}default", "0") not in OFF and node.get(f"{W}type") == "paragraph":
             made[""] = made[own]
     return made
 
 
-def _outline_level(style: Any) -> int | None:
-    """The level of a heading that a style itself gives; 0 for body text, None if it is silent."""
-    named = HEADING.match(value(style, "name"))
-    stated = value(style, "pPr/outlineLvl")
-    if stated:
-        return (whole(stated, 9) + 1) % 10
-    return int(named[1]) if named else None
+def _first(shapes: list[Any], name: str) -> str:
+    """The value of a property in the first of the shapes that states it."""
+    return next(filter(None, (value(shape, name) for shape in shapes)), "")
 
 
-def _children(node: Any | None, kind: str = "") -> Iterator[Any]:
+def _shade(shape: Any | None) -> str:
+    """The colour behind a text that a shape gives, or words for one that is not known."""
+    shade = None if shape is None else shape.find(f"{W}shd")
+    marked = "" if shape is None else value(shape, "highlight").replace("none", "")
+    if shade is None or marked:
+        return MARKERS.get(marked, marked)
+    if shade.get(f"{W}themeFill") or value(shade) not in ("clear", "nil"):
+        return "of a theme or a pattern"
+    return str(shade.get(f"{W}fill", "")).replace("auto", "")
+
+
+def _children(node: Any | None, *kinds: str) -> Iterator[Any]:
     if node is not None:
-        yield from node.iterchildren(f"{W}{kind}" if kind else etree.Element)
+        yield from node.iterchildren(*([W + kind for kind in kinds] or [etree.Element]))
 
 
 def _own(node: Any) -> Iterator[Any]:

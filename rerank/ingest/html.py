@@ -11,9 +11,11 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
+from rerank.ingest import styles
 from rerank.ingest.document import Block, Document, Headings, clauses, counted, date_in, one_line
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import linear
+from rerank.ingest.styles import above, add_rules
 from rerank.ingest.word_lists import formatted, whole
 
 NO_TEXT = (
@@ -40,16 +42,6 @@ UNREAD = (  # parts that show what is not in the page, and what to call one
     ("video, audio", "recording"),
 )
 NO_SIZE = "[width='0'], [width='1'], [height='0'], [height='1']"
-HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;]*line-through", re.IGNORECASE)
-SHOWN = re.compile(r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible", re.IGNORECASE)
-RAISED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
-TOLD = re.compile(f"{HIDDEN.pattern}|{STRUCK.pattern}|{RAISED.pattern}|list-style", re.IGNORECASE)
-NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
-RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-SELECTOR = re.compile(r"[\w.#-]*[\w-](?:(?: +| *> *)[\w.#-]*[\w-]){0,2}")  # no state as :hover
-RULES = 100  # selectors of a page are looked at
-LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's
 IN_ORDER = 100  # panels of a page, at most, that get their tabs by their order
 PANEL = re.compile(  # classes of what is shown by a click
     r"(?:^|[\s_-])(?:tab|tabs|tabbed|tab-?(?:pane|panel|content|item|link)s?|pane|panel|accordion|"
@@ -83,7 +75,7 @@ PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
 LETTERS = re.compile(r"[^\W\d_]*$")
 FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 NUMBERED = re.compile(  # how a list says so, in its classes (docutils) or its style
-    r"(lower|upper)-?(alpha|latin|roman)|list-style(?:-type)?\s*:\s*none", re.IGNORECASE
+    r"(lower|upper)-?(alpha|latin|roman)|list-style: none", re.IGNORECASE
 )
 LABELS = {"note", "notes", "tip", "hint", "important", "warning", "caution", "danger", "example"}
 """What DocBook and others print above a box as if it were a heading."""
@@ -114,24 +106,10 @@ def read_markup(markup: str) -> Document:
     title = one_line(named.text()) if named else ""
     dates = (node.attributes.get("content") or "" for node in tree.css(REVISED))
     revised = next(filter(None, map(date_in, dates)), "")
-    _style(tree)
     labels, tabs = _panels(tree)
-    hidden = _hidden(tree)
-    dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
-    struck = [node for node in tree.css("[style]") if STRUCK.search(_given(node, "style")[0])]
     for node in tree.css("p > button"):  # "Press Start"
         node.unwrap()
-    buttons = [node for node in tree.css("button") if not _is_label(node)]
-    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *hidden, *tabs, *buttons]):
-        if node.tag not in ("html", "body"):
-            node.decompose()
-    for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
-        linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
-        if linked > len(one_line(node.text())) / 2:  # navigation
-            node.decompose()
-    for node in tree.css("a.anchor"):
-        if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
-            node.decompose()
+    left_out = _cut(tree, tabs)
     marked = [node for node in tree.css(MAIN) if node.text(strip=True)]
     root: Any = marked[0] if len(marked) == 1 else tree.body
     unread = [
@@ -152,8 +130,34 @@ def read_markup(markup: str) -> Document:
     if len(highest) == 1:
         title = _heading(highest[0]) or title
     choices = counted(long, "long list of choices", "long lists of choices")
-    skipped = clauses(*unread, counted(len(dialogs), "dialog"), choices)
+    skipped = clauses(*unread, left_out, choices)
     return Document(tuple(_Walk(labels).blocks_of(root)), title, revised, skipped)
+
+
+def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
+    """Take out what is not read, besides these tabs; the dialogs and invisible words in words."""
+    hidden, pale = _hidden(tree)
+    dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
+    struck = filter(styles.is_struck, tree.css("[style]"))
+    buttons = [button for button in tree.css("button") if not _is_label(button)]
+    gone = _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *hidden, *tabs, *buttons])
+    ids, invisible = {node.mem_id for node in gone}, 0
+    for node in pale:
+        if ids.isdisjoint(around.mem_id for around in above(node)):
+            invisible += len(node.text().split())
+            gone.append(node)
+            ids.add(node.mem_id)
+    for node in gone:
+        if node.tag not in ("html", "body"):
+            node.decompose()
+    for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
+        linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
+        if linked > len(one_line(node.text())) / 2:  # navigation
+            node.decompose()
+    for node in tree.css("a.anchor"):
+        if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
+            node.decompose()
+    return clauses(counted(len(dialogs), "dialog"), counted(invisible, "invisible word"))
 
 
 def _once(nodes: list[Any]) -> list[Any]:
@@ -166,43 +170,18 @@ def _given(node: Any, *names: str) -> list[str]:
     return [node.attributes.get(name) or "" for name in names]
 
 
-def _above(node: Any) -> Iterator[Any]:
-    """A node and those around it, from the inside."""
-    while node is not None:
-        yield node
-        node = node.parent
-
-
-def _style(tree: LexborHTMLParser) -> None:
-    """Put what the rules of a page say of its nodes behind the style that each has itself."""
-    sheets = (NESTED_RULES.sub("", style.text()) for style in tree.css("style"))
-    rules = [rule for sheet in sheets for rule in RULE.findall(sheet)]
-    shown = " ".join(which for which, what in rules if SHOWN.search(what))
-    told = (
-        (one, what)
-        for which, every in rules
-        if (what := ";".join(filter(TOLD.search, (d[:LONGEST_RULE] for d in every.split(";")))))
-        for one in map(str.strip, which.split(","))
-        if SELECTOR.fullmatch(one)
-        and not (HIDDEN.search(what) and re.split("[ >]", one)[-1] in shown)
-    )
-    for one, what in islice(told, RULES):
-        for node in tree.css(one):
-            own = _given(node, "style")[0]
-            if len(own) <= LONGEST_STYLE:
-                node.attrs["style"] = f"{own};{what[:LONGEST_STYLE]}"
-
-
-def _hidden(tree: LexborHTMLParser) -> list[Any]:
-    """The nodes that a page never shows, and dialogs: they are boxes above the page."""
+def _hidden(tree: LexborHTMLParser) -> tuple[list[Any], list[Any]]:
+    """The nodes that a page never shows, and dialogs, which are boxes above it; those unseen."""
+    all_known = add_rules(tree)
     opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
     never = "[hidden], [aria-hidden=true], dialog:not([open])"
-    nodes = [
-        node
-        for node in tree.css(f"{never}, [style]")
-        if node.css_matches(never) or HIDDEN.search(_given(node, "style")[0])
-    ]
-    return [node for node in nodes if node.tag == "dialog" or not _is_panel(node, opened)]
+    hidden, pale = list[Any](), list[Any]()
+    for node in _once(tree.css(f"{never}, [style], font")):
+        is_hidden = node.css_matches(never) or styles.is_hidden(node)
+        parts = [node] if is_hidden else styles.unseen(node, all_known=all_known)
+        if parts and (node.tag == "dialog" or not _is_panel(node, opened)):
+            (hidden if is_hidden else pale).extend(parts)
+    return hidden, pale
 
 
 def _is_dialog(node: Any) -> bool:
@@ -227,7 +206,7 @@ def _is_panel(node: Any, opened: set[str]) -> bool:
 
 def _is_label(button: Any) -> bool:
     """Whether a button is a heading, or opens what is below it."""
-    tags = [around.tag or "" for around in islice(_above(button), 4)]
+    tags = [around.tag or "" for around in islice(above(button), 4)]
     heads = any(HEADING.fullmatch(tag) or tag in ("dt", "summary") for tag in tags)
     return bool(heads or button.css_matches(TOGGLES) or PANEL.search(_given(button, "class")[0]))
 
@@ -252,7 +231,7 @@ def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
         inside = strip.css(TABS)
         below = strip.parent.css(PANELS) if strip.parent else []
         ids = {panel.mem_id for panel in below}
-        below = [p for p in below if all(n.mem_id not in ids for n in _above(p.parent))]
+        below = [p for p in below if all(n.mem_id not in ids for n in above(p.parent))]
         if len(inside) == len(below) and not any(of_tab.get(tab.mem_id) for tab in inside):
             of_tab |= {tab.mem_id: panel for tab, panel in zip(inside, below, strict=True)}
     labels, used = dict[int, str](), []
@@ -334,8 +313,8 @@ def _raised(node: Any) -> str:
 
 def _lift(node: Any) -> str:
     """How the style of a node moves its text alone: as "super" or "sub"; "" if it does not."""
-    look = RAISED.search(_given(node, "style")[0])
-    return look[1].lower() if look and len(node.css("*")) == 1 else ""
+    look = styles.stated(node).get("vertical-align", "")
+    return look if look in ("super", "sub") and len(node.css("*")) == 1 else ""
 
 
 def _before(node: Any) -> str:
@@ -400,16 +379,18 @@ class _List:
     """A list with numbers: which one its next item has, and how it is written."""
 
     def __init__(self, node: Any) -> None:
-        start, kind, *styles = _given(node, "start", "type", "class", "style")
+        start, kind, named = _given(node, "start", "type", "class")
+        style = styles.stated(node)
+        named += f" list-style: {style.get('list-style-type') or style.get('list-style', '')}"
         backwards = "reversed" in node.attributes
         items = sum(child.tag == "li" for child in node.iter())
         self.number = whole(start.strip(), items if backwards else 1)
         self.step = -1 if backwards else 1
         self.kind = kind or "1"
-        if style := NUMBERED.search(" ".join(styles)):
+        if form := NUMBERED.search(named):
             kinds = {"alpha": "a", "latin": "a", "roman": "i"}
-            kind = kinds.get((style[2] or "").lower(), "")
-            self.kind = kind.upper() if (style[1] or "").lower() == "upper" else kind
+            kind = kinds.get((form[2] or "").lower(), "")
+            self.kind = kind.upper() if (form[1] or "").lower() == "upper" else kind
 
     def mark(self, item: Any) -> str:
         """The number before an item, as "2. "."""

@@ -32,7 +32,7 @@ from rerank.storage.folder import is_ours, reserved
 from rerank.types import Passage
 
 SKIPPED, DUPLICATES, STATE = "skipped.tsv", "duplicates.tsv", "ingested.jsonl"
-VERSION = 9  # of the readers' output: if it changes, all files are read again
+VERSION = 10  # of the readers' output: if it changes, all files are read again
 MEBIBYTE = 2**20
 # names of what Sphinx writes beside the pages: copies and lists of links
 GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")
@@ -69,7 +69,6 @@ class IngestState:
     `source` is the absolute path of their folder; empty if an earlier version wrote the state.
     """
 
-    options: Mapping[str, Any]
     source: str = ""
     corpus: str = ""
     near: int = 0
@@ -92,7 +91,7 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
                 f"{out / CORPUS} was not made by `rerank data ingest`, and is not replaced; give "
                 "another --out"
             )
-        before = read_state(out / STATE, asdict(config))
+        before = read_state(out / STATE, config)
         source = str(folder).encode(errors="backslashreplace").decode()
         there, unread = walk(folder, leave_out=out.resolve())
         files = {name: path for name, path in there.items() if format_of(name)}
@@ -131,14 +130,14 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
         state, corpus = before, out / CORPUS
         changed = source != before.source or entries != before.entries
         if changed or not corpus.is_file() or sha256_file(corpus) != before.corpus:
-            state = IngestState(asdict(config), source, entries=entries)
-            write_state(out / STATE, state)
+            state = IngestState(source, entries=entries)
+            write_state(out / STATE, state, config)
             pairs = near_duplicates([p.full_text for p in kept], label="comparing passages")
             near = [("nearly the same", kept[a].doc_id, kept[b].doc_id) for a, b in pairs]
             write_corpus(kept, out)
             _write_table(out / DUPLICATES, [*copies, *near])
             state = replace(state, corpus=sha256_file(corpus), near=len(near))
-            write_state(out / STATE, state)
+            write_state(out / STATE, state, config)
     return Ingested(
         passages=len(kept),
         files=sum(bool(entry.passages) for entry in entries.values()),
@@ -152,29 +151,29 @@ def ingest(folder: str | Path, out: str | Path, config: IngestConfig | None = No
     )
 
 
-def read_state(path: Path, options: Mapping[str, Any]) -> IngestState:
+def read_state(path: Path, config: IngestConfig) -> IngestState:
     """The last run; one without files if there is none, or if options or `VERSION` differ."""
     source = ""
     try:
         with path.open(encoding="utf-8") as lines:
             head = json.loads(next(lines, "{}"))
             source = str(head.get("source", ""))
-            if (head.get("version"), head.get("options")) != (VERSION, dict(options)):
-                return IngestState(options, source)
+            if (head.get("version"), head.get("options")) != (VERSION, asdict(config)):
+                return IngestState(source)
             entries = {
                 row["file"]: IngestedFile(
                     row["sha256"], tuple(map(read_passage, row["passages"])), row["skipped"]
                 )
                 for row in map(json.loads, lines)
             }
-            return IngestState(options, source, str(head["corpus"]), int(head["near"]), entries)
+            return IngestState(source, str(head["corpus"]), int(head["near"]), entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
-        return IngestState(options, source)
+        return IngestState(source)
 
 
-def write_state(path: Path, state: IngestState) -> None:
+def write_state(path: Path, state: IngestState, config: IngestConfig) -> None:
     """Write the state, completely or not at all."""
-    head = {"version": VERSION, "options": dict(state.options), "source": state.source}
+    head: dict[str, Any] = {"version": VERSION, "options": asdict(config), "source": state.source}
     rows: Iterator[dict[str, Any]] = (
         {
             **{"file": name, "sha256": entry.sha256, "skipped": entry.skipped},
@@ -251,7 +250,7 @@ def _read(
         except BaseException:
             kept = {**before.entries, **entries}
             out.mkdir(exist_ok=True)
-            write_state(out / STATE, IngestState(before.options, before.source, entries=kept))
+            write_state(out / STATE, IngestState(before.source, entries=kept), config)
             raise
     return entries
 

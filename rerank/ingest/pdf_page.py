@@ -33,6 +33,7 @@ DRAWN = 50  # paths of a page without text that may be letters
 UNMAPPED = 0.3  # share of words without Unicode from which a page is unreadable,
 SMALL = 0.4  # and share of small letters in these below which they are not text
 PIXELS = 2_000  # of the longer side of a page, where it is looked at
+SMALLEST = 1.5  # points of the height of letters that are seen, on a page of usual height
 TRACE = 12  # difference of grey, of 255, that is seen
 SLANTED = -1  # instead of a number of quarters that text is turned by
 NOTHING = "\0"
@@ -91,7 +92,7 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
     values, struck = _annotations(pdf, page, found.left_out)
     runs = _Runs(page, page.get_textpage(), by_word=bool(values or struck))
     is_seen = runs.are_seen()
-    found.left_out["invisible words"] = int((~is_seen).sum())
+    found.left_out["invisible words"] = int((~is_seen).sum()) + runs.unseen
     found.is_unreadable = runs.is_unreadable(is_seen)
     on_page, turn = list[Piece](), 0
     if not found.is_unreadable:
@@ -139,7 +140,10 @@ class _Runs:
             if not is_cut.any():
                 break
             apart |= is_cut[np.cumsum(begins) - 1]
-        kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1)
+        sizes = (boxes[:, 2:] - boxes[:, :2])[np.arange(len(first)), 1 - turns[first] % 2]
+        is_small = (sizes < SMALLEST * min(1, page.get_height() / 800)) & (turns[first] >= 0)
+        kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1) & ~is_small
+        self.unseen = int((last - first + 1)[~kept].sum())  # words off the page, or too small
         first, last = first[kept], last[kept]
         self._around, self._turns, self._rows = boxes[kept], turns[first], rows[first]
         self._pale, self._words = pale[first], last - first + 1
@@ -192,7 +196,7 @@ class _Runs:
 
     def are_seen(self) -> Array:
         """Which runs leave a trace on the page. It is drawn if some may not."""
-        is_seen = ~self._pale
+        is_seen: Array = ~self._pale
         if not is_seen.all():
             scale = min(2.0, PIXELS / max(self._page.get_size()))
             grey = self._page.render(scale=scale, grayscale=True).to_numpy()

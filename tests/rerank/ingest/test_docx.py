@@ -526,3 +526,56 @@ def test_deleted_cells_are_gone_and_what_word_computes_is_counted() -> None:
     found = read(packed(table + p(run("dose ") + begin + code + end) + p(drawn)))
     assert [b.text for b in found.blocks] == ["kept", "dose", "valve 3 bar"]
     assert found.skipped == "1 drawing by hand; 1 equation"
+
+
+WHITE = "<w:color w:val='FFFFFF'/>"
+BLUE = "<w:shd w:val='clear' w:color='auto' w:fill='1F3864'/>"
+CELL = "<w:tbl><w:tblPr>{}</w:tblPr><w:tr><w:tc><w:tcPr>{}</w:tcPr>{}</w:tc></w:tr></w:tbl>"
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        (p(run("It is secret.", "<w:vanish/>")), False),
+        (p(run("It is secret.", "<w:sz w:val='2'/>")), False),
+        (p(run("It is secret.", "<w:sz w:val='20'/>")), True),
+        (p(run("It is secret.", WHITE)), False),
+        (p(run("It is secret.", "<w:color w:val='FDFDFD'/>")), False),
+        (p(run("It is secret.", "<w:color w:val='auto'/>")), True),
+        (p(run("It is secret.", "<w:rStyle w:val='pale'/>")), False),
+        (p(run("It is secret."), style="white"), False),
+        (p(run("It is secret.", WHITE), style="blue"), True),
+        (p(run("It is secret.", WHITE + BLUE)), True),
+        (p(run("It is secret.", WHITE + "<w:highlight w:val='red'/>")), True),
+        (p(run("It is secret.", WHITE), props=BLUE), True),
+        (p(run("It is secret.", "<w:color w:val='1F3864'/>" + BLUE)), False),
+        (p(run("It is secret.", "<w:color w:val='000000'/><w:highlight w:val='black'/>")), False),
+        (p(run("It is secret.", WHITE + "<w:shadow/>")), True),
+        (CELL.format("", BLUE, p(run("It is secret.", WHITE))), True),
+        (CELL.format("", "", p(run("It is secret.", WHITE))), False),
+        (CELL.format("<w:tblStyle w:val='Dark'/>", "", p(run("It is secret.", WHITE))), True),
+    ],
+)
+def test_text_that_nobody_sees_is_counted_and_not_read(body: str, seen: bool) -> None:
+    """Hidden, of one point, or of the colour of its background, if that is known."""
+    styles = (
+        f"<w:style w:type='character' w:styleId='pale'><w:rPr>{WHITE}</w:rPr></w:style>"
+        f"<w:style w:type='paragraph' w:styleId='white'><w:rPr>{WHITE}</w:rPr></w:style>"
+        f"<w:style w:type='paragraph' w:styleId='blue'><w:pPr>{BLUE}</w:pPr></w:style>"
+    )
+    found = read(packed(body + p(run("Text.")), styles=styles))
+    assert [b.text for b in found.blocks] == ["It is secret."] * seen + ["Text."]
+    assert found.skipped == ("" if seen else "3 invisible words")
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_white_text_may_stand_on_a_picture(behind: int) -> None:
+    """As on a cover page, where a picture lies behind the text."""
+    picture = (
+        "<w:r><w:drawing><wp:anchor xmlns:wp='http://schemas.openxmlformats.org/drawingml/2006/"
+        f"wordprocessingDrawing' behindDoc='{behind}'/></w:drawing></w:r>"
+    )
+    assert texts(packed(p(picture + run("A title", WHITE)) + p("Text."))) == [
+        *["A title"] * behind,
+        "Text.",
+    ]

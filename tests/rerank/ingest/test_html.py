@@ -385,3 +385,63 @@ def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> No
     found = read(b"<p>Press <button>Start</button> now.<div><button>Copy</button></div><video>")
     assert [b.text for b in found.blocks] == ["Press Start now."]
     assert found.skipped == "1 recording"
+
+
+@pytest.mark.parametrize(
+    ("markup", "seen"),
+    [
+        ("<p style='color:#fff'>It is secret.", False),
+        ("<p style='color:White'>It is secret.", False),
+        ("<p><font color=#ffffff>It is secret.</font>", False),
+        ("<style>.w{color:rgb(255, 255, 255)}</style><p class=w>It is secret.", False),
+        ("<style>p{color:#333}</style><p style='color:#fefefe'>It is secret.", False),
+        ("<div style='background:#000'><p style='color:#000'>It is secret.</div>", False),
+        ("<table bgcolor=#00ff00><td><font color='#00ff00'>It is secret.</font>", False),
+        ("<p style='color:transparent'>It is secret.", False),
+        ("<p style='color:#fff;background:navy url(x.png)'>It is secret.", True),
+        ("<p style='color:#fff;background-color:#036'>It is secret.", True),
+        ("<div style='background:#036'><p style='color:#fff'>It is secret.</div>", True),
+        ("<style>.n{background:#036}</style><div class=n><p style=color:#fff>It is secret.", True),
+        ("<link rel=stylesheet href=x><p style='color:#fff'>It is secret.", True),  # on what?
+        ("<style>div:nth-child(1){background:#036}</style><p style=color:#fff>It is secret.", True),
+        ("<style>@media screen{p{background:red}}</style><p style=color:#fff>It is secret.", True),
+        ("<div style='position:absolute'><p style='color:#fff'>It is secret.</div>", True),
+        ("<p style='color:#fff;text-shadow:1px 1px #000'>It is secret.", True),
+        ("<p style='color:#fff'><b style='color:#000'>It is secret.</b>", True),
+        ("<p style='font-size:0'>It is secret.", False),
+        ("<p style='font-size:1px'>It is secret.", False),
+        ("<p style='font: 0/0 a'>It is secret.", False),
+        ("<p style='font-size:.8em'>It is secret.", True),
+        ("<p style='font-size:0'><b style='font-size:12px'>It is secret.</b>", True),
+        ("<p style='opacity:0'>It is secret.", False),
+        ("<style>.o{opacity:0.0}</style><p class=o>It is secret.", False),
+        ("<p style='opacity:.4'>It is secret.", True),
+        ("<p style='opacity:0;transition:opacity 1s'>It is secret.", True),  # it appears
+        ("<style>.o{opacity:0} .on .o{opacity:1}</style><p class=o>It is secret.", True),
+        ("<p style='position:absolute;left:-9999px'>It is secret.", False),
+        ("<p style='text-indent:-1000em'>It is secret.", False),
+        ("<p style='position:relative;left:-9px'>It is secret.", True),
+        ("<p style='position:absolute;clip:rect(0 0 0 0)'>It is secret.", False),
+        ("<p style='clip-path:inset(50%)'>It is secret.", False),
+        ("<div class=panel style='opacity:0'>It is secret.</div>", True),  # shown by a click
+    ],
+)
+def test_text_that_nobody_sees_is_counted_and_not_read(markup: str, seen: bool) -> None:
+    """Where its colour, its size or its place hides it, and what is behind it is known."""
+    found = read(f"{markup}</p><p>Text.".encode())
+    assert [b.text for b in found.blocks] == ["It is secret."] * seen + ["Text."]
+    assert found.skipped == ("" if seen else "3 invisible words")
+
+
+def test_what_stands_beside_invisible_text_is_read() -> None:
+    """A picture or words of another colour in it; what is left out as navigation is not counted."""
+    page = "<p style='color:#fff'>Hidden <img alt='A pump.'> words <b style='color:red'>Red.</b>"
+    found = read(f"{page}</p><nav><p style='font-size:0'>a b c</nav>".encode())
+    assert [b.text for b in found.blocks] == ["A pump. Red."]
+    assert found.skipped == "2 invisible words"
+
+
+def test_the_style_of_a_node_wins_over_the_rules_of_its_page() -> None:
+    """And a later rule over one before it."""
+    rules = "<style>.a{display:none} .b{color:#fff} .b{color:#000}</style>"
+    assert texts(f"{rules}<p class=a style='display:block'>A</p><p class=b>B</p>") == ["A", "B"]

@@ -536,3 +536,21 @@ def test_headings_are_the_text_of_a_file_that_has_no_other() -> None:
     assert [(block.text, block.page) for block in drawn(draw).blocks] == [
         *(("Goal a", 1), ("Goal b", 2), ("Goal c", 3))
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "left", "seen"),
+    [(10, 60, True), (4, 60, True), (1, 60, False), (0.1, 60, False), (10, -400, False)],
+)
+def test_text_without_size_or_off_the_page_is_counted_and_not_read(
+    size: float, left: float, seen: bool
+) -> None:
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    canvas.drawString(60, 760, "Text.")
+    canvas.setFont("Helvetica", size)
+    canvas.drawString(left, 700, "It is secret.")
+    canvas.save()
+    found = read(out.getvalue())
+    assert " ".join(b.text for b in found.blocks) == "Text." + " It is secret." * seen
+    assert found.skipped == ("" if seen else "3 invisible words")
