@@ -379,6 +379,8 @@ class Assessment:
     context_certified: bool = False  # SUFFICIENT, and at its certified threshold
     calibrated: bool = True  # False: no label of this corpus; only the order is meaningful
     first_stage: bool = False  # the reranker failed, and its numbers are those of the first stage
+    answered_by: str = ""  # of a model that is two: first or second
+    asked_before: Assessment | None = None  # that of the first one, where the second has answered
 
     @property
     def sufficiency(self) -> float:
@@ -404,6 +406,12 @@ class Assessment:
     def context_accepted(self) -> bool:
         """The same of the first passages together: whether they are SUFFICIENT."""
         return self.verdict == VERDICTS[0]
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """Who has answered, as plain JSON values; empty where one model has, as usual."""
+        marks = {"answered_by": self.answered_by, "first_stage": self.first_stage}
+        return {name: value for name, value in marks.items() if value}
 
     def by(self, thresholds: Thresholds | None) -> Assessment:
         """The assessment by other thresholds, for which no certificate was made; None: itself."""
@@ -447,5 +455,6 @@ class Assessment:
         return {
             "query_id": self.ranking.query.query_id,
             **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()},
+            **self.marks,
             "ranking": [passage.to_dict() for passage in self.first(count)],
         }

@@ -47,6 +47,7 @@ class AdaptiveResult:
         return {
             **{name: getattr(self, name) for name in ("k", "sufficiency", "verdict")},
             **{name: getattr(self.assessment, name) for name in of_ranking},
+            **self.assessment.marks,
             "stop_reason": self.stop_reason,
             "passages": [{**p.to_dict(), "title": p.title, "text": p.text} for p in self.passages],
         }

@@ -96,7 +96,8 @@ class Explanation:
 
 def explain(model: CalibratedReranker, assessment: Assessment) -> Explanation:
     """Why the model gives an assessment its confidence: signals, and recommendations."""
-    return explain_by(model.maps[model.mode_of(assessment.ranking.query)], assessment)
+    answered_by = model.second.model if model.second and assessment.asked_before else model
+    return explain_by(answered_by.maps[model.mode_of(assessment.ranking.query)], assessment)
 
 
 def explain_by(maps: FittedMaps, assessment: Assessment) -> Explanation:

@@ -36,7 +36,7 @@ def with_second_try(model: CalibratedReranker, first: Assessment) -> Assessment:
             "a second try searches the model's own index, and here the passages come from "
             "elsewhere; leave second tries out"
         )
-    if first.accepted or not len(first.ranking):
+    if first.accepted or first.asked_before or not len(first.ranking):
         return first
     candidates = expand_query(model.pipeline, first)
     scored = model.pipeline.score_by([candidates], model.maps["search"].policy)

@@ -11,7 +11,7 @@ from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions
 from rerank.assessment.ranking import with_empty_last
 from rerank.assessment.ranking_features import RANKING_FEATURES, Feature, meaning
-from rerank.config import Config, Thresholds
+from rerank.config import Config, Thresholds, two_digits
 from rerank.types import INSTRUCTION, Assessment, Bools, Floats, Mode, Ranking, metadata_name
 
 UNLIKE = "not certified: the question is unlike those that were labelled"
@@ -27,6 +27,7 @@ SHIFTED = (  # if a model behind an address is no longer that of the fit
     "`rerank watch probe MODEL` says how far they are"
 )
 FAILED = "not calibrated: the reranker failed, so this is the first stage's order and relevance"
+SECOND_FAILED = "not calibrated: the second model failed, so this is what the first one answers"
 UNFITTED = (  # an instruction gives other scores
     "not calibrated: no labelled query has this instruction; label some that have it, and calibrate"
 )
@@ -56,17 +57,19 @@ def filtered_otherwise(rankings: Sequence[Ranking], maps: FittedMaps) -> Bools:
     return np.array([r.query.filtered_by not in maps.filters for r in rankings], dtype=np.bool_)
 
 
-def certified(predicted: Predictions, maps: FittedMaps, t: Thresholds) -> Bools:
+def certified(
+    predicted: Predictions, maps: FittedMaps, t: Thresholds, uncovered: Bools | None = None
+) -> Bools:
     """Whether each answer is certified, (n,).
 
     It is if it is accepted, its confidence reaches the certified threshold, and the question is not
-    `unlike_labelled` nor `filtered_otherwise`.
+    `uncovered` (n,): `unlike_labelled` or `filtered_otherwise`, which is found out if not given.
     """
+    if uncovered is None:
+        uncovered = unlike_labelled(predicted.features, maps)
+        uncovered |= filtered_otherwise(predicted.rankings, maps)
     reached = [t.accepts(p) and maps.certificate.promises(p) for p in predicted.confidence.tolist()]
-    unlike = unlike_labelled(predicted.features, maps)
-    return (
-        np.array(reached, dtype=np.bool_) & ~unlike & ~filtered_otherwise(predicted.rankings, maps)
-    )
+    return np.array(reached, dtype=np.bool_) & ~uncovered
 
 
 def reasons(
@@ -108,7 +111,7 @@ def to_assessments(
     table, first = maps.features.ranking, maps.confidence.first
     unlike = unlike_labelled(predicted.features, maps)
     otherwise = filtered_otherwise(predicted.rankings, maps)
-    is_certified = certified(predicted, maps, t)
+    is_certified = certified(predicted, maps, t, unlike | otherwise)
     names = list(table)
     usual_confidence = float(maps.confidence.predict(np.array([first.mean]))[0])
     start = f"start: a query with usual evidence has {usual_confidence:.2f}"
@@ -168,3 +171,19 @@ def as_uncalibrated(
         context_certified=False,
         reasons=(reason, *(other for other in assessment.reasons if other != reason)),
     )
+
+
+def joined(first: Assessment, second: Assessment | None) -> Assessment:
+    """What a model of two answers; `second` is None where the second one was not asked.
+
+    The confidence is that of whichever answers, and one certificate is of both.
+    """
+    if second is None:
+        return replace(first, answered_by="first")
+    if not second.calibrated:
+        uncalibrated = as_uncalibrated(first, SECOND_FAILED)
+        return replace(uncalibrated, first_stage=True, answered_by="first")
+    why = (
+        f"the second model was asked: the confidence of the first is {two_digits(first.confidence)}"
+    )
+    return replace(second, answered_by="second", asked_before=first, reasons=(why, *second.reasons))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import operator
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,12 @@ class FittedMaps:
     def features(self) -> Features:
         """The features that the maps were fitted on."""
         return features_of(self.kind, self.metadata)
+
+    def promising_as(self, other: FittedMaps) -> FittedMaps:
+        """The same maps with the certificates of others."""
+        names = ("certificate", "documents_certificate", "context_certificate")
+        promises: dict[str, Any] = {name: getattr(other, name) for name in names}
+        return replace(self, **promises, stopping_threshold=other.stopping_threshold)
 
     def logistic_maps(self) -> Iterator[tuple[str, Sequence[str], LogisticMap]]:
         """Each fitted map by name, with its inputs; of the confidence the first stage."""

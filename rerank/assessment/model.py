@@ -12,10 +12,11 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from calibration.cascade import Band
 from calibration.monitoring.drift import Sketch
-from rerank.assessment.decisions import FAILED, SHIFTED, as_uncalibrated, to_assessments
+from rerank.assessment.decisions import FAILED, SHIFTED, as_uncalibrated, joined, to_assessments
 from rerank.assessment.fitted_maps import (
     MADE_BY,
     FittedMaps,
@@ -29,6 +30,7 @@ from rerank.assessment.metadata_features import entities_of
 from rerank.assessment.model_folder import (
     FITTED_ON,
     GIVEN,
+    SECOND,
     SKETCH,
     ModelFolder,
     fingerprints,
@@ -75,6 +77,7 @@ class CalibratedReranker:
         self.files = files
         self.maps = MapsByMode(maps)
         self.pipeline = pipeline
+        self.second: Second | None = None
         self.shifts: Mapping[str, Shift] = {}  # of the models behind addresses, by role
         self._remote: dict[str, RemoteModel] = {}
         self._fetched_from = ""  # the URI, if its folder is a temporary copy
@@ -82,8 +85,8 @@ class CalibratedReranker:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, as for another process, it is its folder, which is loaded again there."""
         why, place = "", f"{self.folder}"
-        if objects := [r for r, e in self.manifest.get(GIVEN, {}).items() if not is_noted(e)]:
-            why = f"whose {' and '.join(objects)} is an object"
+        if self.objects:
+            why = f"whose {' and '.join(self.objects)} is an object"
             place += " there, and pass the object"
         elif self._fetched_from:
             why, place = "fetched from MLflow", f"{self._fetched_from} there"
@@ -91,6 +94,11 @@ class CalibratedReranker:
             raise InputError(f"a model {why} cannot be sent to another process; load {place}")
         digest = self.manifest.get(DIGEST)
         return _load_again, (self.folder if digest is None else self.folder.resolve(), digest)
+
+    @property
+    def objects(self) -> list[str]:
+        """Which of encoder and reranker was given as an object, which no folder can hold."""
+        return [r for r, e in self.manifest.get(GIVEN, {}).items() if not is_noted(e)]
 
     @property
     def folder(self) -> Path:
@@ -128,16 +136,13 @@ class CalibratedReranker:
         """Open a model folder, after checking every hash and fingerprint.
 
         `default`, if there is no such folder, means the bundled models, which `rerank` passages
-        that callers bring. Their maps were fitted on other labelled sets, so nothing is calibrated.
-
+        that callers bring; nothing is calibrated, as their maps were fitted on other sets.
         `models:/name@champion`, `models:/name/3` or `runs:/id/model` is fetched from MLflow, at
-        MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`; a copy of it is
-        removed with the model. A folder needs neither MLflow nor a network: a hub id in its
-        configuration is looked up on this machine only, unless `allow_download`.
+        MLFLOW_TRACKING_URI, else `tracking_uri`, else the database in `work`. A hub id in the
+        configuration of a folder is looked up on this machine only, unless `allow_download`.
 
-        `reranker` and `encoder` are passed again if the model was calibrated with such an object or
-        function. They must have the same name and identity, and give the same numbers for fixed
-        texts.
+        `reranker` and `encoder` are passed again if the model was calibrated with such objects;
+        they must have the same name and identity, and give the same numbers for fixed texts.
 
         With `on_reranker_error` first-stage, a reranker behind an address that does not answer is
         no error: the answer is that of the first stage, not calibrated, and `first_stage`. If it
@@ -147,9 +152,8 @@ class CalibratedReranker:
         a place that others cannot write to, it must be the hash of the folder's `manifest.json`.
 
         Raises:
-            InputError: not a model folder, a changed file, another manifest, or another encoder,
-                reranker, tokenizer, maximum length, precision or index than at the calibration; the
-                message says which. Or MLflow has no such model.
+            InputError: not a model folder, or another one than was calibrated: the message says
+                which part differs. Or MLflow has no such model.
             MissingExtraError: the model is in MLflow, which is not installed.
             TrackingError: MLflow does not answer, or refuses.
         """
@@ -219,6 +223,10 @@ class CalibratedReranker:
             model = cls(files, maps, Pipeline(source, models))
         except InputError as error:
             raise InputError(f"{path}: its index cannot be used: {error}") from None
+        if SECOND in files.manifest:
+            how: Any = {"cache": cache, "allow_download": allow_download, "given": {}}
+            dearer = cls._open(open_folder(path / SECOND), first_stage=first_stage, **how)
+            model.second = Second.of(files.manifest[SECOND]["band"], dearer, model)
         model.pipeline.first_stage_on_error = first_stage
         try:
             model.probe_remote()
@@ -236,6 +244,11 @@ class CalibratedReranker:
         return self.pipeline.source
 
     @property
+    def stages(self) -> tuple[CalibratedReranker, ...]:
+        """The models that may answer a query, in turn: itself, and the second one of two."""
+        return (self, self.second.model) if self.second else (self,)
+
+    @property
     def segment_by(self) -> str:
         """The metadata by which queries are divided into segments; "" for none."""
         return self.pipeline.config.segment_by
@@ -243,7 +256,7 @@ class CalibratedReranker:
     @property
     def query_key(self) -> str | None:
         """The metadata of a query that is used, by which segments go; None: it uses more."""
-        return None if self.source.said else self.segment_by
+        return None if any(one.source.said for one in self.stages) else self.segment_by
 
     @property
     def segments(self) -> frozenset[str]:
@@ -273,6 +286,8 @@ class CalibratedReranker:
     @property
     def calibrated(self) -> bool:
         """Whether the main mode was fitted on labels of this corpus, and with these models."""
+        if self.second and not self.second.model.calibrated:
+            return False
         return self.maps.main.calibrated and not self.shifted
 
     @property
@@ -282,7 +297,10 @@ class CalibratedReranker:
         By the last probe, and by what the server calls the model in its last answer.
         """
         shifts, remote = self.shifts, self._remote
-        return " and ".join(r for r in shifts if shifts[r].shifted or remote[r].renamed)
+        names = [r for r in shifts if shifts[r].shifted or remote[r].renamed]
+        if self.second and self.second.model.shifted:
+            names.append(f"second model's {self.second.model.shifted}")
+        return " and ".join(names)
 
     def probe_remote(self) -> Mapping[str, Shift]:
         """Ask the models behind addresses for the numbers of fixed texts, and compare; by role.
@@ -295,7 +313,8 @@ class CalibratedReranker:
             self._remote = {role: m for role, m in roles if isinstance(m, RemoteModel)}
             self.shifts = {role: model.shift() for role, model in self._remote.items()}
             self.pipeline.reranker.caching = not self.shifted
-        return self.shifts
+        of_second = self.second.model.probe_remote() if self.second else {}
+        return {**self.shifts, **{f"second {role}": one for role, one in of_second.items()}}
 
     @property
     def sketch(self) -> Sketch:
@@ -340,9 +359,8 @@ class CalibratedReranker:
         """Rank the passages that the caller brings, and give the confidence in the top passage.
 
         A plain string is a passage whose id is its position; a dictionary has `text`, and may have
-        `id` and `title`: its other keys are the metadata. Ids may repeat: the ranking has the
-        positions, too. A passage without any text is ranked last, with relevance 0. No passages,
-        or only such ones, give confidence 0.
+        `id` and `title`: its other keys are the metadata. Ids may repeat. A passage without any
+        text is ranked last, with relevance 0. No passages, or only such ones, give confidence 0.
 
         Raises: as `assess`; InputError, if what came is not a list.
         """
@@ -393,7 +411,8 @@ class CalibratedReranker:
             some = [queries[i] for i in rows]
             scored = self.pipeline.run(some, self.maps[mode].policy, label=label)
             assessments |= zip(rows, self.assess_scored(scored, some), strict=True)
-        return [assessments[i] for i in range(len(queries))]
+        found = [assessments[i] for i in range(len(queries))]
+        return self.second.answers(found, queries, label=label) if self.second else found
 
     def mode_of(self, query: Query) -> Mode:
         """The mode in which the model answers a query."""
@@ -403,11 +422,7 @@ class CalibratedReranker:
         """The mode in which the model answers a query, after checking that it can.
 
         Raises:
-            InputError: the query is empty, or has an instruction that the model was not
-                calibrated with; it or a passage is not text; the model does not have
-                the mode of the query, or has nothing to search; the scores that came with the
-                passages are of other stages; no passage has metadata that it was fitted on; or the
-                query does not say its names, if it was fitted on these.
+            InputError: it cannot; the message says why.
         """
         if not has_text(query.text):
             raise InputError("the query is empty; expected some words")
@@ -434,6 +449,8 @@ class CalibratedReranker:
         mode = self.mode_of(query)
         self.maps[mode]  # raises if the model does not have it
         self.source.check(query)
+        if self.second:
+            self.second.model.check(query)
         return mode
 
     def probes(self) -> list[Query]:
@@ -444,7 +461,7 @@ class CalibratedReranker:
         """Turn the scored candidates of queries, at least one, into one assessment each.
 
         `queries` are as they came, all answered in the same mode of the model; those of `scored`
-        hold the passages of another search system by now.
+        hold the passages of another search system by now. Of two models it is the first one alone.
         """
         maps, config = self.maps[self.mode_of(queries[0])], self.pipeline.config
         modes = [query.mode for query in queries]
@@ -467,6 +484,35 @@ class CalibratedReranker:
             if len(queries) == 1:
                 return [error]
             return [result for query in queries for result in self.assess_each([query])]
+
+
+class Second(NamedTuple):
+    """The second, dearer model of two: it answers where the first one's confidence is in a band."""
+
+    band: Band
+    model: CalibratedReranker
+
+    @classmethod
+    def of(
+        cls, band: Sequence[float], model: CalibratedReranker, first: CalibratedReranker
+    ) -> Second:
+        """A loaded model with the promises of the first one's folder, which are of both."""
+        maps = {mode: own.promising_as(first.maps[mode]) for mode, own in model.maps.items()}
+        model.maps = MapsByMode(maps)
+        return cls(Band(*band), model)
+
+    def asks(self, found: Assessment) -> bool:
+        """Whether the second model is asked after this answer of the first one."""
+        return found.calibrated and self.band.low <= found.confidence <= self.band.high
+
+    def answers(
+        self, found: Sequence[Assessment], queries: Sequence[Query], *, label: str | None = None
+    ) -> list[Assessment]:
+        """The answers to all queries, of which the first model has `found` these."""
+        asked = [i for i, one in enumerate(found) if self.asks(one)]
+        more = self.model.assess([queries[i] for i in asked], label=label) if asked else []
+        second = dict(zip(asked, more, strict=True))
+        return [joined(one, second.get(i)) for i, one in enumerate(found)]
 
 
 def _load_again(folder: Path, digest: str | None) -> CalibratedReranker:

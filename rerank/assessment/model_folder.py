@@ -47,6 +47,7 @@ REPORT, PAGE = "report.txt", "report.html"
 INDEX = "index"
 ANSWERS = "answers.json"  # the fitted confidence of generated answers, where there is one
 GIVEN = "given"  # manifest key: the models that were given as objects, and have to be again
+SECOND = "second"  # manifest key, and the folder of the second one of two models
 RETRIEVER = "retriever"  # manifest key: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
 MIN_FORMAT = 5  # of the manifest; older model folders have other features
@@ -110,6 +111,14 @@ class ModelFolder:
                 "or `rerank calibrate`"
             ) from None
 
+    def check_single(self) -> None:
+        """Refuse a folder of two models, which can only be measured and changed one by one."""
+        if SECOND in self.manifest:
+            raise InputError(
+                f"{self.path} holds two models: measure and change each of them alone, and then "
+                "join them again with `rerank evaluate FIRST SET --then SECOND --out FOLDER`"
+            )
+
     def text(self, name: str) -> str:
         """The text of one of its files, checked against its hash."""
         if name not in self.manifest["files"]:
@@ -145,6 +154,7 @@ def write_changed(
 
     `change` returns the manifest. `path` may be that of `old`.
     """
+    old.check_single()
 
     def fill(folder: Path) -> Mapping[str, Any]:
         shutil.copytree(old.path, folder, dirs_exist_ok=True)
@@ -180,6 +190,8 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
             + command_line("calibrate", "DATASET", "--out", path, "--overwrite")
         )
     for name in map(PurePosixPath, manifest["files"]):  # plain data, or a network in its place
+        if SECOND in manifest and name.parts[0] == SECOND:  # checked as a folder of its own
+            continue
         network = NETWORKS in manifest and is_exported_file(str(name))
         if not (network if name.parts[0] == NETWORKS else name.suffix in DATA):
             raise InputError(f"{path} holds {name}, which does not belong in a model folder")

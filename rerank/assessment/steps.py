@@ -1,7 +1,7 @@
 """Assess one query in steps, with a stop before each piece of work for a model.
 
-The numbers are those of `CalibratedReranker.assess`, to the bit. The caller that drives the steps
-may let other queries pass, run the pieces of several queries in one call, or stop for good.
+The numbers are those of `CalibratedReranker.assess`, to the bit. Who drives the steps may let other
+queries pass, run the pieces of several queries in one call, or stop for good.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rerank.assessment.decisions import joined
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import prior_score
@@ -39,6 +40,7 @@ class Speed:
 
     encode: float
     score: float
+    second: Speed | None = None  # of the second one of two models
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ class Piece:
     """Texts for the bi-encoder (`encode`), or pairs for the cross-encoder (`score`).
 
     Or one call that waits for another machine (`search`), which costs this one little; or calls
-    that read the words of long passages (`words`), which stay in a cache. A piece takes about
-    `seconds`, and the pieces after it about `left`, at the speed given.
+    that read the words of long passages (`words`), which stay in a cache. All for `model`. A piece
+    takes about `seconds`, and the pieces after it about `left`, at the speed given.
     """
 
+    model: CalibratedReranker
     stage: Stage
     items: Sequence[str] | Sequence[Pair] | Sequence[Callable[[], Any]]
     seconds: float
@@ -70,10 +73,11 @@ def steps(
     """The pieces of one query, of about `max_seconds` each at most, and then its assessment.
 
     Send back at least what `run_piece` gives for the items of each piece. `scoring_seconds` is the
-    expected time to score, used until the candidates are known.
+    expected time to score, used until the candidates are known. Nobody knows before the first one's
+    answer whether the second one of two models will be asked, so its pieces are counted from then.
     """
     pipeline, policy = model.pipeline, model.maps[model.check(query)].policy
-    split = partial(_split_by_seconds, max_seconds=max_seconds)
+    split = partial(_split_by_seconds, model, max_seconds=max_seconds)
     texts = list(dict.fromkeys(pipeline.texts_of(query)))
     length = pipeline.config.encoder_max_length
     sizes = [speed.encode * tokens_of(text, max_tokens=length) for text in texts]
@@ -81,7 +85,8 @@ def steps(
     encode_waits, score_waits = _waits(pipeline)
     if encode_waits and texts:
         encode = partial(run_piece, model, "encode", texts)
-        vectors = (yield Piece("search", [encode], ENCODE_OVERHEAD_S, scoring_seconds))[encode]
+        piece = Piece(model, "search", [encode], ENCODE_OVERHEAD_S, scoring_seconds)
+        vectors = (yield piece)[encode]
     else:
         for piece in split("encode", texts, sizes, after=scoring_seconds):
             vectors |= yield piece
@@ -100,7 +105,8 @@ def steps(
             found |= {(p.title, p.text): read[call] for call, p in reads.items() if call in read}
     if pipeline.source.elsewhere and query.passages is None:
         find = partial(pipeline.candidates, query, vectors)
-        candidates = (yield Piece("search", [find], ENCODE_OVERHEAD_S, scoring_seconds))[find]
+        piece = Piece(model, "search", [find], ENCODE_OVERHEAD_S, scoring_seconds)
+        candidates = (yield piece)[find]
     else:
         with kept(found):
             candidates = pipeline.candidates(query, vectors)
@@ -115,18 +121,25 @@ def steps(
     ):  # in one call, never with others
         score = partial(pipeline.score_alone, selection)
         stage: Stage = "search" if score_waits else "score"
-        scored = (yield Piece(stage, [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
+        scored = (yield Piece(model, stage, [score], sum(sizes) + SCORE_OVERHEAD_S, 0))[score]
     else:
         for piece in split("score", pairs, sizes, after=0):
             results |= yield piece
         logits = np.array([results[pair][0] for pair in pairs], dtype=np.float64)
         truncated = np.array([results[pair][1] for pair in pairs], dtype=np.bool_)
         scored = pipeline.with_scores(selection, logits, truncated)
-    return model.assess_scored([scored], [query])[0]
+    answer = model.assess_scored([scored], [query])[0]
+    if model.second is None:
+        return answer
+    if not model.second.asks(answer):
+        return joined(answer, None)
+    speed, how = speed.second or speed, {"max_seconds": max_seconds}
+    second = steps(model.second.model, query, speed, **how, scoring_seconds=scoring_seconds)
+    return joined(answer, (yield from second))
 
 
 def run_piece(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> dict[Any, Any]:
-    """The model's result for each item of some pieces of one stage; all items are different."""
+    """The model's result for each item of some of its pieces of one stage; all items differ."""
     if stage in ("search", "words") or (stage == "score" and callable(items[0])):
         return {call: call() for call in items}
     if stage == "encode":
@@ -147,7 +160,7 @@ def expected_seconds(
     """About how long a query takes with each model, the bi-encoder first, at the speed given.
 
     A search is expected to score for `scoring_seconds`; passages that come with a query are taken
-    to be of average size. Reading their words counts with the bi-encoder.
+    to be of average size.
     """
     config = pipeline.config
     length = config.encoder_max_length
@@ -183,7 +196,8 @@ def measured_speed(model: CalibratedReranker) -> Speed:
         encoding.append(0.0 if encode_waits else _timed(model, "encode", texts) / tokens)
         tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
         scoring.append(0.0 if score_waits else _timed(model, "score", pairs) / tokens)
-    return Speed(min(encoding), min(scoring))
+    second = measured_speed(model.second.model) if model.second else None
+    return Speed(min(encoding), min(scoring), second)
 
 
 def _waits(pipeline: Pipeline) -> tuple[bool, bool]:
@@ -208,13 +222,19 @@ def _timed(model: CalibratedReranker, stage: Stage, items: Sequence[Any]) -> flo
 
 
 def _split_by_seconds(
-    stage: Stage, items: Sequence[Any], sizes: Sequence[float], *, max_seconds: float, after: float
+    model: CalibratedReranker,
+    stage: Stage,
+    items: Sequence[Any],
+    sizes: Sequence[float],
+    *,
+    max_seconds: float,
+    after: float,
 ) -> Iterator[Piece]:
     """Neighbouring items with at most `max_seconds` seconds in all; a larger item goes alone."""
     besides = SCORE_OVERHEAD_S if stage == "score" else ENCODE_OVERHEAD_S
     start, held = 0, 0.0
     for end, size in enumerate([*sizes, math.inf]):
         if end > start and held + size > max_seconds:
-            yield Piece(stage, items[start:end], held + besides, sum(sizes[end:]) + after)
+            yield Piece(model, stage, items[start:end], held + besides, sum(sizes[end:]) + after)
             start, held = end, 0.0
         held += size

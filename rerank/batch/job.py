@@ -214,7 +214,8 @@ def _converter(out: Path, model: CalibratedReranker) -> Convert | None:
 
     def convert(lines: Path, parquet: Path) -> None:
         with lines.open("rb") as file:
-            write_parquet(file, parquet, other_stages=bool(model.source.kind.stages))
+            kinds = {"other_stages": bool(model.source.kind.stages)}
+            write_parquet(file, parquet, two_models=model.second is not None, **kinds)
 
     return convert
 

@@ -149,16 +149,21 @@ def _check_sizes(path: Path, meta: Any, held: int) -> None:
             raise InputError(f"{path}: row group {number + 1} unpacks to {size} bytes, {of_file}")
 
 
-def write_parquet(lines: Iterable[bytes], path: Path, *, other_stages: bool = False) -> None:
+def write_parquet(
+    lines: Iterable[bytes], path: Path, *, other_stages: bool = False, two_models: bool = False
+) -> None:
     """Write predictions, given as JSON lines of the documented format, into one Parquet file.
 
-    `other_stages`: the passages have the scores of another system's stages. The same lines give the
-    same bytes. Memory: one row group of 16,384 rows or 32 MiB.
+    `other_stages`: the passages have the scores of another system's stages. `two_models`: there is
+    a column that says which one has answered. The same lines give the same bytes. Memory: one row
+    group of 16,384 rows or 32 MiB.
     """
     rows, schema = iter(lines), SCHEMA
+    last = schema.get_field_index("ranking")
     if other_stages:
-        ranking = pa.field("ranking", pa.list_(pa.struct(OF_OTHER_STAGES)))
-        schema = schema.set(schema.get_field_index("ranking"), ranking)
+        schema = schema.set(last, pa.field("ranking", pa.list_(pa.struct(OF_OTHER_STAGES))))
+    if two_models:
+        schema = schema.insert(last, pa.field("answered_by", pa.string()))
     options = {"compression": "zstd", "write_page_checksum": True}
     with pq.ParquetWriter(path, schema, **options) as writer:
         held: list[pa.RecordBatch] = []

@@ -131,6 +131,9 @@ def _next_step(
     return step.format(model=model, dataset=path)
 
 
+OF_THEN = ("then_share", "price_per_1000", "overwrite")  # options of two models
+
+
 @command("work/model datasets/pydata --split test", resumes=True, networks=True)
 def evaluate(
     chosen: options.ModelChoice,
@@ -144,10 +147,11 @@ def evaluate(
     draws: Annotated[int, Option(ge=1)] = 3,
     beside: Annotated[tuple[Path, ...], Option(metavar="FILE")] = (),
     reranker: str = "",
-    out: Path | None = None,
     then: Annotated[Path | None, Option(metavar="MODEL")] = None,
     then_share: Annotated[float, Option(gt=0, lt=1)] = 0.4,
     price_per_1000: Annotated[float | None, Option(ge=0, metavar="PRICE")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER")] = None,
+    overwrite: options.Overwrite = False,
     examples: bool = False,
     verbose: options.Verbose = False,
     work: options.Work = options.WORK,
@@ -167,11 +171,12 @@ def evaluate(
         draws: with --labels: draws of each number
         beside: with --labels: files of predictions for the same questions
         reranker: with --labels, of `default`: another one, named as for `calibrate`
-        out: with --labels: folder for benchmark.json and benchmark.html
         then: a model with a dearer reranker, calibrated on the same set: measure whether it is
             worth asking where the first one is unsure
         then_share: share of the queries that --then may be asked for
         price_per_1000: what 1,000 queries to --then cost, in any currency
+        out: folder to write: with --then both models, searched and served as one; with --labels
+            benchmark.json and benchmark.html
         examples: also answer three of the queries: one accepted and right, one rightly doubted, one
             that nothing answers; of each the first by its id
     """
@@ -184,13 +189,13 @@ def evaluate(
     if json:
         typed.refuse("not with --json", "examples")
     if labels:
-        typed.refuse("not with --labels", "then", "then_share", "price_per_1000", "examples")
+        typed.refuse("not with --labels", "then", *OF_THEN, "examples")
         how: Any = {"draws": draws, "predictions": beside, "work": work}
         _benchmark(chosen, dataset, reading, split, labels, reranker, out, json=json, **how)
         return
-    typed.refuse("only with --labels", "draws", "beside", "reranker", "out")
+    typed.refuse("only with --labels", "draws", "beside", "reranker")
     if chosen.model.is_file():
-        typed.refuse("only with a model folder", "then", "then_share", "price_per_1000", "examples")
+        typed.refuse("only with a model folder", "then", *OF_THEN, "out", "examples")
         said = measure_predictions(chosen.model, reading.read(dataset), split)
         note(*said.notes)
         tell(json, as_text(predictions_sections(said)).removesuffix("\n"), **said.to_dict())
@@ -200,22 +205,23 @@ def evaluate(
     if then is None:
         from rerank.jobs.evaluate import evaluate
 
-        typed.refuse("only with --then MODEL, the second model", "then_share", "price_per_1000")
+        typed.refuse("only with --then MODEL, the second model", *OF_THEN, "out")
         evaluation = evaluate(model, labelled, split, work=work)
     else:
         from rerank.jobs.cascade import evaluate_cascade
 
         second = replace(chosen, model=then, manifest_sha256=None).load(work)
-        evaluation, cascade = evaluate_cascade(
-            model, second, labelled, split, share=then_share, price=price_per_1000, work=work
-        )
+        how = {"share": then_share, "price": price_per_1000, "work": work}
+        how |= {"out": out, "overwrite": overwrite}
+        evaluation, cascade = evaluate_cascade(model, second, labelled, split, **how)
     note(*evaluation.notes)
     if json:
-        of_both = {"cascade": cascade.to_dict()} if cascade else {}
+        of_both = {"cascade": cascade.to_dict(), "out": out} if cascade else {}
         print_json(**evaluation.to_dict(), **of_both)
         return
     model_path, path = (shlex.quote(str(path)) for path in (chosen.model, rescorable(dataset)))
     next_step = after_evaluation(evaluation, labelled.mode).format(model=model_path, dataset=path)
+    next_step = f"{out} holds both models, and is searched and served as one." if out else next_step
     print_headline(
         headline(evaluation, model.maps[labelled.mode], rank_by=model.pipeline.config.rank_by),
         next_step,

@@ -76,6 +76,14 @@ Unjudged = Annotated[
     ),
 ]
 
+OnRerankerError = Annotated[
+    str,
+    Option(
+        "if a reranker behind an address fails: an error (over HTTP 503), or the answer of the "
+        "first stage, not calibrated",
+        choices=ON_RERANKER_ERROR,
+    ),
+]
 Filter = Annotated[
     str,
     Option(

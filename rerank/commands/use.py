@@ -60,7 +60,7 @@ def search(
     segment: options.Segment = "",
     where: options.Filter = "",
     entities: options.Entities = "",
-    on_reranker_error: Annotated[str, Option(choices=ON_RERANKER_ERROR)] = ON_RERANKER_ERROR[0],
+    on_reranker_error: options.OnRerankerError = ON_RERANKER_ERROR[0],
     json: options.JsonLines = False,
 ) -> None:
     """Answer queries with passages and a confidence each.
@@ -74,8 +74,6 @@ def search(
         strategies: TOML file of strategies (default: the bundled one)
         guaranteed: with --passages: as few as possible; at most one question in twenty loses an
             answer that the first ten passages hold, with 95% confidence
-        on_reranker_error: if a reranker behind an address fails: an error, or the answer of the
-            first stage, not calibrated
         second_tries: with --passages: if the answer is not accepted, also search with words from
             its best passages
     """
@@ -231,6 +229,7 @@ def serve(
     typed: Typed,
     *,
     mcp: bool = False,
+    on_reranker_error: options.OnRerankerError = ON_RERANKER_ERROR[0],
     work: options.Work = options.WORK,
 ) -> None:
     """Answer queries over HTTP, and take over new models as they come; or over MCP.
@@ -243,11 +242,12 @@ def serve(
         typed.refuse("not with --mcp, which starts no HTTP server", "work")
         typed.refuse("not with --mcp, which starts no HTTP server", kind=Settings)
         typed.refuse("not with --mcp, whose client writes the answers", *OF_ANSWERS)
-        offered("MCP")(chosen.load()).run()
+        offered("MCP")(chosen.load(on_reranker_error=on_reranker_error)).run()
         return
     typed.refuse("only with --mcp", "download")
     from rerank.serving.model_place import place_of_model
     from rerank.serving.server import serve as serve_http
 
     place = place_of_model(str(chosen.model), work)
-    serve_http(place, settings, {"rag": answers}, manifest_sha256=chosen.manifest_sha256)
+    how = {"manifest_sha256": chosen.manifest_sha256, "on_reranker_error": on_reranker_error}
+    serve_http(place, settings, {"rag": answers}, **how)

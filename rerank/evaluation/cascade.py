@@ -1,7 +1,7 @@
 """Two models as a cascade, measured: the second, dearer one answers what the first is unsure of.
 
-Both have answered the same labelled queries. A query's band is chosen on the other folds, and
-without labels, so that labels measure the whole procedure and certify it.
+Both have answered the same labelled queries. Bands are chosen without labels, and on other queries
+than those that they are measured on. So the labels measure the whole procedure, and certify a band.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rerank.evaluation.measure import Evaluation
 from rerank.types import Bools, Floats
 
 SHARES = tuple(tenths / 10 for tenths in range(1, 10))  # of the curve, between never and always
+CHOOSING = 3  # of so many folds one chooses the band that is certified on the others
 KEPT = 0.9  # share of the gain that the chosen point should keep
 
 
@@ -50,12 +51,14 @@ class Point(NamedTuple):
 class Cascade:
     """The measured points, from never to always asking the second model, and the chosen one.
 
-    The certificate is of the procedure at the chosen point.
+    Each is of all queries, with bands that were chosen on other folds. `band` is one band, that can
+    be served: chosen on a third of the queries, and measured (`held`) and certified on the others.
     """
 
     points: tuple[Point, ...]
     chosen: Point
-    band: Band  # at which the second model is to be asked, chosen on all measured queries
+    band: Band  # at which the second model is to be asked
+    held: Point  # what this band does on the queries that it was not chosen on
     most: float  # share of the queries that it may be asked for
     gain: Estimate  # of hit@1, if the second model is always asked
     threshold: float
@@ -79,6 +82,7 @@ class Cascade:
             {
                 "points": [*self.points, self.chosen],
                 "band": self.band if self.band.low <= self.band.high else None,
+                "held": self.held,
                 "most": self.most,
                 "gain": self.gain,
                 "kept": self.kept,
@@ -105,11 +109,15 @@ class Cascade:
                 f"{worth}: {always} ({between}); asked for {chosen.asked:.0%} of the queries, it "
                 f"keeps {self.kept:.0%} of that."
             )
-        low, high = self.band
-        band = f"The band: ask it where the first model's confidence is {low:.3f} to {high:.3f}."
+        (low, high), held = self.band, self.held
+        band = (
+            f"The band: ask it where the first model's confidence is {low:.3f} to {high:.3f}. "
+            f"Chosen on a third of the queries; of the others it asks for {held.asked:.0%}, with "
+            f"hit@1 {held.hit1:.3f} and smECE {held.smece:.3f}."
+        )
         if low > high:
             band = "No band: the second model expects no gain of any query."
-        return [said, band, f"The chosen point. {self.certificate.brief}"]
+        return [said, band, f"This band, by the other queries. {self.certificate.brief}"]
 
     def cells(self) -> list[tuple[str, ...]]:
         """The curve, from never to always: a header, then rows."""
@@ -164,8 +172,9 @@ def measure_cascade(
 
     The models have answered the same n queries, which neither was fitted on, and count as accepted
     from `threshold` on. `gains` (n,) are the expected ones, by which bands are chosen: no label is
-    read for that. `most` in (0, 1) is the share of the queries that the chosen point may ask
-    the second model for. `groups` (n,) keep folds apart; `units` (n,) are what was sampled.
+    read for that. `most` in (0, 1) is the share of the queries that the second model may be asked
+    for, at the chosen point and by the band. `groups` (n,) keep folds apart; `units` (n,) are what
+    was sampled.
 
     Raises:
         InputError: fewer than two groups.
@@ -186,27 +195,38 @@ def measure_cascade(
     def answered(asked: Bools) -> Stage:
         return Stage(*(np.where(asked, b, a) for a, b in zip(first, second, strict=True)))
 
-    def point(name: str, asked: Bools) -> Point:
-        confidence, right = answered(asked)
+    def point(name: str, asked: Bools, rows: Bools) -> Point:
+        confidence, right = (values[rows] for values in answered(asked))
+        asked = asked[rows]
         accepted = confidence >= threshold
         accuracy = float(right[accepted].mean()) if accepted.any() else math.nan
         share, hit1, reached = (float(which.mean()) for which in (asked, right, accepted))
         return Point(name, share, hit1, reached, accuracy, smece(right, confidence))
 
-    chosen, every = asked_for(most), np.ones(len(fold_of), dtype=np.bool_)
-    confidence, right = answered(chosen)
+    every = np.ones(len(fold_of), dtype=np.bool_)
+    choosing = grouped_folds(groups, CHOOSING, random_state=seed) == 0
+    band = choose_band(first.confidence[choosing], gains[choosing], most)
+    held, asked = ~choosing, band.asks(first.confidence)
+    confidence, right = (values[held] for values in answered(asked))
     measured = (second.right - first.right).astype(np.float64)
     return Cascade(
         points=(
-            point("never", ~every),
-            *(point(f"at most {share:.0%}", asked_for(share)) for share in SHARES),
-            point("always", every),
+            point("never", ~every, every),
+            *(point(f"at most {share:.0%}", asked_for(share), every) for share in SHARES),
+            point("always", every, every),
         ),
-        chosen=point(f"chosen: at most {most:.0%}", chosen),
-        band=choose_band(first.confidence, gains, most),
+        chosen=point(f"chosen: at most {most:.0%}", asked_for(most), every),
+        band=band,
+        held=point("the band", asked, held),
         most=most,
         gain=student_interval(measured, groups, unseen=1.0),
         threshold=threshold,
-        certificate=certify(right, confidence, groups=units, target=threshold, floor=threshold),
+        certificate=certify(
+            right,
+            confidence,
+            groups=[unit for unit, is_held in zip(units, held, strict=True) if is_held],
+            target=threshold,
+            floor=threshold,
+        ),
         price=price,
     )

@@ -1,14 +1,30 @@
-"""Would a second, dearer model be worth asking? Two calibrated models on one labelled set."""
+"""Two calibrated models on one labelled set, measured together, and written as one folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from calibration.cascade import NEVER
+from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.model_folder import (
+    ANSWERS,
+    CALIBRATORS,
+    FITTED_ON,
+    MEASURED,
+    MODEL_KIND,
+    PAGE,
+    REPORT,
+    SECOND,
+    bound_to,
+    write_changed,
+)
 from rerank.cores import one_blas_thread
 from rerank.data.grouping import sampled_units
 from rerank.data.labelled_set import LabelledSet
@@ -19,12 +35,19 @@ from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.certificates import (
     NOT_AT_RANDOM,
     TRAINED_ON_DOCUMENTS,
+    refuse_certificates,
     refused,
     require_both_kinds,
 )
 from rerank.fitting.plan import unseen
 from rerank.jobs.evaluate import evaluate, grouped_as
+from rerank.report.calibration import cascade_section
+from rerank.report.sections import Section, as_page, as_text
+from rerank.storage.files import clear_away, write_json
+from rerank.storage.folder import output_folder
+from rerank.types import Mode
 
+ONE_MODE = "Two models were measured together, and not on queries of this mode."
 FITTED_HERE = "A model was fitted on some of these queries, or on their groups: measure on others."
 
 
@@ -37,6 +60,8 @@ def evaluate_cascade(
     *,
     share: float = 0.4,
     price: float | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
     work: str | Path = "work",
 ) -> tuple[Evaluation, Cascade]:
     """The evaluation of the first model, and what asking the second one, too, would gain.
@@ -46,9 +71,18 @@ def evaluate_cascade(
     whichever answers is the procedure's. Queries that either must leave out are left out. `price`
     is that of 1,000 queries to the second model. The threshold is the first model's.
 
-    Raises: as `rerank.evaluate`; InputError, if a share or price is out of range, or both models
-        can be measured on no query.
+    `out` is a folder to write: both models and the band, which `rerank.load` opens as one model.
+
+    Raises: as `rerank.evaluate`; InputError, if a share or price is out of range, both models
+        can be measured on no query, or they cannot be one model; FolderError for `out`.
     """
+    if out is not None:
+        _check_joined(first, second, labelled)
+        with output_folder(Path(out), overwrite=overwrite, kind=MODEL_KIND):
+            how: Any = {"share": share, "price": price, "work": work}
+            evaluation, cascade = evaluate_cascade(first, second, labelled, split, **how)
+            _write(first, second, cascade, Path(out), labelled.mode, overwrite=overwrite)
+        return evaluation, cascade
     if not 0 < share < 1:
         raise InputError(f"`share` (--then-share) should be above 0 and below 1, got {share:g}")
     if price is not None and not 0 <= price < np.inf:
@@ -97,3 +131,71 @@ def _stage(evaluation: Evaluation, ids: Sequence[str]) -> Stage:
     place = {query_id: row for row, query_id in enumerate(evaluation.query_ids)}
     rows = [place[query_id] for query_id in ids]
     return Stage(evaluation.confidences[OURS][rows], evaluation.right[rows])
+
+
+def _check_joined(
+    first: CalibratedReranker, second: CalibratedReranker, labelled: LabelledSet
+) -> None:
+    """Refuse two models that cannot answer as one, or not what is measured here."""
+    both, alike = (first, second), ("thresholds", "sufficiency_k", "segment_by")
+    for name in alike:
+        values = [getattr(one.pipeline.config, name) for one in both]
+        if values[0] != values[1]:
+            raise InputError(
+                f"the two models have different {name}: {values[0]} and {values[1]}; calibrate "
+                "them with the same, so that they answer as one"
+            )
+    keys = [one.source.comparison_key(one.manifest, one.maps.main.kind) for one in both]
+    if first.maps.source is not second.maps.source or keys[0] != keys[1]:
+        raise InputError("the two models rank other passages; calibrate both on the same corpus")
+    search = labelled.mode == "search" and first.source.takes_corpus
+    if search and labelled.corpus_digest() != first.manifest["corpus_digest"]:
+        raise InputError(f"{labelled.name}: its corpus is another than that of the models")
+    for one in both:
+        one.files.check_single()
+        one.files.sha256()  # refuses a model that has no folder
+        if one.objects:
+            raise InputError(
+                f"the {' and '.join(one.objects)} of {one.folder} is an object, which no folder "
+                "can hold: join models whose parts have names"
+            )
+
+
+def _write(
+    first: CalibratedReranker,
+    second: CalibratedReranker,
+    cascade: Cascade,
+    out: Path,
+    mode: Mode,
+    *,
+    overwrite: bool,
+) -> None:
+    """Write the first model's folder, with the promises of both, and the second one in it."""
+    if cascade.band == NEVER:
+        raise InputError(
+            "the second model expects no gain of any query, so there is nothing to join; serve "
+            "the first one alone"
+        )
+    maps = {m: refuse_certificates(of_mode, ONE_MODE) for m, of_mode in first.maps.items()}
+    maps[mode] = replace(maps[mode], certificate=cascade.certificate, documents_certificate=None)
+    manifest, section = first.manifest, cascade_section(cascade)
+    sections = [Section("", section.sentences), replace(section, sentences=())]
+    name = f"{manifest['dataset'].get('name')}: two models"
+
+    def change(folder: Path) -> Mapping[str, Any]:
+        for picture in folder.glob("*.png"):
+            picture.unlink()  # of the first model alone
+        clear_away(folder / ANSWERS)
+        shutil.copytree(second.folder, folder / SECOND)
+        bound = bound_to(manifest["config"], manifest["fingerprints"])
+        write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(maps)})
+        write_json(folder / MEASURED, {"cascade": cascade.to_dict()})
+        lines = "".join(f"{mark}\n" for mark in sorted(first.fitted_on | second.fitted_on))
+        texts = {REPORT: as_text(sections), PAGE: as_page(name, "", sections), FITTED_ON: lines}
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        versions = {"first": first.version, "second": second.version}
+        joined = {**versions, "band": list(cascade.band), "most": cascade.most, "mode": mode}
+        return {**{k: v for k, v in manifest.items() if k != "answers"}, SECOND: joined}
+
+    write_changed(first.files, out, change, without=SECOND, overwrite=overwrite)

@@ -60,6 +60,7 @@ def evaluate(
             another search system holds none of the passages that the labels name.
         RetrieverError: that system does not answer.
     """
+    model.files.check_single()
     labelled = grouped_as(labelled, model)
     in_split = labelled.split(split)
     labelled, missing = model.source.held(labelled)  # its passages tell which queries go together

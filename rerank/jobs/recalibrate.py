@@ -114,6 +114,7 @@ def recalibrate(
             hold; or the model has no folder.
         TrackingError, FolderError: as `calibrate`.
     """
+    model.files.check_single()
     model.files.sha256()  # only a model that has a folder can be a parent
     out, workspace = Path(out), Workspace(Path(work))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):

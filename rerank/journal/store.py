@@ -30,7 +30,7 @@ from rerank.errors import InputError, JournalError
 from rerank.protocols import GivenAnswer
 from rerank.types import Assessment
 
-SCHEMA, OLDER = "5", ("1", "2", "3", "4")
+SCHEMA, OLDER = "6", ("1", "2", "3", "4", "5")
 METADATA = sa.MetaData()
 VERSION = sa.Table(
     "rerank_journal_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True)
@@ -61,6 +61,7 @@ JOURNAL = sa.Table(
     sa.Column("latency", sa.Double, nullable=False),  # seconds
     sa.Column("features", sa.LargeBinary),  # of the ranking, float64; None: no passage, or older
     sa.Column("threshold", sa.Double),  # confidence from which it is accepted; None: older
+    sa.Column("answered_by", sa.String(16)),  # of two models: first or second; None: one model
     # feedback on the answer
     sa.Column("right", sa.Boolean),  # None: no feedback yet
     sa.Column("comment", sa.Text),
@@ -215,7 +216,10 @@ def entry_of(
         "attribution": None if answer is None else answer.attribution_coverage,
         "model": f"{model}{FIRST_STAGE if assessment.first_stage else ''}",
         "latency": latency,
-        "features": assessment.features.astype("<f8").tobytes() if fitted else None,
+        "answered_by": assessment.answered_by or None,
+        "features": (assessment.asked_before or assessment).features.astype("<f8").tobytes()
+        if fitted
+        else None,
     }
     if without_text:
         entry |= dict.fromkeys(("question", "top_document", "answer"))

@@ -10,7 +10,7 @@ from rerank.advice.answer_settings import AnswerConfig
 from rerank.commands import options
 from rerank.commands.command import REJECTED, Instead, Only, Typed, command, named_by_flags
 from rerank.commands.printing import note, print_json, printable
-from rerank.config import Thresholds, two_digits
+from rerank.config import ON_RERANKER_ERROR, Thresholds, two_digits
 from rerank.errors import EndpointError, InputError
 from rerank.serving.settings import Settings
 
@@ -28,6 +28,7 @@ def answer(
     segment: options.Segment = "",
     where: options.Filter = "",
     entities: options.Entities = "",
+    on_reranker_error: options.OnRerankerError = ON_RERANKER_ERROR[0],
     out: Path | None = None,
     overwrite: options.Overwrite = False,
     restart: options.Restart = False,
@@ -57,7 +58,7 @@ def answer(
         typed.refuse("only with QUERY; a row of a file has it as `filter`", "where")
     rows = _read(queries, chosen.model, out) if queries and out else None
     with options.journal_kept(settings) as record:
-        model = chosen.load()
+        model = chosen.load(on_reranker_error=on_reranker_error)
         with named_by_flags():
             t = replace(model.pipeline.config.thresholds, **thresholds)
         if rows is not None and out:

@@ -32,7 +32,7 @@ from rerank.serving.middleware import while_connected
 from rerank.serving.parts import AssessedRequest, Host, Part, RequestAssessor
 from rerank.serving.refusals import Refusal, not_ready
 from rerank.serving.requests import IndexRequest, StrictRoute, configured
-from rerank.serving.responses import Confident, Named, SearchResult, Verdict, key
+from rerank.serving.responses import Confident, Marked, Named, SearchResult, Verdict, key
 from rerank.serving.telemetry import event
 from rerank.types import Passage, RankedPassage
 
@@ -109,7 +109,7 @@ class Signal(BaseModel):
     told: bool = Field(description="one of the at most three that a page names")
 
 
-class RetrieveResponse(Confident, Named):
+class RetrieveResponse(Marked, Confident, Named):
     """As many passages as the question needs."""
 
     k: int = key("k")
@@ -129,7 +129,7 @@ class ExplainResponse(Confident, Named):
     recommendations: list[str] = key("recommendations")
 
 
-class AnswerFields(Confident):
+class AnswerFields(Marked, Confident):
     """An answer in the words of the sources, or the refusal to give one."""
 
     query_id: str = key("query_id")

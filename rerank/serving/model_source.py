@@ -24,7 +24,7 @@ from typing import Any
 from calibration.monitoring.drift import Sketch
 from calibration.reliability import Comparison, Reliability
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import MEASURED, REPORT
+from rerank.assessment.model_folder import MEASURED, REPORT, SECOND
 from rerank.assessment.pipeline import Observe
 from rerank.assessment.steps import Speed, measured_speed
 from rerank.errors import (
@@ -89,6 +89,7 @@ class ServedModel:
             "stages": list(model.source.kind.stages),
             "passages": len(model.pipeline.index),
             "queries": manifest["queries"],
+            "second": manifest.get(SECOND),
             "reliability": {k: v for k, v in self.reliability.items() if k != "curves"},
         }
 
@@ -169,7 +170,8 @@ def _open(copy: Path, folder: Path, observe: Observe | None, how: Mapping[str, A
         sketch = None
     _try(model)
     speed, key = measured_speed(model), sha256_file(copy / MANIFEST)
-    model.pipeline.observe = observe  # only now: the first call also loaded the networks
+    for one in model.stages:
+        one.pipeline.observe = observe  # only now: the first call also loaded the networks
     return ServedModel(model, sketch, reliability, headline, time.time(), speed, key, kept)
 
 

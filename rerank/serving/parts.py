@@ -66,6 +66,7 @@ class RequestAssessor:
         log.update(confidence=found.confidence, level=found.level, model=served.version)
         log.update({} if found.calibrated else {"calibrated": False})
         log.update({"first_stage": True} if found.first_stage else {})
+        log.update({"answered_by": found.answered_by} if found.answered_by else {})
         ended = time.time_ns()
         done = AssessedRequest(
             found, served, request.state.request_id, deadline=deadline, began=began, ended=ended

@@ -35,6 +35,8 @@ JSON_KEYS: Mapping[str, str] = {
     "context_accepted": "the sufficiency reaches the threshold of SUFFICIENT, and is calibrated",
     "context_certified": "SUFFICIENT, and the sufficiency reaches its certified threshold",
     "calibrated": "false: no label of this corpus was fitted on; the numbers order, and no more",
+    "first_stage": "the reranker failed, and the first stage has found and ordered the passages",
+    "answered_by": "of a model that is two: first or second",
     "reasons": "where the confidence starts and what moved it",
     # passages
     "ranking": "the passages, best first",
@@ -94,7 +96,14 @@ class Confident(BaseModel):
     calibrated: bool = key("calibrated")
 
 
-class AssessmentFields(Confident):
+class Marked(BaseModel):
+    """Who has answered, where that is not one model as usual."""
+
+    answered_by: Literal["first", "second"] | None = key("answered_by", None)
+    first_stage: bool | None = key("first_stage", None)
+
+
+class AssessmentFields(Marked, Confident):
     """How far to trust an answer."""
 
     sufficiency: float = key("sufficiency")
@@ -166,6 +175,10 @@ class ModelDescription(BaseModel):
     segments: list[str]
     stages: list[str] = Field(description="whose scores come with lists; empty: it scores itself")
     passages: int = Field(description="in its index")
+    second: dict[str, Any] | None = Field(
+        description="of a model that is two: both versions, and the confidences of the first one "
+        "at which the second is asked"
+    )
     queries: dict[str, Any] = Field(description="how many it was fitted and measured on")
     reliability: dict[str, Any] = Field(description="what was measured, as in reliability.json")
 
@@ -194,7 +207,7 @@ def assessment_fields(assessment: Assessment) -> dict[str, Any]:
         "sufficiency_k": assessment.sufficiency_k,
         "thresholds": asdict(assessment.thresholds),
     }
-    return {name: fields[name] for name in AssessmentFields.model_fields}
+    return {name: fields[name] for name in AssessmentFields.model_fields if name in fields}
 
 
 def search_response(

@@ -55,21 +55,18 @@ def serve(
     place: ModelPlace,
     settings: Settings,
     given: Mapping[str, Any] | None = None,
-    *,
-    manifest_sha256: str | None = None,
+    **how: Any,
 ) -> None:
     """Serve the model that is at a place, until SIGTERM or Ctrl-C.
 
     Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model.
-    `given` is that of `make_server`.
+    `given` is that of `make_server`, and `how` is what `rerank.load` takes.
     """
     if hasattr(signal, "SIGHUP"):  # until the model is there to be refreshed
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keys = keys_for(settings.host)  # fail before spending seconds on the model
     check_settings(settings)
     with listen(settings) as listening:
-        how: Any = {"manifest_sha256": manifest_sha256}
-        how["on_reranker_error"] = settings.on_reranker_error
         holder = ModelHolder(place.folder, Metrics(), run_of=place.run, **how)
         server = make_server(holder, settings, given)
         log_to_stderr()

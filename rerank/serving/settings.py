@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rerank.config import ON_RERANKER_ERROR, check_options, option
+from rerank.config import check_options, option
 from rerank.data.checks import is_url
 from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, LONGEST_RECORD, MAX_PASSAGES
 from rerank.errors import InputError
@@ -41,12 +41,6 @@ class Settings:
         "when a model is loaded",
         ge=0,
         le=1440,
-    )
-    on_reranker_error: str = option(
-        ON_RERANKER_ERROR[0],
-        "if a reranker behind an address fails: answer 503, or what the first stage says, not "
-        "calibrated",
-        choices=ON_RERANKER_ERROR,
     )
     drift_window: int = option(200, "searches that the drift alarm compares at a time", ge=10)
     drift_level: float = option(0.001, "chance of a false alarm per window", gt=0, lt=1)

@@ -198,7 +198,10 @@ class DriftWindow:
         """Add an answer; return the result if the window is now complete, else None."""
         if not len(assessment.ranking):
             return None
-        self._rows.append((assessment.features, query_hash(assessment.ranking.query.text)))
+        first = (
+            assessment.asked_before or assessment
+        )  # the sketch is of the first one of two models
+        self._rows.append((first.features, query_hash(assessment.ranking.query.text)))
         if len(self._rows) < self._size:
             return None
         (features, questions), self._rows = zip(*self._rows, strict=True), []

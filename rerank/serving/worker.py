@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
-from rerank.config import ON_RERANKER_ERROR
 from rerank.errors import FilterError, InputError, RetrieverError
 from rerank.inference.remote.client import patience
 from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
@@ -86,8 +86,8 @@ class Worker:
         self._scoring_seconds = tokens * holder.current.speed.score  # of a search, expected
         self._thread = threading.Thread(target=self._work, name="ranking", daemon=True)
         self.alive = self._thread.is_alive
-        fails = settings.on_reranker_error == ON_RERANKER_ERROR[0]
-        longest = settings.timeout * (1.0 if fails else WITH_ANSWER)
+        answers = holder.current.model.pipeline.first_stage_on_error
+        longest = settings.timeout * (WITH_ANSWER if answers else 1.0)
         self._searches = ThreadPoolExecutor(
             SEARCHES, "searching", initializer=lambda: patience.set(longest)
         )
@@ -229,7 +229,7 @@ class Worker:
         """Work one round: a piece of each job, in order, until the round is full."""
         start = time.monotonic()
         max_work, work = 2 * self.schedule.piece, 0.0
-        together: dict[tuple[str, Stage], list[Job]] = {}
+        together: dict[tuple[CalibratedReranker, Stage], list[Job]] = {}
         for job in jobs:
             if job.piece is None:
                 self._metrics.observe_stage("queue", start - job.arrived)
@@ -242,7 +242,7 @@ class Worker:
                     self._advance(job, search.result())
             if job.ended or job.search is not None or job.piece is None:
                 continue
-            together.setdefault((job.served.version, job.piece.stage), []).append(job)
+            together.setdefault((job.piece.model, job.piece.stage), []).append(job)
             work += job.piece.seconds
             if work >= max_work:
                 break
@@ -258,7 +258,7 @@ class Worker:
         If the call fails, each piece runs alone, so that only the failing job fails.
         """
         pieces = [job.piece for job in jobs if job.piece is not None]
-        model, stage = jobs[0].served.model, pieces[0].stage
+        model, stage = pieces[0].model, pieces[0].stage
         items = list(dict.fromkeys(item for piece in pieces for item in piece.items))
         try:
             found = run_piece(model, stage, items)
@@ -282,11 +282,11 @@ class Worker:
             return
         job.left = job.piece.seconds + job.piece.left
         begins = before and before.stage != "score" and job.piece.stage == "score"
-        if begins and job.query.mode == "search":
+        if begins and job.query.mode == "search" and job.piece.model is job.served.model:
             self._scoring_seconds += 0.1 * (job.left - self._scoring_seconds)
         if job.piece.stage == "search":
-            model, items = job.served.model, job.piece.items
-            job.search = self._searches.submit(run_piece, model, "search", items)
+            piece = job.piece
+            job.search = self._searches.submit(run_piece, piece.model, "search", piece.items)
             job.search.add_done_callback(lambda _: self._wake())
 
     def _end(self, job: Job, assessment: Assessment | BaseException) -> None:

@@ -21,4 +21,4 @@ def driven(
             pieces.append(walk.send(found))
         except StopIteration as end:
             return end.value, pieces
-        found = run_piece(model, pieces[-1].stage, pieces[-1].items)
+        found = run_piece(pieces[-1].model, pieces[-1].stage, pieces[-1].items)

@@ -49,13 +49,14 @@ def serving(
     labels: LabelSessions | None = None,
     work: Path = Path("work"),
     given: Mapping[str, Any] | None = None,
+    on_reranker_error: str = "error",
     **settings: Any,
 ) -> Iterator[Serving]:
     """A server of the model folder in a thread of its own, with settings, stopped at the end."""
     chosen = Settings(**{"port": 0, "poll": 0.0, "timeout": 3600.0, **settings})
     with listen(chosen) as listening:
         place = place_of_model(str(folder), work)
-        how: Any = {"on_reranker_error": chosen.on_reranker_error}
+        how: Any = {"on_reranker_error": on_reranker_error}
         holder = ModelHolder(place.folder, Metrics(), run_of=place.run, **how)
         server = make_server(holder, chosen, {"labelling": labels, **(given or {})})
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -38,14 +38,17 @@ def cross_encoder_judge(model: CalibratedReranker) -> Judge | None:
     """P(the evidence supports a claim): its relevance to the claim, by the model.
 
     The relevance map was fitted on labelled passages, and so was its threshold of 0.5. None for a
-    model without such a map, whose passages come with scores or from another search system.
+    model without such a map, whose passages come with scores or from another search system. Of two
+    models it is the first; where its reranker fails, words alone support.
     """
     if "rerank" not in model.maps:
         return None
 
     def judge(claim: str, evidence: str) -> float:
-        top = model.assess([model.source.plain_query(claim, [evidence])])[0].top
-        return top.relevance if top else 0.0
+        asked = [model.source.plain_query(claim, [evidence])]
+        scored = model.pipeline.run(asked, model.maps["rerank"].policy)
+        found = model.assess_scored(scored, asked)[0]
+        return found.top.relevance if found.top and not found.first_stage else 0.0
 
     return judge
 
@@ -97,7 +100,7 @@ def answer_assessed(
     made = bounded_answer(
         assessment, answerer or ExtractiveAnswerer(words), words, config, judge=judge
     )
-    if fitted is None or made.refused or made.attribution_coverage is None:
+    if fitted is None or not made.calibrated or made.refused or made.attribution_coverage is None:
         return made
     own = fitted.confidence(assessment.confidence, made.attribution_coverage)
     return replace(made, answer_confidence=own, answer_level=assessment.thresholds.level(own))

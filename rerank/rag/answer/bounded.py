@@ -7,15 +7,14 @@ visible mark; the answerer's own knowledge is never passed on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rerank.advice.adaptive import near, take
 from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig
-from rerank.assessment.decisions import LABEL_FIRST
 from rerank.config import two_digits
 from rerank.data.duplicates import distinct
 from rerank.data.words import Lexicon
@@ -56,7 +55,9 @@ class BoundedAnswer:
     quotes: tuple[str, ...] = ()  # the supporting sentence of each
     attribution_coverage: float | None = None  # of the answer as generated; None if there is none
     model_calls: int = 0
-    calibrated: bool = True  # False: no label of this corpus was fitted on
+    calibrated: bool = True  # False: `reason` says why not
+    reason: str = ""
+    marks: Mapping[str, Any] = field(default_factory=dict)  # see `Assessment.marks`
     error: str = ""  # why the answerer gave no answer
     cut_off: bool = False  # a language model reached its limit of tokens
     answer_confidence: float | None = None  # P(the answer is right), if fitted on labels
@@ -76,6 +77,7 @@ class BoundedAnswer:
             "answer_level": self.answer_level or None,
             "cut_off": self.cut_off or None,
             "error": self.error or None,
+            **self.marks,
             "id": self.answer_id or None,
         }
         return {
@@ -92,7 +94,7 @@ class BoundedAnswer:
         if self.cut_off:
             parts.append("The language model was cut off: the end is missing (--llm-max-tokens).")
         if not self.calibrated:
-            parts.append(f"Not calibrated: {LABEL_FIRST}.")
+            parts.append(f"{self.reason[:1].upper()}{self.reason[1:]}.")
         if self.answer_confidence is not None:
             sure = two_digits(self.answer_confidence)
             parts.append(f"Confidence that this answer is right: {sure}")
@@ -128,6 +130,8 @@ def bounded_answer(
         sufficiency=verdict.sufficiency,
         verdict=verdict.verdict,
         calibrated=assessment.calibrated,
+        reason="" if assessment.calibrated else assessment.reasons[0],
+        marks=assessment.marks,
     )
     if verdict.verdict == "INSUFFICIENT":
         return refusal

@@ -81,7 +81,8 @@ def test_the_points_are_those_of_the_models(made: SimpleNamespace) -> None:
     assert cascade.points[0].hit1 < cascade.chosen.hit1 <= cascade.points[-1].hit1
     assert 0 < cascade.chosen.asked < 0.6
     assert not cascade.certificate.refused
-    assert cascade.certificate.queries == QUERIES // 2
+    assert cascade.certificate.queries == QUERIES // 2 * 2 // 3  # a third has chosen the band
+    assert 0 < cascade.held.asked < 0.6
 
 
 def test_one_model_twice_gains_nothing(made: SimpleNamespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -388,6 +389,47 @@ def test_a_server_answers_without_its_reranker(
     with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
         kept = journal.execute("SELECT model, accepted FROM rerank_journal ORDER BY entry_id")
         assert kept.fetchall()[0] == (f"{version} first stage", 0)
+
+
+def test_answers_without_the_reranker_are_not_sure(
+    made: Made, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`rerank answer`, /v1/answer and MCP mark them: not calibrated, never SUFFICIENT."""
+    mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+    from rerank.rag.mcp_server import mcp_server
+
+    question, how = "redhouse n7", {"on_reranker_error": "first-stage"}
+    model = rerank.load(made.folder, **how)
+    command = ["answer", str(made.folder), question, "--json"]
+
+    async def searched() -> Any:
+        async with mcp.Client(mcp_server(model)) as client:
+            return (await client.call_tool("search", {"query": question})).structured_content
+
+    with (
+        serving(made.folder, **how) as started,
+        httpx.Client(base_url=started.url, timeout=600) as http,
+    ):
+        as_it_was = dict(vars(server))
+        without_reranker(server)
+        told = [http.post("/v1/answer", json={"query": question}).json()]
+        assert main(command) == 3
+        capsys.readouterr()
+        assert main([*command, "--on-reranker-error", "first-stage"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+        assert main([*command[:-1], "--on-reranker-error", "first-stage"]) == 0
+        assert "the reranker failed" in capsys.readouterr().out
+        found = asyncio.run(searched())
+        vars(server).clear()
+        vars(server).update(as_it_was)
+        assert "first_stage" not in http.post("/v1/answer", json={"query": question}).json()
+    for answer in told:
+        assert answer["first_stage"]
+        assert (answer["calibrated"], answer["accepted"]) == (False, False)
+        assert answer["verdict"] in ("PARTIAL", "INSUFFICIENT")
+        assert answer["refused"] or answer["low_confidence"]
+    assert (found["calibrated"], found["first_stage"]) == (False, True)
+    assert found["note"]
 
 
 def test_a_killed_calibration_pays_for_nothing_twice(labelled: Path, tmp_path: Path) -> None:

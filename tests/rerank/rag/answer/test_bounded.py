@@ -10,6 +10,7 @@ from assessments import make_assessment
 from hand_made import EnglishWords
 
 from rerank.advice.answer_settings import AnswerConfig
+from rerank.assessment.decisions import as_uncalibrated
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
@@ -291,7 +292,7 @@ def test_an_answer_of_a_model_without_labels_says_so(
     assessment: Assessment, lexicon: Lexicon
 ) -> None:
     """In its level, its first words, its record and its last line."""
-    found = bounded_answer(replace(assessment, calibrated=False), Scripted(GOOD), lexicon)
+    found = bounded_answer(as_uncalibrated(assessment), Scripted(GOOD), lexicon)
     assert found.answer == f"{LOW}{GOOD}"
     assert (found.level, found.verdict, found.low_confidence) == ("LOW", "PARTIAL", True)
     assert found.to_dict()["calibrated"] is False
