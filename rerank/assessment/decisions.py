@@ -38,8 +38,7 @@ SLIGHT = 0.05  # features that move the log-odds by less are not shown
 def unlike_labelled(features: Floats, maps: FittedMaps) -> Bools:
     """Whether `OUTLYING_FEATURES` or more of a question's features (n, d) are out of range, (n,).
 
-    The range covers the values of the labelled questions, and those that the confidence map does
-    not clip. No label is used, so right answers are not favoured.
+    The range covers the labelled questions, and what the confidence map does not clip.
     """
     first = maps.confidence.first
     if not first.low:
@@ -102,7 +101,7 @@ def to_assessments(
 ) -> list[Assessment]:
     """One assessment per ranking, by the maps of a mode and the thresholds of the configuration.
 
-    `modes` (n,) are those of the queries as they came, which may differ from that of the maps.
+    `modes` (n,) are those of the queries as they came.
     """
     if not predicted.rankings:
         return []
@@ -174,10 +173,7 @@ def as_uncalibrated(
 
 
 def joined(first: Assessment, second: Assessment | None) -> Assessment:
-    """What a model of two answers; `second` is None where the second one was not asked.
-
-    The confidence is that of whichever answers, and one certificate is of both.
-    """
+    """What a model of two answers: the second one, if it was asked; one certificate is of both."""
     if second is None:
         return replace(first, answered_by="first")
     if not second.calibrated:

@@ -336,10 +336,7 @@ class PooledMaps:
 
 
 def scored_by(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
-    """What determines the scores that pooled maps are fitted on.
-
-    Precision hardly changes them, and `encoder_windows` only the cosines of long passages.
-    """
+    """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
     prints = fingerprints(encoder, reranker, config)
     models = {part: value for part, value in prints.items() if part != "precision"}
     return models | {"long_passages": "beginning"}  # what is read of a passage that is too long
@@ -352,10 +349,7 @@ def pooled_over(models: tuple[Model, Model], config: Config) -> frozenset[str]:
 
 
 def pooled_for(encoder: Model, reranker: Model, config: Config) -> PooledMaps | None:
-    """The pooled maps of exactly these models, bundled or beside the cross-encoder's folder.
-
-    None if there are none, or if they have other features than this version's.
-    """
+    """The pooled maps of exactly these models, bundled or beside the folder; None without any."""
     if not isinstance(reranker, ModelFiles):
         return None
     here, folder = scored_by(encoder, reranker, config), reranker.folder

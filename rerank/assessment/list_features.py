@@ -1,7 +1,6 @@
 """The features of a list that comes with its scores, from any retriever and any reranker.
 
-Every stage gives the same few features of a passage and of a whole ranking; texts add the features
-of words. All are finite. No label is used.
+Every stage gives the same few features; texts add the features of words. All are finite.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def stage_ranks(scores: Floats) -> Floats:
 def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: str) -> Floats:
     """The features of each passage, (n, d): `list_passage_features` less `CROSS_ENCODER`.
 
-    The rows are those of the query's passages, in their order, which all differ.
+    The rows are those of the query's passages, which all differ.
     """
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages

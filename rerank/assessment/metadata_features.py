@@ -1,8 +1,7 @@
 """Features of a passage's metadata: numbers, or a few words; and some of the query beside it.
 
-`query_entities` in the metadata of a query are names in it, a list that may be empty. The feature
-is the share of them that a passage holds. Turns of a conversation have `TURN_FEATURES`, without
-being asked for. The weight of each is fitted on the labels like any other. No label is used here.
+`query_entities` in the metadata of a query are names in it; the feature is the share of them that a
+passage holds. Turns of a conversation have `TURN_FEATURES`, without being asked for.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ def choose_metadata_features(
 ) -> Metadata:
     """The features under these keys: one for a key with numbers, else one for each of its words.
 
-    Last come those of turns, if the passages are turns. `queries` are all labelled ones; each says
-    its names, if these are a feature.
+    Last come those of turns. `queries` are all labelled ones; each says its names, if asked for.
     """
     asked_for = (f for key in keys for f in _features_of_key(key, passages, queries))
     return (*asked_for, *(MetadataFeature(*of_turns, 0.0) for of_turns in keys_read(passages)))

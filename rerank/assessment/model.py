@@ -1,7 +1,4 @@
-"""A calibrated model: what production loads. Queries in, assessments out.
-
-It needs no scikit-learn and no MLflow.
-"""
+"""A calibrated model: what production loads. Queries in, assessments out."""
 
 from __future__ import annotations
 
@@ -274,11 +271,7 @@ class CalibratedReranker:
 
     @property
     def fitted_on(self) -> frozenset[str]:
-        """The hashes of the queries that the maps were fitted on, and of their `metadata.group`s.
-
-        Raises:
-            InputError: the folder does not hold them, or was changed since it was loaded.
-        """
+        """The marks of the queries that the maps were fitted on; an InputError without them."""
         if DIGEST not in self.manifest:  # `default`, which has no folder
             return frozenset()
         return frozenset(self.files.text(FITTED_ON).split())
@@ -292,10 +285,7 @@ class CalibratedReranker:
 
     @property
     def shifted(self) -> str:
-        """The models behind addresses that are others than at the fit, or "".
-
-        By the last probe, and by what the server calls the model in its last answer.
-        """
+        """The models behind addresses that are others than at the fit, or ""."""
         shifts, remote = self.shifts, self._remote
         names = [r for r in shifts if shifts[r].shifted or remote[r].renamed]
         if self.second and self.second.model.shifted:
@@ -303,10 +293,9 @@ class CalibratedReranker:
         return " and ".join(names)
 
     def probe_remote(self) -> Mapping[str, Shift]:
-        """Ask the models behind addresses for the numbers of fixed texts, and compare; by role.
+        """Compare the models behind addresses by the numbers of fixed texts, by role.
 
-        Until a later probe finds them as at the fit, no answer is calibrated, and scores are not
-        kept in the cache.
+        Until a later probe finds them as at the fit, nothing is calibrated, and no score cached.
         """
         if self.pipeline.models is not None:
             roles = zip(ROLES, self.pipeline.model_files, strict=True)
@@ -318,10 +307,7 @@ class CalibratedReranker:
 
     @property
     def sketch(self) -> Sketch:
-        """The distribution of the features that the confidence was fitted on, for the drift alarm.
-
-        Raises: as `fitted_on`.
-        """
+        """The features that the confidence was fitted on, for the drift alarm."""
         values = self.files.json(SKETCH) if self.maps.main.calibrated else {}
         if not values:
             raise InputError(
@@ -419,11 +405,7 @@ class CalibratedReranker:
         return self.source.mode_of(query)
 
     def check(self, query: Query) -> Mode:
-        """The mode in which the model answers a query, after checking that it can.
-
-        Raises:
-            InputError: it cannot; the message says why.
-        """
+        """The mode in which the model answers a query; an InputError says why it cannot."""
         if not has_text(query.text):
             raise InputError("the query is empty; expected some words")
         provided = [(f"passage {i}", p.full_text) for i, p in enumerate(query.passages or ())]

@@ -1,6 +1,6 @@
 """A model folder on disk: which files it has, how it is written, and what is checked before use.
 
-It knows nothing of what the numbers mean. Nothing in a folder is executed or unpickled.
+Nothing in a folder is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ def write_changed(
     without: str,
     overwrite: bool,
 ) -> None:
-    """Write a copy of a model folder, without its part `without`; `change` edits the copy.
+    """Write a copy of a model folder, without its part `without`; `path` may be that of `old`.
 
-    `change` returns the manifest. `path` may be that of `old`.
+    `change` edits the copy and returns the manifest.
     """
     old.check_single()
 
@@ -169,10 +169,7 @@ def write_changed(
 
 
 def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolder:
-    """Check that a folder is a complete model folder that holds only data.
-
-    Its manifest must have the hash `manifest_sha256`, unless that is None.
-    """
+    """Check that a folder is a complete model folder that holds only data."""
     if not path.exists():
         raise InputError(
             f"there is no folder {path}; `rerank calibrate` or `rerank model init` makes a model "
@@ -240,10 +237,7 @@ def models_of(
     download: bool,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> ModelPair:
-    """The encoder and the reranker that a folder was calibrated with.
-
-    They are taken from the folder if it includes them, from this machine, or are `given`, by role.
-    """
+    """The encoder and the reranker of a folder: in it, on this machine, or `given` by role."""
     recorded = folder.manifest["fingerprints"]
     names = [str(getattr(config, role)) for role in ROLES]
     objects = [_given(folder, role, given.get(role)) for role in ROLES]

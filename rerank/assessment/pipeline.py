@@ -1,7 +1,6 @@
 """From queries to scored candidates: the first stage, then the cross-encoder.
 
-The passages are those of its source: see `rerank.assessment.sources`. No label is used: the map
-that tells which candidates are worth scoring is passed in.
+The passages are those of its source: see `rerank.assessment.sources`. No label is used.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ class ReadPolicy:
 class Pipeline:
     """Turns queries into scored candidates: the passages of its source, scored by its models.
 
-    `models` is None if scores come with the queries. `observe`, if set, is called with the seconds
-    of each call of a model: `encode`, `score`.
+    `models` is None if scores come with the queries. `observe` is called with the seconds of each
+    call of a model: `encode`, `score`.
     """
 
     def __init__(self, source: Source, models: Models | None) -> None:
@@ -234,8 +233,7 @@ class Pipeline:
     def score_alone(self, selection: Selection) -> Scored:
         """The candidates of one query with their scores, in one call of the cross-encoder.
 
-        None has a score if it fails and `first_stage_on_error`. A budget that is used up is no such
-        failure: it stays an error.
+        None has a score if it fails and `first_stage_on_error`; a used-up budget stays an error.
         """
         instruction = self.instruction_of(selection.candidates.query)
         try:

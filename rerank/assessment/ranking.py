@@ -1,7 +1,4 @@
-"""From candidates to a ranking: the maps of passages, before and after the cross-encoder.
-
-Functions of candidates and scores alone: nothing is searched and no network runs.
-"""
+"""From candidates to a ranking: the maps of passages, before and after the cross-encoder."""
 
 from __future__ import annotations
 
@@ -88,10 +85,7 @@ def best_first(ranking: Ranking, *, rank_by: str) -> Ints:
 
 
 def with_empty_last(ranking: Ranking) -> Ranking:
-    """The ranking, and after it the passages without any text that came with the query.
-
-    No stage has read these, so they have no scores.
-    """
+    """The ranking, and after it the passages without any text that came with the query."""
     provided = ranking.query.passages or ()
     rows = np.setdiff1d(np.arange(len(provided)), ranking.first_stage.rows)
     if not len(rows):
@@ -118,7 +112,7 @@ def with_empty_last(ranking: Ranking) -> Ranking:
 
 
 def by_prior(candidates: Candidates, prior_scores: Floats) -> tuple[Candidates, Floats, int]:
-    """The candidates and their prior scores, likeliest first, and how many of them differ.
+    """The candidates, likeliest first, their prior scores, and how many of them differ.
 
     Ties keep the fused order; passages that equal a likelier one come last.
     """

@@ -52,9 +52,8 @@ def fit_hazards(
 
     h is fitted on passages with no right one above, g on passages with one above. `confidences`
     (n,) and the rankings' scores should be of maps that had not seen the query. Both are shrunk
-    towards the `reference` maps of other sets or, without them, towards the passage's own score.
-    In the second case queries of one group count as what they are worth together; around maps of
-    other sets this was no better on seven sets, and kept relevance too close to them.
+    towards the `reference` maps of other sets or, without them, towards the passage's own score;
+    then queries of one group count as what they are worth together.
     """
     inputs, right, one_above, rows = [np.zeros((0, len(INPUTS)))], [], [], []
     for row, (ranking, confidence, labels) in enumerate(

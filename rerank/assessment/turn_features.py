@@ -1,8 +1,7 @@
 """Features of turns of a conversation: who speaks, and when, beside whom and when a query names.
 
-They exist only where half of the passages of a corpus, or more, say it in their metadata. Each is
-in [-1, 1]: above 0 if a passage agrees with the query, below if it does not, 0 if one of the two
-says nothing. Months are read in English and in numbers. No label is used.
+They exist where half of the passages or more say it in their metadata. Each is in [-1, 1]: above 0
+if a passage agrees with the query, below if not, 0 if one says nothing.
 """
 
 from __future__ import annotations

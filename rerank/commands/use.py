@@ -245,7 +245,7 @@ def serve(
         offered("MCP")(chosen.load(on_reranker_error=on_reranker_error)).run()
         return
     typed.refuse("only with --mcp", "download")
-    from rerank.serving.model_place import place_of_model
+    from rerank.serving.model_source import place_of_model
     from rerank.serving.server import serve as serve_http
 
     place = place_of_model(str(chosen.model), work)

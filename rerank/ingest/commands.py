@@ -142,7 +142,7 @@ def quickstart(
         print(f"  calibrate:  {command_line('calibrate', corpus, '--out', calibrated)}")
         print("When documents change, run this command again: it reads only what changed.")
     if not no_serve:
-        from rerank.serving.model_place import place_of_model
+        from rerank.serving.model_source import place_of_model
         from rerank.serving.server import serve
 
         sys.stdout.flush()  # before the server takes over, for whoever reads a pipe

@@ -184,7 +184,7 @@ def _choose(
 
 def _serve(model: Path, out: Path, config: LabelConfig, settings: Settings, work: Path) -> None:
     from rerank.labelling.server import LabelSessions
-    from rerank.serving.model_place import place_of_model
+    from rerank.serving.model_source import place_of_model
     from rerank.serving.server import serve, url_of
 
     known = f"{url_of(settings.host, settings.port)}/label"

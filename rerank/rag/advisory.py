@@ -1,7 +1,6 @@
 """What to do with an answer: its level, and whether a person must check it before use.
 
-An answer below the advisory threshold is recorded and returned with a flag: it is never used
-silently, and never dropped. It knows nothing of models or files.
+An answer below the advisory threshold is recorded and flagged: never used silently, nor dropped.
 """
 
 from __future__ import annotations
@@ -60,10 +59,9 @@ def decide(
     """What to do with the answer, by the model's thresholds or by others; a flag is an event too.
 
     An answer of a model that is not calibrated is always flagged. `confidence` in [0, 1] is that of
-    a generated answer, fitted on labels, if there is one; it replaces that of the retrieval.
-    `record` receives the event; by default it is logged as a warning, in JSON. `summary` says in
-    the event what the answer is about; by default it is the id of the top passage. If `record`
-    fails, that is logged, and the decision is still returned.
+    a generated answer, fitted on labels; it replaces that of the retrieval. `record` receives the
+    event, by default as a warning in the log; if it fails, that is logged. `summary` says what the
+    answer is about; by default it is the id of the top passage.
 
     Raises:
         InputError: the confidence is not a probability.

@@ -28,10 +28,7 @@ FORMAT = 4  # of the unfinished work
 
 @dataclass(frozen=True, slots=True)
 class AnswerFileSummary:
-    """How many answers were written, and how many of them hold an error of the language model.
-
-    `resumed` of them had been made by an interrupted run.
-    """
+    """Answers written, those with an error of the language model, and those made before."""
 
     answers: int
     failed: int
@@ -52,10 +49,9 @@ def answer_file(
     """Answer each query into a line of `out`, in their order.
 
     A query that brings passages is answered from these, any other from the model's index. The file
-    appears when it is complete; an older one stays until then. If the run is killed, the same call
-    resumes from what is in `.OUT.answer`, and tries those again on which the language model failed.
-    `restart` discards work that was begun with another model, configuration, version or other
-    queries; without it, such work is an error.
+    appears when it is complete. If the run is killed, the same call resumes from what is in
+    `.OUT.answer`, and tries those again on which the language model failed. `restart` discards work
+    that was begun with another model, configuration, version or other queries.
     """
     if out.exists() and not overwrite:
         raise FolderError(f"{out} exists; pass --overwrite to replace it")

@@ -53,8 +53,7 @@ def gate(
     """The verdict on the first `k` passages; PARTIAL at most if the model is not calibrated.
 
     `k` and the thresholds are those of the model by default. `floor` is the relevance from which a
-    passage is usable. No assessment makes it raise: if it fails, the failure is logged, the verdict
-    is UNASSESSED, and the passages can still be used.
+    passage is usable. No assessment makes it raise: if it fails, the verdict is UNASSESSED.
 
     Raises:
         InputError: `k` outside 1 to 10, or a floor outside [0, 1].
@@ -83,10 +82,7 @@ def gate(
 
 
 def gate_handed_on(assessment: Assessment, count: int, *, floor: float = FLOOR) -> ContextVerdict:
-    """The verdict on the first `count` different passages, which are handed on.
-
-    Without any passage it is INSUFFICIENT, with sufficiency 0.
-    """
+    """The verdict on the first `count` different passages, which are handed on."""
     if not count:
         return ContextVerdict("INSUFFICIENT", 0.0, "No passage fits the question.", 0, 0)
     return replace(gate(assessment, depth(assessment, count), floor=floor), k=count)

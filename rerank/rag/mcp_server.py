@@ -76,10 +76,7 @@ def mcp_server(model: CalibratedReranker) -> MCPServer:
 
 
 class _StrictServer(MCPServer):  # type: ignore[misc]
-    """A server whose tools refuse unknown arguments, and queries that are too long.
-
-    The base class ignores unknown arguments, and has no limit.
-    """
+    """A server whose tools refuse unknown arguments, and queries that are too long."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Check the arguments, then call the tool."""

@@ -206,11 +206,7 @@ def part(host: Host) -> Part:
 
 
 class Writer:
-    """Writes the answers of a server, in the words of the sources or by a language model.
-
-    In threads, as the cross-encoder reads a sentence where words cannot decide, and as a language
-    model is waited for. A thread that nobody waits for any more ends by itself.
-    """
+    """Writes the answers of a server in threads, by quotations or by a language model."""
 
     def __init__(self, config: AnswerConfig, seconds: float) -> None:
         self._config, self._seconds = config, seconds  # the time limit of a request
@@ -236,10 +232,7 @@ class Writer:
 
 
 def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = False) -> APIRouter:
-    """The routes; `assessor` makes the assessments, and `writer` the answers.
-
-    feedback: whether the server accepts feedback on its answers.
-    """
+    """The routes; `feedback`: whether the server accepts feedback on its answers."""
     router = APIRouter(tags=["answers"], route_class=StrictRoute)
 
     @router.post("/v1/retrieve", response_model=RetrieveResponse, response_model_exclude_unset=True)

@@ -1,13 +1,10 @@
 """Decides which requests are accepted, which one is next, and which are dropped.
 
-Work is counted in seconds at the speed that was measured when the model was loaded. `Pace` measures
-how many times as long it takes now. A request that would not be answered in time is refused on
-arrival. Accepted requests are worked on piece by piece, by two rules in turn: the
-earliest deadline first, and the least work left first. So a short request does not wait for a long
-one, a long one gets half of the machine, and a request may need half of its time-out. A request
-that can no longer be in time is dropped in favour of the others.
-
-It decides on numbers alone: it knows nothing of models, threads and HTTP; callers pass the time.
+Work is counted in seconds at the speed that was measured when the model was loaded; `Pace` measures
+how many times as long it takes now. A request that would not be in time is refused on arrival, or
+dropped later. Pieces are worked on by two rules in turn: the earliest deadline first, and the least
+work left first, so short requests do not wait for long ones, which get half of the machine.
+It decides on numbers alone: callers pass the time.
 """
 
 from __future__ import annotations
@@ -29,10 +26,7 @@ MIN_PIECE = 0.01  # seconds of a piece, at the speed at loading
 
 @dataclass(slots=True, eq=False)
 class ScheduledRequest:
-    """An accepted request: when it must be answered, its work in seconds, and what is left of it.
-
-    The work is `whole` from its arrival on, and `left` from now on, at the speed at loading.
-    """
+    """An accepted request: its deadline, and its seconds of work, `whole` and what is `left`."""
 
     deadline: float
     left: float
@@ -104,8 +98,7 @@ class Schedule(Generic[T]):
     def add(self, request: T, now: float) -> None:
         """Accept a request.
 
-        A pace that was measured at a bad moment would be believed for ever if it refused every
-        request; so it is forgotten after `RESET_AFTER` seconds without work.
+        A pace measured at a bad moment is forgotten after `RESET_AFTER` seconds without work.
 
         Raises:
             TooLarge: alone it would take longer than `allowed`.
@@ -134,8 +127,7 @@ class Schedule(Generic[T]):
     def drop_late(self, now: float) -> list[T]:
         """Remove and return the requests that can no longer be in time.
 
-        If that is all of them, the likeliest one stays, in case that the pace was measured at a
-        bad moment, unless it would have to be more than `MAX_SPEEDUP` times as fast.
+        Of all, the likeliest one stays, unless it would have to be `MAX_SPEEDUP` times as fast.
         """
         late = [t for t in self.requests if now + self.pace.now * t.left > t.deadline]
         if late and len(late) == len(self.requests):

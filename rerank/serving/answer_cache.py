@@ -1,8 +1,4 @@
-"""A cache of search assessments: the higher the confidence, the longer one is kept.
-
-A model always answers a search alike, so the cache belongs to one model version and is cleared when
-another model answers. Only the event loop uses it.
-"""
+"""A cache of search assessments of one model version; only the event loop uses it."""
 
 from __future__ import annotations
 
@@ -18,10 +14,7 @@ MAX_ASSESSMENTS = 1000  # beyond that, the one that expires next is dropped
 
 
 class AnswerCache:
-    """Keeps an assessment for `seconds` times its confidence; 0 keeps none.
-
-    `lookups` counts the searches that are looked up, by outcome: `hit` or `miss`.
-    """
+    """Keeps an assessment for `seconds` times its confidence; `lookups` counts `hit` and `miss`."""
 
     def __init__(
         self,

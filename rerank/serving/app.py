@@ -1,7 +1,6 @@
 """The HTTP API: its routes, and which request and answer belong to each. It computes nothing.
 
-The web pages are static files that load nothing from other hosts and contain no data. Their data
-comes from the API's routes, with the key that the reader enters.
+Web pages are static files without data, which they get from the routes with the reader's key.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ HEADERS = {
 
 
 def page_routes(pages: Mapping[str, str], unlinked: Collection[str] = ()) -> APIRouter:
-    """One route per file of the core and of the rooms; all are read at the start.
-
-    A page links to those alone that are there and are not among `unlinked`, and to itself.
-    """
+    """One route per file; a page links to itself, and to those there that are not `unlinked`."""
     router = APIRouter(include_in_schema=False)
     linked = {path.encode() for path in pages if path not in unlinked}
     for path, name in pages.items():
@@ -115,7 +111,7 @@ def create_app(
 ) -> FastAPI:
     """The application; on shutdown it answers the requests accepted before.
 
-    given: by the name of a room, what its part of the server gets beside the settings.
+    `given` is what the rooms' parts get beside the settings, by the name of the room.
     """
     worker = Worker(holder, settings)
     pollers = (

@@ -1,6 +1,6 @@
 """Uvicorn's HTTP protocol with limits for clients: slow ones, idle ones, and those that flood it.
 
-A request is also refused here if it could be read in two ways. It knows nothing of what one means.
+A request is also refused here if it could be read in two ways.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ def client_limits(seconds: float, max_connections: int) -> type[ClientLimits]:
     """The protocol class of one server; its instances are the connections.
 
     `seconds` is the time-out of a client. A connection beyond `max_connections` closes the one that
-    has been without a request longest, so that idle ones cannot keep others out.
+    has been without a request longest.
     """
     limits = {"seconds": seconds, "max_connections": max_connections, "idle": {}}
     return type("ClientLimits", (ClientLimits,), limits)
 
 
 class StrictRequests(h11.Connection):
-    """The requests of a connection; a head is checked before it is parsed.
+    """The requests of a connection; a head that a proxy could read otherwise is refused.
 
-    h11 alone reads any number of headers, and takes what servers read in different ways, so that a
-    proxy and this server could see different requests (RFC 9112, section 11.2).
+    See RFC 9112, section 11.2; h11 alone takes these, and any number of headers.
     """
 
     refusal = Refusal(400, NO_HTTP, "http")
@@ -95,9 +94,8 @@ class ClientLimits(H11Protocol):
     """A connection that also ends if its client sends no headers, or does not read.
 
     `seconds` count from the start of the connection, for a later request from its first byte, and
-    for an answer from when the client stops reading. A client that sends very small chunks, or much
-    ahead of its answer, is disconnected. Where a long body is refused unread, the connection ends
-    with the answer.
+    for an answer from when the client stops reading. Floods of small chunks, or of data much ahead
+    of the answer, end it, and so does the answer to a long body that is refused unread.
     """
 
     seconds: ClassVar[float]

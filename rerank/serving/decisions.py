@@ -1,8 +1,7 @@
 """`POST /v1/systemone`: the wire of decision models, answered with calibrated probabilities.
 
-The state is the query, and each question is about passages. Instructions of a `noul` are one
-passage, whose relevance is the answer. The criteria of a `choice` are passages by name, and the
-answer is the one that is right; a name without a text, such as none, is that no passage is.
+The state is the query. Instructions of a `noul` are one passage, whose relevance is the answer. The
+criteria of a `choice` are passages by name; a name without a text is that none is right.
 """
 
 from __future__ import annotations
@@ -134,10 +133,7 @@ def passage_of(name: str, question: Question) -> str:
 
 
 def options_of(name: str, question: Question) -> dict[str, str | None]:
-    """The names of a choice and their passages; None for the one that says that none is right.
-
-    An InputError if there is no passage, or more than one name without one.
-    """
+    """The passages of a choice by name, None for at most one that says that none is right."""
     options = {
         as_text(f"questions.{name}", option, empty=True): text if text and has_text(text) else None
         for option, text in (question.criteria or {}).items()
@@ -166,8 +162,7 @@ def none_right(assessment: Assessment) -> float:
 def chosen(options: Mapping[str, str | None], assessment: Assessment) -> Decided:
     """The probability of each name that it is the answer.
 
-    Passages share the probability that one is right as their relevances do. Without a name for
-    none, they share all of it.
+    Passages share P(one of them is right) as their relevances do; all of it, without a none.
     """
     none, by_place = none_right(assessment), relevances(assessment)
     left, total = 1 - none if None in options.values() else 1.0, sum(by_place)

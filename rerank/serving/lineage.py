@@ -23,8 +23,7 @@ def lineage(
 ) -> dict[str, Rows]:
     """The parts that are recorded, each with at least one row. No value holds a secret.
 
-    `measured` is the model's measured reliability, `run` the MLflow run that logged it, and `key`
-    the sha256 of its manifest.
+    `run` is the MLflow run that logged the model, and `key` the sha256 of its manifest.
     """
     dataset = manifest["dataset"]
     around, moved, updated, answers, calibrator = (

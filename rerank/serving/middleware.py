@@ -35,8 +35,7 @@ _ID = re.compile(rb"[A-Za-z0-9._=:/+-]{1,64}")  # ids are never used as file nam
 class RequestLog:
     """The outermost layer: gives each request an id, an answer in JSON, a log line and a count.
 
-    It answers what the layers below refuse. Routes add to the log line by `request.state.log`. A
-    request that is refused before its route is found counts by its path, if that is of `paths`.
+    It answers what the layers below refuse; routes add to the line by `request.state.log`.
     """
 
     app: ASGIApp
@@ -96,10 +95,7 @@ class ApiKeys:
         return bool(self._digests)
 
     def allow(self, authorization: bytes | None) -> bool:
-        """Whether `Authorization: Bearer KEY` holds a valid key, if any is needed.
-
-        The run time reveals no key.
-        """
+        """Whether `Authorization: Bearer KEY` holds a valid key, if any is needed."""
         scheme, _, given = (authorization or b"").partition(b" ")
         digest = sha256(given.strip()).digest()
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
@@ -110,8 +106,7 @@ class ApiKeys:
 class RequestGuard:
     """Refuses requests before they are parsed: key, size, time, shape, and a full queue.
 
-    Requests to the paths in `UNQUEUED` take no place in the queue, which is that of the model.
-    `retry_after` returns the seconds until the requests in progress are answered.
+    Paths in `UNQUEUED` take no place in the queue. `retry_after` returns seconds.
     """
 
     app: ASGIApp
@@ -224,10 +219,7 @@ _STEP[list(b"]}")] = -1
 
 
 def shape(content: bytes) -> tuple[int, int]:
-    """The nesting depth of a JSON text, and the number of commas between its values.
-
-    Broken JSON gives arbitrary numbers. It is much cheaper than parsing.
-    """
+    """The nesting depth of a JSON text, and its commas; arbitrary numbers if it is broken."""
     bare = _STRING.sub(b"", content)
     steps = _STEP[np.frombuffer(bare, dtype=np.uint8)]
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), bare.count(b",")

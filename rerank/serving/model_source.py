@@ -1,4 +1,4 @@
-"""The served model: copied, loaded, tested, held, and swapped when there is a new one.
+"""The served model: found, copied, loaded, tested, held, and swapped when there is a new one.
 
 A new model is loaded beside the current one, and replaces it only after it has answered a query; a
 broken one changes nothing.
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from calibration.monitoring.drift import Sketch
 from calibration.reliability import Comparison, Reliability
@@ -44,8 +45,63 @@ from rerank.serving.telemetry import Metrics, event
 from rerank.storage.files import locked, remove_leftovers, sha256_file
 from rerank.storage.folder import MANIFEST, read_manifest
 from rerank.tracking.records import TrackedRun
+from rerank.tracking.registry import folder_at, is_uri, locate, run_of
+from rerank.tracking.runs import read_note
+from rerank.workspace import Workspace
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """A place that holds one model after another.
+
+    `folder` returns that of the model that is there now, or raises RerankError. `run` returns the
+    MLflow run that logged the model whose manifest has a sha256, if known.
+    """
+
+    folder: Callable[[], Path]
+    run: Callable[[str], TrackedRun | None]
+
+
+def place_of_model(model: str, work: Path) -> ModelPlace:
+    """The place that is given by a folder or by MLflow's name, such as `models:/NAME@champion`.
+
+    Such a name is looked up at MLFLOW_TRACKING_URI, else in the database in `work`.
+    """
+    workspace = Workspace(work)
+    if not is_uri(model):
+        return ModelPlace(lambda: Path(model), lambda key: read_note(key, workspace))
+    store = workspace.tracking_uri
+
+    def run(key: str) -> TrackedRun | None:
+        try:
+            return run_of(model, key, tracking_uri=store)
+        except RerankError as error:  # keeps no model from serving
+            event("the model's run is not known", severity=logging.WARNING, why=str(error))
+            return None
+
+    return ModelPlace(_LastVersion(model, store).folder, run)
+
+
+class _LastVersion:
+    """The folder of a model in the MLflow registry: each version is fetched once."""
+
+    def __init__(self, uri: str, store: str) -> None:
+        self._uri, self._store = uri, store
+        self._source: str | None = None
+        self._folder = Path()
+        self._remove_copy: Callable[[], object] = lambda: None
+
+    def folder(self) -> Path:
+        source = locate(self._uri, tracking_uri=self._store)
+        if source != self._source:
+            folder, temporary = folder_at(source, tracking_uri=self._store)
+            self._remove_copy()
+            self._source, self._folder = source, folder
+            if temporary is not None:  # removed with this object, or at exit
+                self._remove_copy = finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        return self._folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +150,7 @@ class ServedModel:
         }
 
     def reliability_page(self) -> dict[str, Any]:
-        """The answer of `/v1/reliability`: the measured calibration, for whoever signs it off.
-
-        `curves` and `comparison` are empty if nothing was measured on queries not fitted on.
-        """
+        """The answer of `/v1/reliability`; without curves if nothing unseen was measured."""
         manifest, measured = self.model.manifest, self.reliability
         table = measured.get("confidence", {}) if "curves" in measured else {}
         rows = tuple((name, Reliability.from_dict(row)) for name, row in table.items())
@@ -120,13 +173,11 @@ class NoRoomError(InputError):
 def open_model(folder: Path, *, observe: Observe | None = None, **how: Any) -> ServedModel:
     """The model of a folder, ready to answer, and independent of the folder from now on.
 
-    `observe` gets the seconds of each stage; `how` is what `load` takes. The large files are
-    memory-mapped from a copy, which is deleted before this returns.
+    `observe` gets the seconds of each stage; `how` is what `load` takes.
 
     Raises:
-        InputError: the folder cannot be read or is refused, its networks cannot be kept in the
-            cache, or an answer is not a probability; `NoRoomError` if the disk of the copy or of
-            the cache is full, or too many files are open.
+        InputError: the folder is refused, or an answer is not a probability; `NoRoomError` if a
+            disk is full, or too many files are open.
     """
     try:
         with _copied(folder) as copy:
@@ -177,7 +228,7 @@ def _open(copy: Path, folder: Path, observe: Observe | None, how: Mapping[str, A
 
 def _try(model: CalibratedReranker) -> None:
     """Let the model answer in each mode, which also loads what is loaded at first use."""
-    for found in model.assess(model.probes()):
+    for found in (found for one in model.stages for found in one.assess(one.probes())):
         numbers = [found.confidence, found.sufficiency, *found.relevance.tolist()]
         if not all(0 <= p <= 1 for p in numbers):
             what = f"the model's answer is not a probability: {numbers[:3]}"
@@ -188,10 +239,7 @@ FolderState = tuple[tuple[str, int, int, int], ...]
 
 
 def folder_state(folder: Path) -> FolderState | None:
-    """Name, size, time and inode of each file: equal if nothing was written; () if it is gone.
-
-    None if it is not known, as too many files are open to look.
-    """
+    """Name, size, time and inode of each file; () if it is gone, None if that is not known."""
 
     def fail(error: OSError) -> None:
         raise error
@@ -218,9 +266,8 @@ def release_memory() -> None:
 class ModelHolder:
     """Holds the current model and swaps it; an InputError if the first cannot be served.
 
-    `locate` returns the model's folder, `run_of` the MLflow run of a manifest's sha256, if known.
-    `how` is what `load` takes, such as `manifest_sha256`. Many threads may read `current`; only one
-    at a time refreshes it.
+    `locate` returns the model's folder, `run_of` the MLflow run of a manifest's sha256; `how` is
+    what `load` takes. Many threads may read `current`; only one at a time refreshes it.
     """
 
     def __init__(
@@ -245,9 +292,8 @@ class ModelHolder:
         """Swap if there is another model and it answers; return whether it was swapped.
 
         A folder may be half written, so two calls in a row must find it the same, unless `now`. A
-        refused folder is not tried again until it changes, unless `now`, or if the disk was full,
-        too many files were open, or the search system behind the model did not answer. If the
-        model's place does not answer, that is logged once, and no model is refused.
+        refused folder is tried again if it changes, `now`, or if the failure may pass.
+        If the model's place does not answer, that is logged once.
         """
         with self._refreshing:
             before, self._out_of_reach = self._out_of_reach, False
@@ -322,8 +368,7 @@ class ModelHolder:
 class Poller:
     """Calls `work` every `seconds` (0: never) and on `poll_now`, from `start` until `stop`.
 
-    `work` is told whether it was `poll_now`. The thread is a daemon: a store that hangs delays
-    neither answers nor shutdown.
+    `work` is told whether it was `poll_now`. It delays neither answers nor shutdown.
     """
 
     def __init__(self, name: str, seconds: float, work: Callable[[bool], object]) -> None:

@@ -39,10 +39,7 @@ class AssessedRequest:
 
 
 class RequestAssessor:
-    """Assesses the query of a request, for every route; it adds to the request's log.
-
-    The result is also in `request.state.assessed`, for the journal.
-    """
+    """Assesses the query of a request, for every route, its log and the journal."""
 
     def __init__(self, worker: Worker, settings: Settings) -> None:
         self._worker, self._settings = worker, settings
@@ -52,7 +49,7 @@ class RequestAssessor:
     ) -> AssessedRequest:
         """`reranker` is the fingerprint of the cross-encoder that gave the request's logits.
 
-        The errors are those of `Worker.assess`, and a Refusal if the client disconnects.
+        Raises as `Worker.assess`, and a Refusal if the client disconnects.
         """
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
         if body.sent_unasked and not self._worker.reads_instructions:

@@ -38,10 +38,7 @@ from rerank.types import INSTRUCTION, Passage, Query
 
 
 class StrictRoute(APIRoute):
-    """A route whose body may hold no key twice, like a row of a file.
-
-    Its address may hold no parameter that the route does not read.
-    """
+    """A route whose body may hold no key twice, and its address no unknown parameter."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, which gets a `BodyRequest`."""

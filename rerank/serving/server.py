@@ -18,8 +18,7 @@ from rerank.rooms import offered
 from rerank.serving.app import create_app
 from rerank.serving.client_limits import client_limits
 from rerank.serving.middleware import ApiKeys
-from rerank.serving.model_place import ModelPlace
-from rerank.serving.model_source import ModelHolder
+from rerank.serving.model_source import ModelHolder, ModelPlace
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics, event, log_to_stderr
 
@@ -34,7 +33,7 @@ def make_server(
 ) -> uvicorn.Server:
     """A server of the holder's model; it starts to listen with `run(sockets=[...])`.
 
-    given: by the name of a room, what its part of the server gets beside the settings.
+    `given` is what the rooms' parts get beside the settings, by the name of the room.
     """
     most, reading = connections(), settings.read_timeout
     config = uvicorn.Config(
@@ -57,10 +56,10 @@ def serve(
     given: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> None:
-    """Serve the model that is at a place, until SIGTERM or Ctrl-C.
+    """Serve the model at a place, until SIGTERM or Ctrl-C; SIGHUP refreshes it.
 
-    Then it accepts no new request, and answers those accepted. SIGHUP refreshes the model.
-    `given` is that of `make_server`, and `how` is what `rerank.load` takes.
+    Requests accepted before are answered. `given` is that of `make_server`, and `how` is what
+    `rerank.load` takes.
     """
     if hasattr(signal, "SIGHUP"):  # until the model is there to be refreshed
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -138,10 +137,7 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def keys_for(host: str, environment: Mapping[str, str] = os.environ) -> ApiKeys:
-    """The keys in the environment; an InputError if one is no text of a header.
-
-    Or if there are none, and other machines can reach `host`.
-    """
+    """The keys in the environment; an InputError if one cannot be sent, or none guards `host`."""
     keys = tuple(filter(None, map(str.strip, environment.get(VARIABLE, "").split(","))))
     if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
         raise InputError(f"a key in {VARIABLE} has characters that no header can hold; use ASCII")

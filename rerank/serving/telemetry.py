@@ -37,10 +37,7 @@ MAX_LINES = 100  # distinct lines that are remembered
 
 
 class Metrics:
-    """Counters, gauges and histograms for Prometheus, all with the prefix `rerank_`.
-
-    Each instance has its own registry, so that two servers in one process do not mix.
-    """
+    """Counters, gauges and histograms for Prometheus, `rerank_...`, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
@@ -148,8 +145,7 @@ def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fi
 class OnceAMinute(logging.Filter):
     """Lets the same line of a library pass once a minute, so that no client can fill a disk.
 
-    Lines are the same if logger and first 30 characters agree; the rest may differ, such as a
-    socket's number. Our own events always pass: each is different.
+    Lines are the same if logger and first 30 characters agree. Our own events always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -185,9 +181,8 @@ def log_to_stderr() -> None:
 class DriftWindow:
     """Compares the features of the latest answers with those that the model was fitted on.
 
-    They are compared once `size` of them are collected; then the next window begins. Windows do
-    not overlap, so each has a false alarm with probability at most `level`. The answers to one
-    question count as rephrasings of it. Not thread-safe.
+    They are compared once `size` of them are collected; then the next window begins. Each has a
+    false alarm with probability at most `level`. Not thread-safe.
     """
 
     def __init__(self, sketch: Sketch, *, size: int, level: float) -> None:

@@ -1,10 +1,8 @@
 """The ranking thread. It works in rounds: one piece of work from each of the next few requests.
 
-The pieces of a round go through a model together, in one call, so that requests share the cores;
-between two pieces of a request, others run. Calls to an external search system wait in their own
-threads. `admission` decides which requests are accepted and which come next. A request whose client
-is gone or whose time is up is not worked on any more. The event loop never computes. Answers are
-bit-identical to those of single calls.
+The pieces of a round go through a model together, in one call; between two pieces of a request,
+others run. Calls to an external search system wait in their own threads. Answers are bit-identical
+to those of single calls.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ class Job(ScheduledRequest):
 class Worker:
     """The requests in progress and the thread that answers them, from `start` to `finish`.
 
-    `schedule` holds the requests; hold `_changed` to read or change it.
+    Hold `_changed` to read or change the `schedule`.
     """
 
     def __init__(self, holder: ModelHolder, settings: Settings) -> None:
@@ -124,9 +122,8 @@ class Worker:
         Cancelling this call gives up the request.
 
         Raises:
-            Refusal: 413 or 429, at once, if it would not be answered in time; 503 if its turn did
-                not come in time, or it was dropped so that others are not late; 504 if the answer
-                was not ready in time; 409 if the logits are from another reranker.
+            Refusal: 413 or 429, at once, if it would not be in time; 503 or 504 if it was not; 409
+                if the logits are from another reranker.
             InputError: the model refuses the query.
             RetrieverError: the search system behind the model fails.
         """
@@ -253,10 +250,7 @@ class Worker:
             self.schedule.worked(worked, end - start, end)
 
     def _run(self, jobs: Sequence[Job]) -> float:
-        """Run pieces of one model and one stage in one call; return the expected seconds.
-
-        If the call fails, each piece runs alone, so that only the failing job fails.
-        """
+        """Run pieces of one model and stage in one call, or alone if it fails; expected seconds."""
         pieces = [job.piece for job in jobs if job.piece is not None]
         model, stage = pieces[0].model, pieces[0].stage
         items = list(dict.fromkeys(item for piece in pieces for item in piece.items))
@@ -325,11 +319,7 @@ class Worker:
 
 
 def _server_error(job: Job, error: BaseException) -> BaseException:
-    """The error with which a job ends, so that the client is not blamed for ours.
-
-    A query is checked before its first piece. What is refused later is no fault of the query, and
-    the sentence may hold an address that clients should not see.
-    """
+    """The error with which a job ends; what is refused after its check is our fault."""
     if job.piece is None or not isinstance(error, InputError) or isinstance(error, FilterError):
         return error
     ours = (RetrieverError if job.piece.stage == "search" else RuntimeError)(str(error))

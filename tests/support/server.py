@@ -12,8 +12,7 @@ from typing import Any
 from fastapi.dependencies import models
 
 from rerank.labelling.server import LabelSessions
-from rerank.serving.model_place import place_of_model
-from rerank.serving.model_source import ModelHolder, release_memory
+from rerank.serving.model_source import ModelHolder, place_of_model, release_memory
 from rerank.serving.server import listen, make_server
 from rerank.serving.settings import Settings
 from rerank.serving.telemetry import Metrics

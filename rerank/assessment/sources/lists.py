@@ -24,8 +24,7 @@ from rerank.types import Bools, Candidates, FirstStage, Floats, Ints, ListKind, 
 class ScoredLists(Source):
     """Passages that the caller's own stages have found and scored.
 
-    The scores of the last stage replace those of the cross-encoder; a passage without one counts as
-    not scored.
+    The scores of the last stage replace those of the cross-encoder.
     """
 
     modes = ("lists",)

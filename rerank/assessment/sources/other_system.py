@@ -1,7 +1,6 @@
 """Another search system finds the candidates, and our cross-encoder scores them.
 
-The features are those of lists that come with their scores: the searches of the system are the
-first stages, our cross-encoder the last. Such a list can be assessed again without the system.
+The features are those of lists that come with their scores; our cross-encoder is the last stage.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ AT_ONCE = 200  # ids per request
 class OtherSystem(Source):
     """A search system with a collection of its own.
 
-    A list that comes with a score of our reranker is used as it is. One without any, null for every
-    passage, is scored here.
+    A list that comes with a score of our reranker is used as it is; one without any is scored.
     """
 
     modes = ("search",)
@@ -150,7 +148,7 @@ def with_held_passages(
 ) -> tuple[LabelledSet, tuple[str, ...]]:
     """The set whose corpus is the labelled passages as the collection holds them, and notes.
 
-    A passage that the collection lacks has an empty text; the notes count these.
+    A passage that the collection lacks has an empty text.
     """
     named = sorted({doc_id for grades in labelled.qrels.values() for doc_id in grades})
     held: dict[str, Passage] = {}

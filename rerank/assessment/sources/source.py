@@ -69,11 +69,7 @@ class Selection:
 
 
 class Source(ABC):
-    """Where a model's passages come from.
-
-    `index` has the words' idf and, if there is a corpus here, its passages; `metadata` are more
-    features.
-    """
+    """Where a model's passages come from; `index` has the words' idf, and perhaps a corpus."""
 
     modes: ClassVar[tuple[Mode, ...]] = MODES  # of such a model; the first is the main one
     elsewhere: ClassVar[bool] = False  # another system finds the passages; no corpus is needed here
@@ -150,16 +146,12 @@ class Source(ABC):
     def search(self, query: Query, vector: Vectors, without: Set[str] = frozenset()) -> Candidates:
         """The candidates that are found with a query and its vector, best fused first.
 
-        Passages in `without`, by id, are not among them, as if they were not in the corpus; only
-        the word statistics are those of the whole corpus. Refused if there is nothing to search.
+        Passages in `without`, by id, are left out as if they were not in the corpus.
         """
         raise InputError(self.refusal(self.kind))
 
     def best_of_stages(self, text: str, vector: Vectors, count: int) -> tuple[Passage, ...]:
-        """The `count` best passages of each first stage, each passage once, best fused first.
-
-        Refused if there is nothing to search.
-        """
+        """The `count` best passages of each first stage, best fused first."""
         raise InputError(self.refusal(self.kind))
 
     def scores_are_known(self, query: Query) -> bool:
@@ -181,10 +173,7 @@ class Source(ABC):
         return Scored(selection.candidates, selection.prior_scores, logits, truncated)
 
     def of_caller(self, query: Query, near: Floats) -> Candidates:
-        """The passages of the query that hold any text, ranked as the index ranks its own.
-
-        Logits that came with equal passages are the highest of theirs.
-        """
+        """The passages of the query that hold any text, ranked as the index ranks its own."""
         provided = query.passages or ()
         rows = with_text(provided)
         if query.logits is not None:
@@ -207,10 +196,7 @@ class Source(ABC):
     def ranked_candidates(
         self, query: Query, passages: Sequence[Passage], stage: FirstStage
     ) -> Candidates:
-        """The passages that both first stages have ranked, with the features of the model.
-
-        Equal passages have the same ranks and features; only those of metadata may differ.
-        """
+        """The passages that both first stages have ranked, with the features of the model."""
         first, group = distinct(passages)
         stage = replace(
             stage,
@@ -237,9 +223,8 @@ def rank_passages(
 ) -> FirstStage:
     """What the stages say of the passages, best fused first; `rows` are positions in `passages`.
 
-    `cosines` (n,) are those of query and passage. A passage without a word of the query ranks
-    behind all others in BM25. Ties are broken by the text, so the order of the input does not
-    matter. Equal passages are ranked as one; each of them has its numbers.
+    `cosines` (n,) are those of query and passage. Ties are broken by the text, so the order of the
+    input does not matter. Equal passages are ranked as one; each of them has its numbers.
     """
     first, group = distinct(passages)
     different = [passages[i] for i in first]

@@ -57,8 +57,7 @@ def messages(
 ) -> list[Message]:
     """The system message with the rules, and the question with its sources.
 
-    `prompt` is the caller's own, with the sources at {context}: the rules, which the checks of the
-    answer need, follow it.
+    `prompt` is the caller's own, with the sources at {context}; the rules follow it.
     """
     shown, rules = context(sources, note), RULES.format(no_answer)
     if prompt:
@@ -84,10 +83,7 @@ class ExtractiveAnswerer:
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
     ) -> Generated:
-        """At most three different sentences, at most one per source, the best source first.
-
-        `note` and `strict` change nothing: quotations are verbatim anyway.
-        """
+        """At most three different sentences, at most one per source, the best source first."""
         idf, language = self.lexicon.idf, self.lexicon.language
 
         def shared(sentence: str) -> float:

@@ -1,7 +1,4 @@
-"""Answers by a loaded model: its search, its index's words, and its cross-encoder as the judge.
-
-The confidence of generated answers is fitted on the feedback in a journal.
-"""
+"""Answers by a loaded model: its search, its index's words, and its cross-encoder as the judge."""
 
 from __future__ import annotations
 
@@ -37,9 +34,8 @@ def answer_confidence_of(model: CalibratedReranker) -> AnswerConfidence | None:
 def cross_encoder_judge(model: CalibratedReranker) -> Judge | None:
     """P(the evidence supports a claim): its relevance to the claim, by the model.
 
-    The relevance map was fitted on labelled passages, and so was its threshold of 0.5. None for a
-    model without such a map, whose passages come with scores or from another search system. Of two
-    models it is the first; where its reranker fails, words alone support.
+    None for a model without a map of relevance, whose passages come with scores or from another
+    search system. Of two models it is the first; where its reranker fails, words alone support.
     """
     if "rerank" not in model.maps:
         return None
@@ -64,9 +60,8 @@ def answer(
 ) -> Iterator[BoundedAnswer]:
     """One answer per query, in order, by `answerer` or else by the one that `config` names.
 
-    `thresholds` are those of the model by default.
-    If the answerer fails on a question, the result's `error` says why, and nothing is recorded: it
-    may be asked again. `record` is a journal's `rerank.journal.journal.Journal.record`.
+    `thresholds` are those of the model by default. If the answerer fails on a question, `error` of
+    the result says why, and nothing is recorded. `record` is a journal's `Journal.record`.
 
     Raises:
         InputError, RetrieverError: as `CalibratedReranker.assess`.
@@ -94,7 +89,7 @@ def answer_assessed(
 ) -> BoundedAnswer:
     """The answer to a query that the model has assessed, checked with its cross-encoder as judge.
 
-    Without an `answerer`, its sentences are quotations. `fitted` gives it its own confidence.
+    Without an `answerer` it quotes. `fitted` gives it its own confidence.
     """
     words, judge = model.pipeline.index, cross_encoder_judge(model)
     made = bounded_answer(

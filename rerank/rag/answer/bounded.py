@@ -1,7 +1,6 @@
 """Answers bounded by their sources: retrieve, gate, generate, check, report.
 
-The gate decides before any answerer is called. What the sources do not support is removed, with a
-visible mark; the answerer's own knowledge is never passed on.
+The gate decides before any answerer is called. What the sources do not support is removed, marked.
 """
 
 from __future__ import annotations
@@ -156,8 +155,7 @@ def usable_context(
     """The passages to answer from, and the verdict on them: P(one of them holds an answer).
 
     They have text and reach `min_score`. The context is insufficient if fewer than `min_chunks`
-    different passages of the first ten are `near` the question: a clear winner leaves the others
-    little relevance, and they support it all the same.
+    different passages of the first ten are `near` the question.
     """
     assessment = _with_text(assessment)
     taken = take(assessment, config.strategy).passages
@@ -172,10 +170,9 @@ def usable_context(
 
 
 def _with_text(assessment: Assessment) -> Assessment:
-    """The assessment of the first passages that have text: the same one, if all of them have.
+    """The assessment of the first passages that have text.
 
-    The sufficiency of these is the relevance of the first one, and what each of the others adds to
-    the sufficiency of all: a lower bound of P(one of them is right).
+    Their sufficiency is a lower bound: the first one's relevance, and what each other one adds.
     """
     sufficiency, ranking = np.array(assessment.sufficiency_at), assessment.ranking
     passages = ranking.passages[: len(sufficiency)]
@@ -218,10 +215,9 @@ def _answer_of(draft: _Draft, sources: Sequence[Source], refusal: BoundedAnswer)
 
 
 def _better_draft(one_draft: Callable[..., _Draft], coverage: float) -> _Draft:
-    """The better one of at most two drafts, of which the second one is `strict`.
+    """The better one of at most two drafts, the second, `strict`, if the first has less coverage.
 
-    The second draft is made if the first one has less coverage. If it fails, the first one counts,
-    unless no sentence of the first one has support.
+    If the second fails, the first one counts, unless no sentence of it has support.
     """
     first = one_draft(strict=False)
     if first.checked is None or first.covered >= coverage or not first.calls:

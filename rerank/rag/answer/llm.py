@@ -1,7 +1,6 @@
 """A language model behind any OpenAI-compatible endpoint, local or hosted.
 
-Temporary failures (no connection, a stall, 429, 5xx, an answer that breaks off or is not JSON) are
-retried a few times; other failures are raised at once.
+Temporary failures are retried a few times; other failures are raised at once.
 """
 
 from __future__ import annotations
@@ -70,11 +69,7 @@ class LanguageModel:
         return self.ask(asked)
 
     def ask(self, asked: Sequence[Any]) -> Generated:
-        """The model's reply to messages.
-
-        Raises:
-            EndpointError: there is none.
-        """
+        """The model's reply to messages; an EndpointError if there is none."""
         tries = self.config.llm_retries + 1
         for sent in range(1, tries + 1):
             self.before_each()

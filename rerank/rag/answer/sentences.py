@@ -52,10 +52,9 @@ def has_word(text: str, word: str) -> bool:
 
 
 def split(text: str) -> list[str]:
-    """The sentences of a text, in order, without the white space around them.
+    """The sentences of a text, without white space around them, and without marks of list items.
 
     A line ends a sentence, unless it is long and the next one goes on in lower case or in brackets.
-    The mark or number of a list item belongs to no sentence.
     """
     return [part for piece in END.split(BULLET.sub("\n\n", text)) if (part := piece.strip())]
 

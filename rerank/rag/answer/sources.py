@@ -66,8 +66,7 @@ ASKED_FOR = re.compile(
 def leads_away(sentence: str, question: str) -> bool:
     """Whether a sentence sends its reader to an address, or asks for a secret, unasked.
 
-    An order that stands in a passage would otherwise be its own evidence. `question` asks for it if
-    it names such an address or secret, or says where, link, download, contact and the like.
+    `question` asks for it if it names one, or says where, link, download, contact and the like.
     """
     return TO_READER.search(sentence) is not None and ASKED_FOR.search(question) is None
 

@@ -24,8 +24,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.errors import InputError, RetrieverError
 from rerank.jobs.recalibrate import recalibrate
-from rerank.serving.model_place import place_of_model
-from rerank.serving.model_source import ModelHolder, folder_state, open_model
+from rerank.serving.model_source import ModelHolder, folder_state, open_model, place_of_model
 from rerank.serving.telemetry import Metrics
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import with_digest
