@@ -365,7 +365,7 @@ def test_values_that_are_no_text_reject_their_row_alone(tmp_path: Path) -> None:
     odd = {"_id": pa.array([1.5, 2.5]), "text": pa.array([Decimal("1.5"), None])}
     assert all(isinstance(row, RejectedRow) for row in rows(table(path, odd)))
     of_pandas = table(path, {"_id": pa.array([1.0, 2.0]), "text": ["x", "y"]})
-    assert "got 1.0 (a column of whole numbers with a missing one" in str(rows(of_pandas)[0])
+    assert "got 1.0 (a whole number beside a missing one" in str(rows(of_pandas)[0])
 
 
 def test_own_passages_of_nested_columns(tmp_path: Path) -> None:
