@@ -62,10 +62,7 @@ def stage_ranks(scores: Floats) -> Floats:
 
 
 def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: str) -> Floats:
-    """The features of each passage, (n, d): `list_passage_features` less `CROSS_ENCODER`.
-
-    The rows are those of the query's passages, which all differ.
-    """
+    """`list_passage_features` less `CROSS_ENCODER` of the query's passages, (n, d): all differ."""
     scores, passages = query.scores or {}, query.passages or ()
     *first, last = kind.stages
     columns_of = {name: _stage_features(scores[name]) for name in kind.stages}

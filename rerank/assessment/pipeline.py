@@ -1,7 +1,4 @@
-"""From queries to scored candidates: the first stage, then the cross-encoder.
-
-The passages are those of its source: see `rerank.assessment.sources`. No label is used.
-"""
+"""From queries to scored candidates: the first stage of a source, then the cross-encoder."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def evaluate_cascade(
         with output_folder(Path(out), overwrite=overwrite, kind=MODEL_KIND):
             how: Any = {"share": share, "price": price, "work": work}
             evaluation, cascade = evaluate_cascade(first, second, labelled, split, **how)
-            _write(first, second, cascade, Path(out), labelled.mode, overwrite=overwrite)
+            write_joined(first, second, cascade, Path(out), labelled.mode, overwrite=overwrite)
         return evaluation, cascade
     if not 0 < share < 1:
         raise InputError(f"`share` (--then-share) should be above 0 and below 1, got {share:g}")
@@ -161,7 +161,7 @@ def _check_joined(
             )
 
 
-def _write(
+def write_joined(
     first: CalibratedReranker,
     second: CalibratedReranker,
     cascade: Cascade,
@@ -170,7 +170,14 @@ def _write(
     *,
     overwrite: bool,
 ) -> None:
-    """Write the first model's folder, with the promises of both, and the second one in it."""
+    """Write the first model's folder, with the promises of both, and the second one in it.
+
+    `cascade` was measured on these models, on queries of `mode`.
+
+    Raises:
+        InputError: the second model expects no gain of any query.
+        FolderError: as `write_folder`.
+    """
     if cascade.band == NEVER:
         raise InputError(
             "the second model expects no gain of any query, so there is nothing to join; serve "

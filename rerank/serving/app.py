@@ -1,7 +1,4 @@
-"""The HTTP API: its routes, and which request and answer belong to each. It computes nothing.
-
-Web pages are static files without data, which they get from the routes with the reader's key.
-"""
+"""The HTTP API: its routes, and which request and answer belong to each. It computes nothing."""
 
 from __future__ import annotations
 

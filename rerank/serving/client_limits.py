@@ -1,7 +1,4 @@
-"""Uvicorn's HTTP protocol with limits for clients: slow ones, idle ones, and those that flood it.
-
-A request is also refused here if it could be read in two ways.
-"""
+"""Uvicorn's HTTP protocol with limits for clients, and without what can be read in two ways."""
 
 from __future__ import annotations
 

@@ -160,10 +160,7 @@ def none_right(assessment: Assessment) -> float:
 
 
 def chosen(options: Mapping[str, str | None], assessment: Assessment) -> Decided:
-    """The probability of each name that it is the answer.
-
-    Passages share P(one of them is right) as their relevances do; all of it, without a none.
-    """
+    """P(each name is the answer): passages share P(one is right) as their relevances do."""
     none, by_place = none_right(assessment), relevances(assessment)
     left, total = 1 - none if None in options.values() else 1.0, sum(by_place)
     shares = iter(p / total if total else 1 / len(by_place) for p in by_place)

@@ -1,8 +1,4 @@
-"""The served model: found, copied, loaded, tested, held, and swapped when there is a new one.
-
-A new model is loaded beside the current one, and replaces it only after it has answered a query; a
-broken one changes nothing.
-"""
+"""The served model: found, copied, loaded, tested, held, and swapped when a new one answers."""
 
 from __future__ import annotations
 
@@ -347,10 +343,7 @@ class ModelHolder:
             raise InputError(f"{folder} cannot be served: {what}") from error
 
     def probe(self) -> None:
-        """Compare the models behind addresses with those of the fit, and log a change.
-
-        A RetrieverError if one does not answer; what was known of it stays.
-        """
+        """Compare the models behind addresses with those of the fit, and log a change."""
         with self._refreshing:
             model = self.current.model
             before, shifts = model.shifted, model.probe_remote()
@@ -366,10 +359,7 @@ class ModelHolder:
 
 
 class Poller:
-    """Calls `work` every `seconds` (0: never) and on `poll_now`, from `start` until `stop`.
-
-    `work` is told whether it was `poll_now`. It delays neither answers nor shutdown.
-    """
+    """Calls `work` every `seconds` (0: never), and with True on `poll_now`, until `stop`."""
 
     def __init__(self, name: str, seconds: float, work: Callable[[bool], object]) -> None:
         self._call, self._seconds = work, seconds

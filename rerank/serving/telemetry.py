@@ -143,10 +143,7 @@ def event(name: str, *, severity: int = logging.INFO, exc_info: Any = None, **fi
 
 
 class OnceAMinute(logging.Filter):
-    """Lets the same line of a library pass once a minute, so that no client can fill a disk.
-
-    Lines are the same if logger and first 30 characters agree. Our own events always pass.
-    """
+    """Lets a library's lines of one beginning pass once a minute; our own events always."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -39,10 +39,7 @@ SEARCHES = 32  # concurrent calls to an external search system
 
 @dataclass(slots=True, eq=False)
 class Job(ScheduledRequest):
-    """A query in progress, and the model that answers it.
-
-    `given_up` is set by the event loop, the fields below it by the ranking thread.
-    """
+    """A query in progress; the event loop sets `given_up`, the ranking thread what is below it."""
 
     query: Query
     served: ServedModel
@@ -68,10 +65,7 @@ class Job(ScheduledRequest):
 
 
 class Worker:
-    """The requests in progress and the thread that answers them, from `start` to `finish`.
-
-    Hold `_changed` to read or change the `schedule`.
-    """
+    """The requests in progress and the thread that answers them; `_changed` guards `schedule`."""
 
     def __init__(self, holder: ModelHolder, settings: Settings) -> None:
         self._holder, self._settings, self._metrics = holder, settings, holder.metrics

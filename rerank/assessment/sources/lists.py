@@ -22,10 +22,7 @@ from rerank.types import Bools, Candidates, FirstStage, Floats, Ints, ListKind, 
 
 
 class ScoredLists(Source):
-    """Passages that the caller's own stages have found and scored.
-
-    The scores of the last stage replace those of the cross-encoder.
-    """
+    """Passages that the caller's own stages have found; the last scores as a cross-encoder."""
 
     modes = ("lists",)
     scores_passages = False

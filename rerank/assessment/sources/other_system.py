@@ -1,7 +1,4 @@
-"""Another search system finds the candidates, and our cross-encoder scores them.
-
-The features are those of lists that come with their scores; our cross-encoder is the last stage.
-"""
+"""Another search system finds the candidates; our cross-encoder is the last stage of the lists."""
 
 from __future__ import annotations
 

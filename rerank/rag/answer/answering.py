@@ -87,10 +87,7 @@ def answer_assessed(
     answerer: Answerer | None,
     fitted: AnswerConfidence | None,
 ) -> BoundedAnswer:
-    """The answer to a query that the model has assessed, checked with its cross-encoder as judge.
-
-    Without an `answerer` it quotes. `fitted` gives it its own confidence.
-    """
+    """The answer to an assessed query: quotations without an `answerer`; `fitted` rates it."""
     words, judge = model.pipeline.index, cross_encoder_judge(model)
     made = bounded_answer(
         assessment, answerer or ExtractiveAnswerer(words), words, config, judge=judge

@@ -1,7 +1,4 @@
-"""A language model behind any OpenAI-compatible endpoint, local or hosted.
-
-Temporary failures are retried a few times; other failures are raised at once.
-"""
+"""A language model behind any OpenAI-compatible endpoint, local or hosted."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ LARGEST = 1 << 24  # bytes of a response: a stream has some hundreds for each to
 
 
 class LanguageModel:
-    """An answerer that uses chat completions, at temperature 0; `sleep` waits between two tries.
-
-    `before_each` is called before each try, and what it raises ends them.
-    """
+    """An answerer by chat completions, at temperature 0; `before_each` may end its tries."""
 
     def __init__(
         self,

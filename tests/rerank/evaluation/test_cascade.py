@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calibration.selection import grouped_folds
 from rerank.errors import InputError
-from rerank.evaluation.cascade import SHARES, Cascade, Stage, measure_cascade
+from rerank.evaluation.cascade import CHOOSING, SHARES, Cascade, Stage, measure_cascade
 
 N = 2000
 
@@ -62,6 +63,29 @@ def test_labels_choose_nothing() -> None:
     assert one.band == two.band
     assert [p.asked for p in one.points] == [p.asked for p in two.points]
     assert two.certificate.threshold is None
+
+
+def test_the_band_and_its_certificate_rest_on_different_queries() -> None:
+    """Labels of the third that chose it certify nothing; gains of the others choose nothing."""
+    first, second, gains = stages(np.random.default_rng(4))
+    choosing = grouped_folds([f"q{i}" for i in range(N)], CHOOSING, random_state=0) == 0
+    before = measured(first, second, gains)
+    assert before.certificate.queries == N - choosing.sum()
+    flipped = [
+        one._replace(right=np.where(choosing, 1 - one.right, one.right)) for one in (first, second)
+    ]
+    after = measured(*flipped, gains)
+    assert (after.band, after.certificate, after.held) == (
+        before.band,
+        before.certificate,
+        before.held,
+    )
+    other = measured(first, second, np.where(choosing, gains, -gains))
+    assert other.band == before.band
+    low, high = before.band
+    asked = (first.confidence >= low) & (first.confidence <= high)
+    assert before.held.asked == asked[~choosing].mean()
+    assert before.held.smece < 0.04
 
 
 def test_what_is_not_worth_it_is_said() -> None:

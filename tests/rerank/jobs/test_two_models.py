@@ -126,6 +126,21 @@ def test_a_changed_second_model_is_refused(made: SimpleNamespace, tmp_path: Path
         rerank.load(folder)
 
 
+def test_exported_models_stay_self_contained(made: SimpleNamespace, tmp_path: Path) -> None:
+    """Each brings its networks, and the folder of both holds them."""
+    first, then = (
+        rerank.load(export(model, tmp_path / f"exported{i}")) for i, model in enumerate(made.models)
+    )
+    out = tmp_path / "two"
+    job.write_joined(first, then, made.cascade, out, "search", overwrite=False)
+    assert list(out.glob("second/networks/**/*.onnx"))
+    made_again, asked = (
+        rerank.load(out).assess(made.asked),
+        rerank.load(made.out).assess(made.asked),
+    )
+    assert [one.to_dict() for one in made_again] == [one.to_dict() for one in asked]
+
+
 def test_a_failing_second_model_leaves_the_first_uncalibrated(
     made: SimpleNamespace, two: CalibratedReranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
