@@ -8,11 +8,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -192,6 +194,41 @@ def run(small: LabelledSet, index: Index, work: Path, shared: Path) -> Iterator[
 def opened(run: Run) -> CalibratedReranker:
     """The model of the run; scores that the run has made are not made again."""
     return CalibratedReranker.load(run.folder, cache=ScoreCache(Workspace(run.work).scores))
+
+
+@pytest.fixture(scope="module")
+def client(run: Run) -> Iterator[Any]:
+    """A client of a running server of the session's model."""
+    import httpx
+    from server import serving
+
+    with (
+        serving(run.folder) as started,
+        httpx.Client(base_url=started.url, timeout=600) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="session")
+def queries(small: LabelledSet) -> list[str]:
+    """A dozen real queries."""
+    return [q.text for q in list(small.queries.values())[:12]]
+
+
+@pytest.fixture
+def copied_set(small_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the small set, which a test may change."""
+    return Path(shutil.copytree(small_folder, tmp_path / "set"))
+
+
+@pytest.fixture
+def few(copied_set: Path) -> Path:
+    """The small set with five passages and no right ones."""
+    lines = (copied_set / "corpus.jsonl").read_text().split("\n")[:5]
+    (copied_set / "corpus.jsonl").write_text("\n".join(lines))
+    for path in copied_set.glob("qrels/*.tsv"):
+        path.write_text("")
+    return copied_set
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import compileall
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,3 +106,34 @@ def test_a_room_can_be_taken_away(
     for other, room in rooms.ROOMS.items():
         brought = {*room.commands, *([ROUTES[other]] if other in ROUTES else [])}
         assert (brought & told) == (set() if other == name else brought), other
+
+
+SUPPORT = {path.stem: path for path in (ROOT / "tests" / "support").glob("*.py")}
+
+
+def at_its_top(path: Path) -> set[str]:
+    """The modules that importing a test file imports, through our helpers too."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    tops = [n for n in body if isinstance(n, ast.Import | ast.ImportFrom)]
+    named = {str(n.module) for n in tops if isinstance(n, ast.ImportFrom)}
+    named |= {name.name for n in tops if isinstance(n, ast.Import) for name in n.names}
+    return named.union(*(at_its_top(SUPPORT[name]) for name in named & SUPPORT.keys()))
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_tests_of_the_rest_are_found_without_it(name: str) -> None:
+    """Only a room's own tests import it when they are found; others import it as they run."""
+    gone = PACKAGES[name]
+    own = ROOT.joinpath("tests", *gone.split("."))
+    found = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "tests").rglob("conftest.py")]
+    for path in found:
+        if not path.is_relative_to(own):
+            assert not [m for m in at_its_top(path) if f"{m}.".startswith(f"{gone}.")], path
+
+
+def test_what_tests_import_of_a_room_exists() -> None:
+    """A module that was renamed would skip its tests, and nobody would be told."""
+    needed = re.compile(r"importorskip\(\s*\"(rerank(?:\.\w+)+)\"")
+    for path in (ROOT / "tests").rglob("*.py"):
+        for module in needed.findall(path.read_text(encoding="utf-8")):
+            assert importlib.util.find_spec(module), f"{path}: {module}"

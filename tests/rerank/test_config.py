@@ -11,7 +11,6 @@ import pytest
 from rerank.advice.answer_settings import AnswerConfig
 from rerank.config import Config, Thresholds
 from rerank.errors import InputError
-from rerank.training.settings import FinetuneConfig
 
 
 def test_a_configuration_survives_json() -> None:
@@ -86,29 +85,6 @@ def test_a_value_of_the_wrong_type_is_refused(values: dict[str, Any]) -> None:
     """`from_dict` says that a field of the wrong type is an InputError."""
     with pytest.raises(InputError, match="an object or a function"):
         Config.from_dict(values)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"steps": 0},
-        {"batch": 0},
-        {"depth": 0},
-        {"hard": -1},
-        {"hard": 0, "easy": 0},
-        {"hard": 5, "depth": 4},
-        {"learning_rate": 0.0},
-        {"learning_rate": float("nan")},
-        {"warmup": 1.0},
-        {"dropout": -0.1},
-        {"frozen_layers": -1},
-        {"average": 4, "validation": 0, "steps": 300, "check_every": 101},  # three checkpoints
-    ],
-)
-def test_a_training_run_that_cannot_be_is_refused(values: dict[str, Any]) -> None:
-    """Counts, rates and shares out of range, or no wrong passage at all."""
-    with pytest.raises(InputError):
-        FinetuneConfig(**values)
 
 
 def test_an_option_that_is_gone_is_read_where_it_had_no_effect() -> None:

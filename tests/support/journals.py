@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assessments import make_assessment
 
-from rerank.journal.store import Entry, entry_of
+if TYPE_CHECKING:
+    from rerank.journal.store import Entry
 
 
 def make_entry(
@@ -18,6 +19,8 @@ def make_entry(
 
     Without texts it is as if one passage was found, whose scores were not kept.
     """
+    from rerank.journal.store import entry_of
+
     found = make_assessment(confidence=confidence, texts=texts)
     made = entry_of(found, answer_id=answer_id, model="m1", latency=0.01)
     return {**made, "top_doc_id": made["top_doc_id"] or "d0", **changed}

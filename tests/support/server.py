@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi.dependencies import models
 
-from rerank.labelling.server import LabelSessions
 from rerank.serving.model_source import ModelHolder, place_of_model, release_memory
 from rerank.serving.server import listen, make_server
 from rerank.serving.settings import Settings
@@ -45,7 +44,7 @@ def forget_routes() -> None:
 def serving(
     folder: Path,
     *,
-    labels: LabelSessions | None = None,
+    labels: Any = None,
     work: Path = Path("work"),
     given: Mapping[str, Any] | None = None,
     on_reranker_error: str = "error",

@@ -18,8 +18,6 @@ from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, read_query
 from rerank.data.words import READ
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
-from rerank.rag.answer.answerers import ExtractiveAnswerer
-from rerank.rag.answer.answering import answer_assessed
 from rerank.retrieval.corpus import Corpus, write_passages
 from rerank.retrieval.dense import windows
 from rerank.types import Assessment, Passage, Query
@@ -61,7 +59,15 @@ def stages(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, S
     """Every stage that a text passes through, as a function of the text."""
     model = CalibratedReranker.load(run.folder)
     tokenizer = open_tokenizer(resolve("minilm"), max_length=128)
-    folder, answers = tmp_path_factory.mktemp("corpus"), ExtractiveAnswerer(model.pipeline.index)
+    folder = tmp_path_factory.mktemp("corpus")
+
+    def answered(text: str) -> object:
+        answering = pytest.importorskip("rerank.rag.answer.answering")
+        answerers = pytest.importorskip("rerank.rag.answer.answerers")
+        by_words = answerers.ExtractiveAnswerer(model.pipeline.index)
+        found = _rerank(model, text)
+        return answering.answer_assessed(model, found, AnswerConfig(), by_words, None)
+
     return {
         "rerank": lambda text: _rerank(model, text),
         "search": lambda text: model.search(f"median {text}"[:LONGEST_QUERY]),
@@ -69,9 +75,7 @@ def stages(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, S
             [read_query({"_id": "1", "query": ASKED, "passages": [text]})]
         ),
         "explain": lambda text: explain(model, _rerank(model, text)),
-        "answer": lambda text: answer_assessed(
-            model, _rerank(model, text), AnswerConfig(), answers, None
-        ),
+        "answer": answered,
         "windows": lambda text: windows([Passage("0", "", text)], tokenizer, 4),
         "document": lambda text: _document(folder, text),
     }

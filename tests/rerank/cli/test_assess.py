@@ -14,8 +14,6 @@ from llm_endpoint import endpoint, says, status
 
 from rerank.advice.adaptive import LEAST_GAIN, MAX_K, NO_MORE, NO_PASSAGES, NO_RESULTS, THRESHOLD
 from rerank.commands.use import STOPPED
-from rerank.rag.answer import answering
-from rerank.rag.answer.bounded import BoundedAnswer
 
 Run = Any  # the session's run, see conftest
 
@@ -110,7 +108,9 @@ def test_an_answer_shows_no_level_that_it_does_not_reach(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `search` and `assess` of the same confidence."""
-    made = BoundedAnswer("q", "So it is.", False, 0.6, "LOW", False, 0.69993, "PARTIAL")
+    answering = pytest.importorskip("rerank.rag.answer.answering")
+    bounded = pytest.importorskip("rerank.rag.answer.bounded")
+    made = bounded.BoundedAnswer("q", "So it is.", False, 0.6, "LOW", False, 0.69993, "PARTIAL")
     monkeypatch.setattr(answering, "answer", lambda *_, **__: iter([made]))
     assert call("answer", run.folder, "how is it?") == 0
     assert capsys.readouterr().out.endswith("holds the answer): 0.69 PARTIAL\n")

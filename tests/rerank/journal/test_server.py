@@ -48,6 +48,12 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
     return {row["answer_id"]: dict(row) for row in found}
 
 
+@pytest.fixture(scope="module")
+def model(opened: CalibratedReranker) -> CalibratedReranker:
+    """The model that is served, in this process."""
+    return opened
+
+
 @pytest.fixture
 def asking(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """A client of a server that keeps a journal in `tmp_path`, and waits for no lock."""

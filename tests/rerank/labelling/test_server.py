@@ -17,6 +17,12 @@ from rerank.labelling.session import Session
 from rerank.labelling.state import LabelConfig
 
 
+@pytest.fixture(scope="module")
+def model(opened: CalibratedReranker) -> CalibratedReranker:
+    """The model that is served, in this process."""
+    return opened
+
+
 @pytest.fixture
 def folder(small: LabelledSet, model: CalibratedReranker, tmp_path: Path) -> Path:
     """A folder of labels with ten questions drawn."""
