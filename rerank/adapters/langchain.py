@@ -19,9 +19,7 @@ class CalibratedCompressor(BaseDocumentCompressor):  # type: ignore[misc]
     """Orders documents by calibrated relevance, and adds the confidence to their metadata.
 
     `model` is from `rerank.load`. `min_relevance` leaves out documents that are likely to be wrong:
-    0.0 keeps all, up to `top_n`. Documents without a text are left out. `segment` is that of all
-    queries, if the model has segments. The model reads a title before the text, if the metadata has
-    one under `title` or `document_title`.
+    0.0 keeps all, up to `top_n`. Texts, titles and `segment` are those of `rank_documents`.
     """
 
     model_config: ClassVar[Any] = {"extra": "forbid"}

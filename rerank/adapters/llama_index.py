@@ -24,9 +24,7 @@ class CalibratedPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
     """Orders nodes by calibrated relevance, which becomes their score.
 
     `model` is from `rerank.load`. `min_relevance` leaves out nodes that are likely to be wrong: 0.0
-    keeps all, up to `top_n`. Nodes without a text are left out. `segment` is that of all queries,
-    if the model has segments. The model reads a title before the text, if the metadata has one
-    under `title` or `document_title`.
+    keeps all, up to `top_n`. Texts, titles and `segment` are those of `rank_documents`.
     """
 
     model_config: ClassVar[Any] = {"extra": "forbid"}

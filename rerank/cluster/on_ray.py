@@ -1,7 +1,5 @@
-"""The same job on Ray Data, with a pool of actors that each load the model once.
-
-Every machine must find the input and the model under the same paths. The cluster is that of
-RAY_ADDRESS; without one, Ray is started on this machine for this job.
+"""The same job on Ray Data: actors that each load the model once, and find it and the input under
+the same paths. The cluster is that of RAY_ADDRESS, or Ray is started on this machine for this job.
 """
 
 from __future__ import annotations

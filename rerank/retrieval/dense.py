@@ -1,8 +1,8 @@
-"""The bi-encoder, which gives a unit vector for each window of a passage, and the search of these.
+"""The bi-encoder, which gives a unit vector for each window of a passage, and the search of these:
+a passage is as near to a query as its nearest window.
 
-A passage is as near to a query as the nearest of its windows. Corpora too large for exact search
-have a graph of neighbours: HNSW (Malkov & Yashunin 2020) over vectors in 8 bits, by USearch. What
-it finds is ranked by exact cosine.
+Large corpora have a graph of neighbours: HNSW (Malkov & Yashunin 2020) over vectors in 8 bits, by
+USearch; what it finds is ranked by exact cosine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Atomic, hashed, code-free folders: what has the final name is complete, or is not there.
-
-Each file's sha256 is in `manifest.json`, to which the caller adds fields. One job at a time writes
-a folder: its name is locked from before the work until its end.
+"""Atomic, hashed, code-free folders: what has the final name is complete, or is not there. One job
+at a time writes a folder: its name is locked from before the work until its end.
 """
 
 from __future__ import annotations
