@@ -180,8 +180,8 @@ def write_joined(
     """
     if cascade.band == NEVER:
         raise InputError(
-            "the second model expects no gain of any query, so there is nothing to join; serve "
-            "the first one alone"
+            "the second model expects no gain of any query, so there is nothing to join: serve the "
+            "first one alone; without --out, the same command prints the figures"
         )
     maps = {m: refuse_certificates(of_mode, ONE_MODE) for m, of_mode in first.maps.items()}
     maps[mode] = replace(maps[mode], certificate=cascade.certificate, documents_certificate=None)
