@@ -27,7 +27,7 @@ from rerank.types import Mode
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from calibration.plots.style import Picture
+    from calibration.plots import Picture
 
 
 ORDERS_NOTE = (
@@ -240,8 +240,7 @@ def table_note(ours: Reliability) -> str:
 def report_figures(report: Report) -> dict[str, Figure]:
     """The pictures of a run by file name, in the order of the page."""
     with optional():
-        from calibration.plots import ablation
-        from calibration.plots import confidence as plots
+        from calibration import plots
 
     evaluation, name = report.evaluation, report.name
     ours, threshold = evaluation.confidences[OURS], evaluation.table[OURS].threshold
@@ -265,11 +264,11 @@ def report_figures(report: Report) -> dict[str, Figure]:
     }
     for one in report.explained:
         below, base, p = f"confidence {one.confidence:.2f}", one.base, one.confidence
-        figures[one.file] = ablation.feature_effects(
+        figures[one.file] = plots.feature_effects(
             one.names, one.contributions, base=base, confidence=p, title=one.title, below=below
         )
     steps = report.steps
-    figures["features"] = ablation.feature_groups(
+    figures["features"] = plots.feature_groups(
         [step.name for step in steps],
         [step.saved for step in steps],
         [step.saved_interval for step in steps],
@@ -281,7 +280,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
 
 def report_pictures(figures: Mapping[str, Figure]) -> dict[str, Picture]:
     """The figures, drawn."""
-    from calibration.plots.style import draw
+    from calibration.plots import draw
 
     return {name: draw(figure) for name, figure in figures.items()}
 
@@ -320,7 +319,7 @@ def recalibration_sections(
 def recalibration_pictures(recalibrations: Mapping[Mode, Recalibration]) -> dict[str, Picture]:
     """Reliability diagrams before and after, by file name, which has the mode after the first."""
     with optional():
-        from calibration.plots.confidence import reliability_diagram
+        from calibration.plots import reliability_diagram
 
     figures = {}
     for number, (mode, of_mode) in enumerate(recalibrations.items()):

@@ -19,7 +19,7 @@ from rerank.errors import optional
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from calibration.plots.style import Picture
+    from calibration.plots import Picture
 
 WIDTH = 96  # characters of a line of the text
 

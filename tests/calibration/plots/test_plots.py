@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 
 from calibration.arrays import logit, sigmoid
 from calibration.metrics.calibration_error import bins, consistency_band
-from calibration.plots.ablation import feature_effects, feature_groups
-from calibration.plots.confidence import (
+from calibration.plots import (
     confidence_histogram,
+    draw,
+    feature_effects,
+    feature_groups,
     reliability_diagram,
     risk_coverage_curve,
 )
-from calibration.plots.style import draw
 from calibration.reliability import reliability_bins
 
 RNG = np.random.default_rng(0)
@@ -166,7 +167,7 @@ def test_histogram_splits_right_from_wrong() -> None:
 def test_effects_lead_from_the_base_to_the_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strongest first, each bar starts where the one above it ended; the last dot is the query."""
     confidence = float(sigmoid(-0.5 + MOVES.sum()))
-    monkeypatch.setattr("calibration.plots.ablation.STRONGEST", 2)
+    monkeypatch.setattr("calibration.plots.STRONGEST", 2)
     figure = feature_effects(list("abcd"), MOVES, base=-0.5, confidence=confidence)
     bars = [(float(bar.get_x()), float(bar.get_width())) for bar in figure.axes[0].patches]
     assert bars == [(-0.5, 1.5), (1.0, -1.0), (0.0, 0.25)]  # a, d, and b with c
@@ -232,9 +233,8 @@ def test_no_curve_is_refused() -> None:
 def test_pyplot_is_never_imported() -> None:
     """Drawing leaves no global state: pyplot is not even loaded."""
     code = (
-        "import sys; from calibration.plots.confidence import reliability_diagram as d;"
-        "from calibration.plots.ablation import feature_effects as e;"
-        "from calibration.plots.style import draw;"
+        "import sys; from calibration.plots import reliability_diagram as d;"
+        "from calibration.plots import draw, feature_effects as e;"
         "from calibration.reliability import reliability_bins as b;"
         "y, p = [0, 1], [0.2, 0.8]; draw(d(y, p, b(y, p), title='t'));"
         "draw(e(['a'], [1.0], base=0.0, confidence=0.5));"

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
 from calibration.maps import LogisticMap, TwoStageMap
-from calibration.plots.style import Picture
+from calibration.plots import Picture
 from calibration.score_maps import IsotonicMap
 from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps

@@ -6,7 +6,7 @@ import re
 from base64 import b64decode
 from html.parser import HTMLParser
 
-from calibration.plots.style import Picture
+from calibration.plots import Picture
 from rerank.report.sections import Section, as_page, as_text
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" </td></table> <img src=http://x.org/a.png>"

@@ -1,1 +1,0 @@
-"""Figures of confidences and of their inputs, drawn with matplotlib."""
