@@ -18,7 +18,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rerank.commands.table import parse
+from rerank.cli import parse
 from rerank.errors import EXTRAS
 
 ROOT = Path(__file__).parents[1]

@@ -31,8 +31,8 @@ import rerank
 
 assert Path(rerank.__file__).is_relative_to(sys.argv[1]), rerank.__file__
 
-from rerank.commands.table import overview
-from rerank.commands.table import COMMANDS, find
+from rerank.cli import overview
+from rerank.cli import COMMANDS, find
 
 overview()
 for name in COMMANDS:

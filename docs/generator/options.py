@@ -7,8 +7,8 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import get_type_hints
 
+from rerank.cli import COMMANDS, find
 from rerank.commands.command import default_text, flag, parameters
-from rerank.commands.table import COMMANDS, find
 
 EXIT_CODES = {
     "0": "done",

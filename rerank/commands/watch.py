@@ -1,4 +1,4 @@
-"""`rerank watch drift` and `rerank watch probe`."""
+"""`rerank watch drift`, `watch probe` and `train prior`; other trainings are `rerank.training`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rerank.commands.command import Typed, command
+from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import WORK, Json, ModelChoice, OnBadLines, Reading, Work
-from rerank.commands.printing import print_json
-from rerank.config import Option
+from rerank.commands.printing import print_json, tell
+from rerank.config import Config, Option
 from rerank.errors import InputError
 from rerank.rooms import offered
 
@@ -114,3 +114,30 @@ def _of_split(labelled: LabelledSet, split: str | None) -> tuple[str, ...]:
     if split:
         return tuple(named.split(split))
     return (*named.split("test"), *of_none) if splits else of_none
+
+
+@command("sets/* --out models/minilm-reranker/pooled.json", resumes=True, networks=True)
+def prior(
+    datasets: Annotated[tuple[Path, ...], Option(metavar="SET")],
+    config: Annotated[Config, Only(("encoder", "reranker", "max_length", "precision"))],
+    *,
+    out: Path,
+    max_queries: Annotated[int, Option(ge=1)] = 300,
+    on_bad_lines: OnBadLines = "refuse",
+    work: Work = WORK,
+    json: Json = False,
+) -> None:
+    """Fit the maps that a model starts from before it has labels, on other labelled sets.
+
+    Args:
+        datasets: BEIR folders, or folders with pairs.jsonl
+        out: JSON file to write; read as FOLDER.pooled.json beside the FOLDER of a cross-encoder
+        max_queries: use at most so many queries of a set
+    """
+    from rerank.jobs.pool import pool_sets
+
+    made = pool_sets(
+        datasets, out, config, work=work, max_queries=max_queries, on_bad_lines=on_bad_lines
+    )
+    count = len(made.sets)
+    tell(json, f"{out}: maps pooled over {count} sets", maps=out, sets=count)

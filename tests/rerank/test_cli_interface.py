@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from rerank.cli import main
+from rerank.cli import main, parse
 from rerank.commands.command import Command
-from rerank.commands.table import parse
 
 Run = Any  # the session's run, see conftest
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rerank.cli import parse
 from rerank.commands.command import build, parameters
-from rerank.commands.table import parse
 from rerank.config import LARGEST, Config, PromotionGate
 from rerank.errors import InputError, nearest
 from rerank.serving.settings import Settings

@@ -10,8 +10,8 @@ import pytest
 from command_line import call
 from processes import run_python
 
+from rerank.cli import COMMANDS, FAMILIES, GROUPS, find, parse
 from rerank.commands.command import parameters
-from rerank.commands.table import COMMANDS, FAMILIES, GROUPS, find, parse
 
 HEAVY = {"torch", "sklearn", "mlflow", "pandas", "matplotlib", "transformers", "onnxruntime"}
 HEAVY |= {"sentence_transformers", "scipy", "rank_bm25"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import call, flags
 
-from rerank.commands.table import COMMANDS
+from rerank.cli import COMMANDS
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.storage.files import sha256_file

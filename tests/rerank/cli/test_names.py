@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.commands.table import COMMANDS, FAMILIES
+from rerank.cli import COMMANDS, FAMILIES
 
 ROOT = Path(__file__).parents[3]
 PLACES = ("rerank", "docs", "models", "datasets", "tests")
