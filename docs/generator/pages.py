@@ -1,15 +1,22 @@
-"""Pages of the site that are written elsewhere: README.md, and the card of the cross-encoder."""
+"""The site: pages that are written elsewhere (README.md, the cards of models), and fields' texts.
+
+What the code says of a field becomes its text in the API reference: the comment behind it, or the
+help of an `option(default, help)`, whose default is then shown alone.
+"""
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from pathlib import Path
 
+from griffe import Attribute, Docstring, Extension
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+OPTIONS = ("option", "share")
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     "README.md": "index.md",
@@ -39,3 +46,20 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
     named = FILE_NAME.sub(lambda text: f"[{text[1].replace('-', ' ')}](", markdown)
     return LINK.sub(moved, named)
+
+
+class Fields(Extension):
+    """Texts and defaults of the fields of classes."""
+
+    def on_attribute_instance(self, *, node: object, attr: Attribute, **_: object) -> None:
+        """Give an attribute of a class its text, if it has no docstring."""
+        if attr.docstring or not isinstance(node, ast.AnnAssign) or not attr.parent.is_class:
+            return
+        value = node.value
+        if isinstance(value, ast.Call) and getattr(value.func, "id", "") in OPTIONS:
+            attr.value, text = ast.unparse(value.args[0]), ast.literal_eval(value.args[1])
+        else:
+            line = attr.lines_collection[attr.filepath][attr.endlineno - 1]
+            text = line.partition("  # ")[2]
+        if text:
+            attr.docstring = Docstring(text, parent=attr)
