@@ -35,9 +35,8 @@ def kish(number: Codes) -> float:
 def effective_groups(number: Codes) -> float:
     """Return the effective number of groups (n,) of unequal sizes: n / `kish`.
 
-    It is n^2 / sum of sizes^2, from 1 to the number of groups. A few large groups decide a mean, so
-    its spread is known no better than from that many groups of equal size (Satterthwaite 1946, for
-    groups whose sums vary with their sizes).
+    A few large groups decide a mean, so its spread is known no better than from that many groups of
+    equal size (Satterthwaite 1946).
     """
     return len(number) / kish(number)
 
@@ -48,12 +47,11 @@ def effective_n(residuals: Floats, number: Codes) -> float:
 
 
 def effective_rows(x: Floats, number: Codes) -> float:
-    """Return the effective number of the rows of x (n, d), at most n.
+    """Return the effective number of the rows of x (n, d), n >= 1, at most n.
 
     It is that of the column whose rows depend most on each other within groups (n,). A column's
-    design effect is the mean over indicators: at most, and below, each of its three quartiles.
-    It is capped at `kish`, the case of identical rows in a group, and is that of `kish` if all rows
-    are identical. n >= 1.
+    design effect is the mean over indicators: at most, and below, each of its three quartiles. It
+    is capped at `kish`, the case of identical rows in a group.
     """
     if number.max(initial=0) + 1 == len(x):
         return float(len(x))
@@ -71,8 +69,7 @@ def grouped_standard_error(values: Floats, number: Codes) -> float:
     """Return the standard error of the mean of values (n,), whose groups (n,) are independent.
 
     The cluster-robust formula: the root of the summed squares of the groups' sums of deviations,
-    over n, times sqrt(G / (G - 1)). With one row per group it is the usual s / sqrt(n). One group
-    gives infinity: the spread is unknown.
+    over n, times sqrt(G / (G - 1)). One group gives infinity: the spread is unknown.
     """
     sums = np.bincount(number, weights=values - values.mean())
     if len(sums) < 2:

@@ -1,8 +1,7 @@
 """The test behind a certificate for new groups: groups are exchangeable, their rows are not.
 
-Labels by falling confidence and the numbers of their groups in, tail probabilities out. The rows of
-a group may depend on each other in any way, so each group counts once, whatever its size: no result
-depends on the single largest one.
+Labels by falling confidence and the numbers of their groups in, tail probabilities out. Each group
+counts once, whatever its size: no result depends on the single largest one.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
     """Test, for every k, that no more than `target` of a new group is right, in the mean.
 
     Returns (n,) p-values, and (n,) the number of groups among the first k rows. For a group that
-    has m of its rows among the first k, h of them right, let S = h / m - target: each group counts
-    once, whatever its size. The null hypothesis is E[S] <= 0 for a new group with such rows.
+    has m of its rows among the first k, h of them right, let S = h / m - target. The null
+    hypothesis is E[S] <= 0 for a new group with such rows.
 
     The p-value is P(sum of S_g E_g <= target E_0): independent exponentials weigh the groups (n,)
     and one extra group, which is all wrong: the worst case is one in G + 1. So it is the share of
@@ -37,8 +36,7 @@ def group_tails(labels: Floats, number: Ints, target: float) -> tuple[Floats, Fl
     bounded S, is proved for two values and otherwise their conjecture, which `make promise` tests.
 
     labels (n,) of 0 and 1, the most confident first; number (n,): their groups, from 0. The `DRAWS`
-    exponentials are always the same, and go to the groups in the order of their first rows: names
-    of groups change nothing.
+    exponentials are always the same, in the order of the groups' first rows.
     """
     n = len(labels)
     _, first, number = np.unique(number, return_index=True, return_inverse=True)
@@ -60,8 +58,7 @@ def mean_lower_bound(values: ArrayLike, groups: Groups = None) -> float:
     """Return the one-sided 95% lower bound of the mean over groups (n,) of their mean values.
 
     Each group counts once, values (n,) lie in [0, 1]. It is the largest target that the test of
-    `group_tails` refutes for all rows at once: 5% of Bayesian bootstraps have a mean below it, with
-    one extra group that is all 0 (Gaffke 2005). Without rows it is 0.0.
+    `group_tails` refutes for all rows at once (Gaffke 2005). Without rows it is 0.0.
     """
     v = as_floats(values)
     (bound,) = mean_lower_bounds(v, np.ones((1, v.size), dtype=np.bool_), groups)
@@ -107,8 +104,8 @@ def expected_groups(
     """Return, down to each row, the expected mean over groups, their number and worth in rows.
 
     Rows are right with the probabilities `truth` (n,). The groups count for as many independent
-    rows as have the variance of their mean, in which the noise of labels is multiplied by the
-    design effect of the errors of the first `reach` rows.
+    rows as have the variance of their mean, with the noise of labels times the design effect of the
+    errors of the first `reach` rows.
     """
     rows, noise = _within(np.ones(len(number)), number), truth * (1 - truth)
     gain, before = _within(truth, number), np.maximum(rows - 1, 1)

@@ -44,14 +44,10 @@ def choose_rows(
 ) -> Sample:
     """Draw a stratified sample of `count` rows by their confidences (n,); any row may be drawn.
 
-    For the accuracy above `threshold`, a stratum gets labels in proportion to its rows times their
-    standard deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934); the rows below the
-    threshold get `MIN_LABELS` in all. For the map, labels are in proportion to the standard
-    deviation alone, so that rare confidences are measured as well as common ones. Within a stratum,
-    all rows are equally likely.
-
-    Raises:
-        ValueError: a confidence outside [0, 1], a threshold outside (0, 1), or a count not in 1..n.
+    For the accuracy above `threshold`, in (0, 1), a stratum gets labels in proportion to its rows
+    times their standard deviation, sqrt(c (1 - c)) of its mean confidence c (Neyman 1934); the rows
+    below the threshold get `MIN_LABELS` in all. For the map, labels are in proportion to the
+    standard deviation alone, so that rare confidences are measured as well as common ones.
     """
     _, p = check_y_p(np.zeros(np.size(confidence)), confidence)
     n = len(p)
@@ -89,13 +85,9 @@ def judged_strata(confidence: ArrayLike, says: ArrayLike, threshold: float) -> I
 def choose_judged(strata: ArrayLike, count: int, *, random_state: int = 0) -> Sample:
     """Draw a stratified sample of `count` rows by their `judged_strata` (n,), to correct the judge.
 
-    Where the judge and the threshold agree, rows are taken to be so with 90%, otherwise with 50%:
-    a stratum gets labels in proportion to its rows times that standard deviation (Neyman 1934). So
-    more are drawn where they disagree, and each row's probability is known. Within a stratum all
-    rows are equally likely.
-
-    Raises:
-        ValueError: a count not in 1..n.
+    Where the judge and the threshold agree, rows are taken to be so with 90%, otherwise with 50%: a
+    stratum gets labels in proportion to its rows times that standard deviation (Neyman 1934). So
+    more are drawn where they disagree, and each row's probability is known.
     """
     number = np.asarray(strata, dtype=np.int64)
     if not 1 <= count <= len(number):
@@ -139,18 +131,14 @@ def allocate(proportions: Floats, sizes: Ints, count: int) -> Ints:
 def weighted_mean(
     y: ArrayLike, weights: ArrayLike, groups: Groups = None, *, among: ArrayLike | None = None
 ) -> Estimate:
-    """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,).
+    """Return the mean of all rows from drawn labels y (n,) of 0 and 1 with weights (n,) above 0.
 
     This is Hajek's estimate: sum of w y / sum of w, over the drawn rows where `among` (n,) is True;
     None: over all. Rows of equal weight form a stratum. The variance is the sum over strata of that
     of a ratio (Cochran 1977, 5A.14), each stratum with half a hit and half a miss added. The
     interval is exact for the number of single rows with that variance (Korn and Graubard 1998),
-    which the design effect of groups (n,) divides; None: all rows are independent. It is NaN if
-    every stratum has one label. A stratum that has none among the drawn rows is taken to have none
-    at all: so the strata should be known to lie within `among` or outside.
-
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`; a weight that is not above 0; no row `among`.
+    which the design effect of groups (n,) divides. It is NaN if every stratum has one label. The
+    strata should be known to lie within `among` or outside.
     """
     labels, _ = check_y_p(y, np.zeros(np.size(y)))
     w, kept = as_floats(weights), np.ones(len(labels), dtype=np.bool_)

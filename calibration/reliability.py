@@ -71,7 +71,7 @@ def at_thresholds(
 
     It is that of Clopper and Pearson (1934) for the effective number of accepted rows; if rows
     share their group (n,), that of `calibration.group_tests.mean_lower_bound` where it is lower: a
-    few groups may be alike by chance, which the effective number would not show.
+    few groups may be alike by chance.
     """
     labels, values = check_y_p(y, p)
     number, at = group_codes(groups, len(labels)), np.array(list(thresholds), dtype=np.float64)
@@ -97,10 +97,9 @@ class Reliability:
     """Measurements of a confidence on n labelled queries. Every field is of the same rows.
 
     Intervals are 95%, by query group. `*_of_base_rate` is the score of the constant
-    `base_accuracy`. `smece_floor` and `smece_floor95` are those of `metrics.smece_floor`.
-    `accuracy_accepted` and its lower bound (`at_thresholds`) are None if no row reaches the
-    threshold; `effective_accepted` is the effective number of those that do. A number without a
-    value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
+    `base_accuracy`. `accuracy_accepted` and its lower bound (`at_thresholds`) are None if no row
+    reaches the threshold; `effective_accepted` is the effective number of those that do. A number
+    without a value (AUROC of one class) is NaN here and null in JSON. `miscalibration` and
     `discrimination` are the Brier score's (`metrics.corp`); `naurc` and `nauc` are 0 for chance and
     1 for the oracle; `band_*` are of the rows within 0.05 of the threshold.
     """
@@ -144,11 +143,7 @@ class Reliability:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Reliability:
-        """Return what `to_dict` wrote.
-
-        Raises:
-            ValueError: a missing or an unknown key, or a value of the wrong kind.
-        """
+        """Return what `to_dict` wrote; ValueError: another key, or a value of the wrong kind."""
         kinds = {f.name: str(f.type) for f in fields(cls)}
         d = {"extra": {}, **d} if isinstance(d, Mapping) else d
         check_keys("a reliability", d, kinds)
@@ -192,8 +187,8 @@ class Comparison:
         """Return the table as text: a header, then one row per confidence.
 
         `at >= t` is the number of queries that reach the threshold; `right`, those of them whose
-        top passage is right; `lower bound`, the 95% lower bound of that share, by group. A dash
-        means no value.
+        top passage is right; `lower bound`, the 95% lower bound of that share, by group; a dash: no
+        value.
         """
         threshold = self.rows[0][1].threshold if self.rows else 0.7
         at = f"at >= {threshold:g}"
@@ -232,11 +227,10 @@ def measure(
 ) -> Reliability:
     """Return every measurement of confidences p (n,) in [0, 1] against labels y (n,) of 0 and 1.
 
-    `groups` (n,) are independent, the rows within one need not be; None: every row is a group.
-    `units` (n,) is what a random sample drew, for the bound of `accuracy_accepted`; None: the
-    groups. `draws` is the number of random draws in the interval of smECE; the floors take 200
-    draws of labels. `extra` holds metrics of your own by name: functions of labels (n,) and
-    confidences (n,) to a float.
+    `groups` (n,) are independent, the rows within one need not be. `units` (n,) is what a random
+    sample drew, for the bound of `accuracy_accepted`; None: the groups. `draws` is the number of
+    random draws in the interval of smECE. `extra` holds metrics of your own by name: functions of
+    labels (n,) and confidences (n,) to a float.
     """
     labels, values = check_y_p(y, p)
     threshold = as_number("threshold", threshold)
@@ -290,13 +284,7 @@ def measure(
 def comparison(
     rows: Mapping[str, ArrayLike], y: ArrayLike, *, groups: Groups = None, **options: Any
 ) -> Comparison:
-    """Return `measure`, which has the same options, of each confidence (name to p (n,)).
-
-    All of them use the same labels y (n,) and the same resamples.
-
-    Raises:
-        ValueError: as `measure`, with the name of the confidence in front.
-    """
+    """Return `measure`, with its options and errors, of each confidence (name to p (n,))."""
     results, number = [], group_codes(groups, np.size(y))
     for name, p in rows.items():
         try:

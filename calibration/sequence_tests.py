@@ -27,10 +27,7 @@ TOO_HIGH = (0.0, 1.0)
 
 @lru_cache
 def _rows_needed(gap: float, target: float, level: float) -> int:
-    """Return how many rows a test needs to pass with probability `POWER`, `gap` above the target.
-
-    Exact; the search begins below the size of a normal approximation.
-    """
+    """Return how many rows a test needs to pass with probability `POWER`, `gap` above target."""
     from scipy.special import ndtri
     from scipy.stats import binom
 
@@ -71,9 +68,9 @@ def foreseen_place(values: Floats, size: Floats, ends: Ints, target: float, chan
     """Return the place in `ends` where a test most surely refutes the target, by the confidences.
 
     values (n,) fall; size (n,): the independent rows or groups among the first k. There the exact
-    power of a test of as many rows with its share of `chance` is highest, in the mean over
-    confidences that are true and that have log odds too high by `TOO_HIGH`. Labels are not used, so
-    a start there is valid for any confidences.
+    power of a test with its share of `chance` is highest, in the mean over confidences that are
+    true and that have log odds too high by `TOO_HIGH`. Labels are not used, so a start there is
+    valid for any confidences.
     """
     from scipy.stats import binom
 
@@ -105,8 +102,7 @@ def refuted(tail: Floats, ends: Ints, starts: Ints, chances: Floats) -> Ints:
     This is the fallback procedure (Wiens & Dmitrienko 2005) along a fixed sequence: each of
     `starts`, places in `ends`, has a share of the chance of a false promise. A test that refutes
     passes its chance on to the next one; a test that does not loses it. So the chance of any false
-    promise is at most the sum of the chances, and bad luck among the most confident rows does not
-    end the procedure.
+    promise is at most the sum of the chances.
     """
     found, budget = np.zeros(len(ends), dtype=np.bool_), 0.0
     for start, stop, chance in zip(starts, [*starts[1:], len(ends)], chances, strict=True):
@@ -127,8 +123,7 @@ def times_needed(
     mean (m,): the accuracy of the rows down to each of m places, units (m,): the rows or groups,
     and worth (m,): the independent rows that they count for. It is the least over the places, by
     the exact binomial test at `chance`, to 5%; above `most`: infinity. Groups that are worth more
-    than a row each need more for the extra one that is all wrong (`group_tests.group_tails`): if
-    all are alike, its weight is beaten by log(chance) / log(target / mean) of them.
+    than a row each need more for the extra one that is all wrong (`group_tests.group_tails`).
     """
     from scipy.stats import binom
 

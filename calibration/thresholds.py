@@ -105,12 +105,7 @@ class Certificate:
     strata: Strata | None = None  # of the judged questions, by what the judge says
 
     def __post_init__(self) -> None:
-        """Refuse what `certify` and `certify_judged` cannot have made.
-
-        Raises:
-            ValueError: a share outside [0, 1], counts that are not whole or do not fit together, or
-                a threshold that these counts cannot have certified.
-        """
+        """Refuse what `certify` and `certify_judged` cannot have made."""
         shares = (self.target, self.level, 0.0 if self.threshold is None else self.threshold)
         if not all(isinstance(share, (int, float)) and 0 <= share <= 1 for share in shares):
             raise ValueError(f"threshold, target and level should be in [0, 1], got {shares}")
@@ -140,9 +135,9 @@ class Certificate:
     def _follows(self) -> bool:
         """Whether the counts can have certified a threshold.
 
-        By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value depends on
-        which rows go together: here it is that of as many groups as can have a right row, and all
-        of them right, as none is lower (see `group_tails`). With a judge, it is that of the strata.
+        By rows, if the exact binomial tail is at most 1 - level. By groups, the p-value is that of
+        as many groups as can have a right row, all right: none is lower (see `group_tails`). With a
+        judge, it is that of the strata.
         """
         if self.strata is not None:
             return self.strata.tail(self.target) <= 1 - self.level + OF_DRAWS
@@ -244,8 +239,7 @@ def certify_judged(
     """Certify one threshold by labels within the strata of what a judge says.
 
     All rows of `strata` reach `threshold`, which no label has influenced, and the labels of each
-    stratum are a random sample of it. The promise holds whatever the judge does: its verdicts alone
-    certify nothing (`calibration.prediction_powered`).
+    stratum are a random sample of it. The promise holds whatever the judge does.
     """
     target, level = arrays.check_share("target", target), arrays.check_share("level", level)
     holds = strata.tail(target) <= 1 - level
@@ -285,14 +279,13 @@ def certify(
     start where a test would most surely pass by p (`foreseen_place`), the rest to starts at sizes
     fixed in advance.
 
-    No threshold below `floor` is returned. If only p from some number up are accepted at all, give
-    that number: the promise is then about rows that are accepted. It may depend on the labels, as
-    all tests that refute hold at once.
+    No threshold below `floor` is returned. It may depend on the labels, as all tests that refute
+    hold at once: if only p from it up are accepted, the promise is about rows that are accepted.
 
     If every row is a group of its own, the test is the exact binomial tail, and the promise is
-    about new rows. If groups (n,) have several rows, it is about new groups, each of which
-    counts once, with the share of its accepted rows that is right: whole groups must be
-    exchangeable, their rows may depend on each other in any way (`group_tails`).
+    about new rows. If groups (n,) have several rows, it is about new groups, each of which counts
+    once, with the share of its accepted rows that is right: whole groups must be exchangeable,
+    their rows may depend on each other in any way.
 
     `about` and `event` are reported, not used. p must come from maps that were not fitted on these
     rows. Out-of-fold p work in practice, though no proof is known: a lucky fold is judged by maps
@@ -369,12 +362,11 @@ def _checked(hits: float, n: float, level: float) -> tuple[float, float, float]:
 def fixed_sequence(losses: ArrayLike, groups: Groups = None, *, risk: float = 0.05) -> int:
     """Return the last setting whose mean loss is at most `risk`, with 95% confidence; -1: none.
 
-    losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest, such as
-    an answer lost because fewer passages are passed on. Learn-then-Test by fixed sequence testing
-    (Angelopoulos et al. 2021): each setting is tested at the full 5%, until one fails. So a false
-    promise about new groups (n,), each counted once, has at most that probability, if
-    `mean_upper_bound` is a valid bound: proved for losses of two values in groups of one row,
-    otherwise a conjecture.
+    losses (n, m) in [0, 1]: of each row by each setting, from the safest to the riskiest.
+    Learn-then-Test by fixed sequence testing (Angelopoulos et al. 2021): each setting is tested at
+    the full 5%, until one fails. So a false promise about new groups (n,), each counted once, has
+    at most that probability, if `mean_upper_bound` is a valid bound: proved for losses of two
+    values in groups of one row, otherwise a conjecture.
     """
     table = arrays.as_floats(losses)
     if table.ndim != 2:

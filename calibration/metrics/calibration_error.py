@@ -23,11 +23,10 @@ def dependence(y: Floats, p: Floats, number: Ints) -> float:
 
     Full dependence means that one uniform number u decides all labels of a group (n,): a label is 1
     if u < p. The product of two residuals y - p of one group is then min(p, q) - p q on average.
-    The result is the sum of these products over all pairs, divided by its value at full dependence.
-    The residuals are taken around their mean, so that a p which is too high everywhere does not
-    look like dependence. One standard error, by group, is added: if the result is too low,
-    dependence looks like miscalibration. It is 0 if no group has two rows, and 1 if all p are 0 or
-    1, or if there is one group.
+    The result is the sum of these products over all pairs, divided by its value at full dependence,
+    with one standard error, by group, added. The residuals are taken around their mean, so that a p
+    which is too high everywhere does not look like dependence. It is 0 if no group has two rows,
+    and 1 if all p are 0 or 1, or if there is one group.
     """
     sizes, residuals = np.bincount(number), y - p
     if sizes.max() < 2:
@@ -55,7 +54,7 @@ def sample_null_labels(
 
     Rows of one group (n,) are as dependent as the labels y (`dependence`); without y they depend
     fully, the worst case. With probability sqrt(dependence) a label is decided by the uniform
-    number of its group, otherwise by its own. groups None: all rows are independent.
+    number of its group, otherwise by its own.
     """
     values = arrays.check_probabilities(p)
     number = arrays.group_codes(groups, len(values))
@@ -76,8 +75,8 @@ DRAWS = 500  # draws of labels behind a consistency band
 def bins(values: Floats) -> Ints:
     """Return (n,) bin numbers from 0, rising with the value; bins have about equally many rows.
 
-    There is one bin per 40 rows, but at least 4 and at most 15; fewer where equal values, which are
-    kept together, would fill several. The order of the rows does not matter.
+    There is one bin per 40 rows, but at least 4 and at most 15; equal values stay together. The
+    order of the rows does not matter.
     """
     count = int(np.clip(len(values) // 40, 4, 15))
     edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
@@ -105,8 +104,7 @@ def ece_debiased(y: Floats, p: Floats) -> float:
     Chance can only add to the plug-in estimate, the mean |accuracy - confidence| over `bins`. The
     result is the gap e for which bins that are all off by e would show the plug-in on average, each
     with the binomial error of its rate (hits + 1) / (rows + 2), an idea of Kumar, Liang and Ma
-    (2019); 0 if chance alone shows more. An exact model has 0.03 on average with 200 rows, 0.013
-    with 1,000 (the plug-in: 0.06 with 200).
+    (2019); 0 if chance alone shows more.
     """
     from scipy.special import ndtr
 
@@ -135,9 +133,8 @@ Waves = NDArray[np.complex128]
 
 
 class _Mesh:
-    """Rows at confidences p (n,), put on the mesh and smoothed there.
-
-    The mesh and its mirror image form a circle, so one bandwidth costs one FFT.
+    """Rows at confidences p (n,), on a mesh that with its mirror image forms a circle: one FFT a
+    bandwidth.
     """
 
     def __init__(self, p: Floats) -> None:
@@ -177,10 +174,7 @@ class _Mesh:
 
 
 def _bisect_fixed_points(falling: Callable[[Floats], Floats], size: int) -> Floats:
-    """Return the sigmas (size,) in [0, 1] that equal falling(sigma), to about 1e-3 from above.
-
-    All bisections start from the same ends, so most of them ask for the same bandwidths.
-    """
+    """Return the sigmas (size,) in [0, 1] that equal falling(sigma), to about 1e-3 from above."""
     low, high = np.zeros(size), np.ones(size)
     for _ in range(10):
         middle = (low + high) / 2
@@ -194,8 +188,8 @@ def smece(y: Floats, p: Floats) -> float:
 
     The residuals p - y are smoothed along p by a Gaussian reflected at 0 and 1, and their absolute
     values are averaged; the bandwidth is the one that equals the result. It is that of the package
-    `relplot` to about 1e-3, with its conventions: the Gaussian is cut at 0.5, and a row at exactly
-    0 or 1 has half the weight. An exact model shows more than 0: compare with `smece_floor`.
+    `relplot` to about 1e-3, with its conventions. An exact model shows more than 0: compare with
+    `smece_floor`.
     """
     mesh = _Mesh(p)
     return float(mesh.smece(mesh.waves(p - y)[None])[0])
@@ -228,21 +222,19 @@ def smece_interval(
     The interval inverts two tests, as a bootstrap fails near 0. Let g(s) be the true error smoothed
     by s and g'(s) the measured one; both fall with s, and the smECE is where g(s) = s.
 
-    low: g' is at most g plus the smoothed noise. So low is the estimate minus the noise at its own
-    bandwidth, or 0 if that is negative. The noise is the upper 2.5% point of the error of the
-    residuals with a random sign per group (`draws` times), or of those of exactly calibrated labels
-    (`sample_null_labels`), if that is higher: of a rare event the sample may hold none. So an smECE
-    that chance alone explains has a low of 0.
+    low: g' is at most g plus the smoothed noise, so low is the estimate minus the noise at its own
+    bandwidth, or 0. The noise is the upper 2.5% point of the error of the residuals with a random
+    sign per group (`draws` times), or of those of exactly calibrated labels (`sample_null_labels`),
+    if that is higher: of a rare event the sample may hold none.
 
     high: |smoothed error| is a sum of residuals, each times a number in [-1, 1]; with the right
     numbers it is g, with any others less. So g'(s) is below g(s) by more than z standard errors of
-    such a sum with a probability of at most 2.5%, and every s that would need this is
-    rejected. The standard error is that of the sums by group of y - p, with one change of sign
-    along p, at the worst of `CUTS`, and with one more group, as large as the largest, whose
-    residuals are all 1: a sample without a miss does not show that there are none.
+    such a sum with a probability of at most 2.5%, and every s that would need this is rejected. The
+    standard error is that of the sums by group of y - p, with one change of sign along p, at the
+    worst of `CUTS`, and with one more group, as large as the largest, whose residuals are all 1.
 
-    Both are bounds, so the interval covers more than 95% where chance dominates, and about 95%
-    elsewhere. (NaN, NaN) with fewer than `MIN_GROUPS` groups.
+    The interval covers more than 95% where chance dominates. (NaN, NaN) with fewer than
+    `MIN_GROUPS` groups.
     """
     number, rng = arrays.group_codes(groups, len(y)), np.random.default_rng(random_state)
     n_groups = int(number.max()) + 1

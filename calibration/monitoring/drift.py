@@ -28,9 +28,9 @@ def ks_bound(distance: float, n: int, m: int) -> float:
     """Return an upper bound of the p-value of a two-sample Kolmogorov-Smirnov distance in [0, 1].
 
     min(1, 2.17 exp(-2 distance^2 n m / (n + m))) for samples of n and m, n >= 4: the inequality of
-    Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012), 8% above its limit for
-    large ones. It is proved for n = m, verified by computer for unequal sizes up to 200, and their
-    conjecture beyond. Ties, and looking at some values only, can only make a distance smaller.
+    Dvoretzky, Kiefer and Wolfowitz for two samples (Wei and Dudley 2012), proved for n = m,
+    verified by computer for unequal sizes up to 200, and their conjecture beyond. Ties only make a
+    distance smaller.
     """
     return min(1.0, 2.17 * math.exp(-2 * distance**2 * n * m / (n + m)))
 
@@ -38,8 +38,7 @@ def ks_bound(distance: float, n: int, m: int) -> float:
 def outside_p_value(count: int, n: int, m: int) -> float:
     """Return P(at least `count` of m new rows outside the range of n fitted ones) without a change.
 
-    Exact for continuous values, too high with ties (Rosenbaum 1953, "Tables for a nonparametric
-    test of dispersion"). 0 <= count <= m.
+    Exact for continuous values, too high with ties (Rosenbaum 1953). 0 <= count <= m.
     """
     run = math.prod((m - i) / (n + m - i) for i in range(count))
     return run * (1 + count * n / (n + m - count))
@@ -51,8 +50,7 @@ class FeatureSketch:
 
     edges: K rising values, the lowest and the highest one seen and the quantiles between them.
     shares: 2 K - 1 shares of the rows, which sum to 1: at the first edge, between the first and the
-        second, at the second, and so on. So a point mass has its own bin, and a constant feature
-        has one edge and one share.
+    second, at the second, and so on, so that a point mass has its own bin.
     """
 
     edges: tuple[float, ...]
@@ -110,9 +108,7 @@ class Sketch:
     def from_dict(cls, d: Mapping[str, Any]) -> Sketch:
         """Return what `to_dict` wrote; its numbers are the same to the last bit.
 
-        Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
-                sketch; the message names the feature.
+        Raises ValueError: not a valid sketch; the message names the feature.
         """
         d = {"rows": 0, **d} if isinstance(d, Mapping) else d
         arrays.check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
@@ -133,7 +129,7 @@ class Move:
     """How far one feature has moved: it has, if the p-value is at most the level.
 
     distance: Kolmogorov-Smirnov's, in [0, 1]: the largest difference in the share of rows below a
-        value. 0.2: at some value, the new share is 20 points off the fitted one.
+    value.
     """
 
     name: str
@@ -180,10 +176,7 @@ class Drift:
         return f"{len(moved)} of {len(self.moves)} features have moved, first {moved[0]} {tail}"
 
     def table(self, *, limit: int = 10, words: Callable[[str], str] | None = None) -> str:
-        """Return a plain text table of the first `limit` features, one row each.
-
-        `words` says what a feature means, given its name; it follows the name.
-        """
+        """Return a plain text table of the first `limit` features; `words` explains a name."""
         rows = [("", "moved", "fitted median", "median now", "outside the fit", "p")]
         for move in self.moves[:limit]:
             medians = f"{move.fitted_median:.4g}", f"{move.median:.4g}"
@@ -201,9 +194,9 @@ class Drift:
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
-    Every row has the same weight. Groups (n,) determine the effective number of rows
-    (`effective_sample_size.effective_rows`). Values are kept and compared in single precision, so
-    that the last digits of another machine do not split a point mass.
+    Groups (n,) determine the effective number of rows (`effective_sample_size.effective_rows`).
+    Values are kept and compared in single precision, so that the last digits of another machine do
+    not split a point mass.
     """
     _check_names(tuple(names))
     x = _as_float32(arrays.as_features(X, len(names)))
@@ -224,13 +217,11 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
 
     Each feature has two tests on the counts of its bins: Kolmogorov-Smirnov's two-sample distance
     over the edges (`ks_bound`), and how many new rows lie outside the fitted range
-    (`outside_p_value`). The second catches what the distance cannot: a few values never seen, or a
-    constant that no longer is one. Both hold in finite samples, with ties, and with edges taken
-    from the fitted sample. The 2 d p-values are combined by Bonferroni and Holm (1979), valid under
-    any dependence of the features: if nothing has changed, one window fires with a chance of at
-    most `level`. For k windows against one sketch, give each level / k. Univariate
-    Kolmogorov-Smirnov tests with Bonferroni did as well as any multivariate one in Rabanser et al.
-    2019, "Failing loudly".
+    (`outside_p_value`), which catches a few values never seen. Both hold in finite samples, with
+    ties, and with edges taken from the fitted sample. The 2 d p-values are combined by Bonferroni
+    and Holm (1979): if nothing has changed, one window fires with a chance of at most `level`. For
+    k windows against one sketch, give each level / k. Such tests did as well as any multivariate
+    one in Rabanser et al. 2019, "Failing loudly".
 
     Groups (m,), such as the rephrasings of one question, determine the effective number of rows.
     """

@@ -1,16 +1,15 @@
 """Are confidences still right? Tests on labels as they arrive, valid however often one looks.
 
-Labels and confidences in, evidence out; numpy only. Two assumptions cannot be checked. Whether a
-label arrives must not depend on its value: people who only report failures set off any alarm. And
-of several rephrasings of one question only one may count, because its label predicts the others.
+Labels and confidences in, evidence out; numpy only. Two assumptions cannot be checked: whether a
+label arrives must not depend on its value, and of several rephrasings of one question only one may
+count.
 
 The method is betting on labels at the prices that confidences set (Waudby-Smith and Ramdas 2024,
-"Estimating means of bounded random variables by betting"; for forecasts Henzi and Ziegel 2022,
-"Valid sequential inference on probability forecast performance"). At fair prices, the chance that
-wealth ever reaches 1 / level times the first stake is at most `level` (Ville 1939). The confidence
-p is the price. A bet that the odds of a hit are e^b times those of p multiplies its stake by the
-likelihood ratio e^(b y) / (1 - p + p e^b); its expectation is 1 if y is 1 with probability p, at
-p = 0 and p = 1 too.
+"Estimating means of bounded random variables by betting"; Henzi and Ziegel 2022, "Valid sequential
+inference on probability forecast performance"). At fair prices, the chance that wealth ever reaches
+1 / level times the first stake is at most `level` (Ville 1939). The confidence p is the price. A
+bet that the odds of a hit are e^b times those of p multiplies its stake by the likelihood ratio
+e^(b y) / (1 - p + p e^b), whose expectation is 1 if y is 1 with probability p.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from calibration.arrays import Floats
 class Wealth:
     """The value of one unit, spread over several bets, after n labels.
 
-    Each bet stakes 1 / ((k + 1) (k + 2)) of its share after k labels, k = 0, 1, ...: a half at
-    once; 1 / (n + 2) is still in hand, so a change after a long good period is detected soon.
+    Each bet stakes 1 / ((k + 1) (k + 2)) of its share after k labels, k = 0, 1, ...: so 1 / (n + 2)
+    is still in hand, and a change after a long good period is detected soon.
 
-    stakes: one per bet, the logarithm of its stake by now, the part for the next label included.
-    peak: logarithm of the highest wealth so far, at least 0.
+    stakes: of each bet, the logarithm by now, the part for the next label included. peak: logarithm
+    of the highest wealth so far, at least 0.
     """
 
     stakes: tuple[float, ...]
@@ -90,10 +89,7 @@ def log_mean(logs: Floats) -> Floats:
 
 
 def log_factors(y: ArrayLike, p: ArrayLike, b: ArrayLike) -> Floats:
-    """Return b y - log(1 - p + p e^b): the log factor of bet b on label y at price p.
-
-    Arrays are broadcast; y is 0 or 1, p in [0, 1], b any finite number.
-    """
+    """Return b y - log(1 - p + p e^b): the log factor of bet b on label y at price p, broadcast."""
     tilt, price = np.asarray(b, dtype=np.float64), np.asarray(p, dtype=np.float64)
     return np.asarray(tilt * np.asarray(y) - np.log1p(price * np.expm1(tilt)), dtype=np.float64)
 
@@ -133,12 +129,7 @@ class _Bets:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
-        """Return what `to_dict` wrote, ready to continue; the same to the last bit.
-
-        Raises:
-            ValueError: another kind, a missing or unknown key, or numbers that are not a valid
-                state.
-        """
+        """Return what `to_dict` wrote, the same to the last bit; ValueError: not a valid state."""
         names = [f.name for f in fields(cls) if f.name != "wealth"]  # type: ignore[arg-type]
         arrays.check_keys(f"the state of a monitor ({cls.kind})", d, ("kind", *names, "wealth"))
         arrays.check_keys("its wealth", d["wealth"], ("stakes", "n", "peak"))
@@ -172,9 +163,8 @@ class CalibrationMonitor(_Bets):
 
     It bets in four directions at once: the confidences promise too much, too little, are too sure
     (too near 0 and 1) or too timid. A bet on more hits pays the price p + tolerance, a bet on fewer
-    p - tolerance, so its expected stake does not grow while the truth lies between them. The chance
-    of ever giving a false alarm is at most `level`, for any confidences. If 70% are promised and
-    43% are right, it alarms after about 40 labels (median).
+    p - tolerance. The chance of ever giving a false alarm is at most `level`, for any confidences.
+    If 70% are promised and 43% are right, it alarms after about 40 labels (median).
     """
 
     kind: ClassVar[str] = "calibration-monitor"
@@ -198,10 +188,9 @@ class CalibrationMonitor(_Bets):
         return cls(level, 0, 0.0, Wealth.start(PARTS), tolerance)
 
     def update(self, y: ArrayLike, p: ArrayLike) -> CalibrationMonitor:
-        """Return the monitor after labels y (n,) of 0 and 1, in order, on confidences p (n,).
+        """Return the monitor after labels y (n,), in order, on confidences p (n,); single ones too.
 
-        Single numbers are accepted too, and no label at all. Updates in parts or at once differ
-        only in the last digits.
+        Updates in parts or at once differ only in the last digits.
         """
         if np.size(y) == np.size(p) == 0:
             return self
@@ -243,8 +232,7 @@ class AccuracyMonitor(_Bets):
     at most `level`. If the target is 70% and 50% are right, it alarms after about 40 labels
     (median).
 
-    level, target: within (0, 1). hits: right answers so far. wealth: one stake per number of
-    `FALLS`.
+    level, target: within (0, 1). wealth: one stake per number of `FALLS`.
     """
 
     kind: ClassVar[str] = "accuracy-monitor"
@@ -307,10 +295,9 @@ class AccuracyMonitor(_Bets):
 def _upper(hits: int, n: int, level: float) -> float:
     """Return the lowest mean for which the bets on less have won 1 / level, or 1; by bisection.
 
-    The bets b are the same for every mean. The logarithm is concave, so a factor priced at the
-    running mean is at most the product of those priced label by label, which is fair: Ville's
-    inequality then holds for the running mean (as in Howard et al. 2021, "Time-uniform,
-    nonparametric, nonasymptotic confidence sequences", sub-Bernoulli case).
+    The logarithm is concave, so a factor priced at the running mean is at most the product of those
+    priced label by label, which is fair: Ville's inequality then holds for the running mean (as in
+    Howard et al. 2021, "Time-uniform, nonparametric, nonasymptotic confidence sequences").
     """
     b = np.array(FALLS)
 
