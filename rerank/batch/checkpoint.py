@@ -86,11 +86,7 @@ class Checkpoint:
             self.state = replace(self.state, scoring=None)
 
     def append(self, state: CheckpointProgress, predictions: bytes, rejections: bytes) -> None:
-        """Append the results of a chunk; `state` has the lines processed and the row counts.
-
-        Raises:
-            OSError: such as for a full disk; what was appended before stays.
-        """
+        """Append the results of a chunk; `state` has the lines processed and the row counts."""
         parts = predictions, rejections
         for file, data in zip(self._data, parts, strict=True):
             _write(file, data)

@@ -19,7 +19,7 @@ from rerank.batch.rows import CHUNK_ROWS, Part, RejectedRow, Row
 from rerank.batch.table import OUTPUT_EXAMPLE
 from rerank.data.lines import opened
 from rerank.data.records import FIELDS, LONGEST_RECORD, QUERY
-from rerank.errors import InputError
+from rerank.errors import InputError, one_line
 from rerank.storage.files import BUFFER
 
 MAX_ROW_BYTES = 4 * LONGEST_RECORD  # of a row's values: at most four bytes per character
@@ -59,7 +59,8 @@ class ParquetRows(Part):
                 names, meta = file.schema_arrow.names, file.metadata
                 leaves = [file.schema.column(i) for i in range(len(file.schema))]
             except (pa.ArrowException, OSError, ValueError) as error:
-                raise InputError(f"{path}: not a readable Parquet file ({_brief(error)})") from None
+                why = f"not a readable Parquet file ({one_line(error)})"
+                raise InputError(f"{path}: {why}") from None
             _check_sizes(path, meta, os.fstat(raw.fileno()).st_size)
         wrong = [c for c in FIELDS if names.count(c) > 1]
         if wrong or not {"_id", "id"} & set(names) or not set(QUERY) & set(names):
@@ -95,7 +96,7 @@ class ParquetRows(Part):
                         yield batch
                         read += 1
                 except (pa.ArrowException, OSError, ValueError) as error:
-                    raise InputError(f"{where} cannot be read ({_brief(error)})") from None
+                    raise InputError(f"{where} cannot be read ({one_line(error)})") from None
                 if read != end - first:
                     raise InputError(f"{where} ends before its last row")
 
@@ -104,7 +105,7 @@ class ParquetRows(Part):
         try:
             size = sum(_size(column) for column in raw.columns)
         except (pa.ArrowException, IndexError) as error:
-            raise InputError(f"{self.path}: row {line} is damaged ({_brief(error)})") from None
+            raise InputError(f"{self.path}: row {line} is damaged ({one_line(error)})") from None
         if size > MAX_ROW_BYTES:
             return RejectedRow(line, f"the row has {size} bytes, at most {MAX_ROW_BYTES} are taken")
         record: dict[str, Any] = {}
@@ -114,7 +115,7 @@ class ParquetRows(Part):
             except Exception as error:  # each type of value can fail in its own way
                 query_id = record.get("_id")
                 named = query_id if isinstance(query_id, str) else None
-                return RejectedRow(line, f"{name!r} cannot be read ({_brief(error)})", named)
+                return RejectedRow(line, f"{name!r} cannot be read ({one_line(error)})", named)
         return self.parse(line, record)
 
 
@@ -138,10 +139,8 @@ def _size(column: pa.Array) -> int:
 
 
 def _check_sizes(path: Path, meta: Any, held: int) -> None:
-    """Refuse a file that would fill the memory before one of its rows can be checked.
-
-    It reads no sizes of columns: pyarrow ends the process if those are damaged.
-    """
+    """Refuse a file that would fill the memory before one of its rows can be checked."""
+    # no sizes of columns are read: pyarrow ends the process if those are damaged
     max_size = max(MAX_UNPACKED, MAX_RATIO * held)
     for number in range(meta.num_row_groups):
         if (size := meta.row_group(number).total_byte_size) > max_size:
@@ -175,8 +174,3 @@ def write_parquet(
                 held = []
         if held:
             writer.write_table(pa.Table.from_batches(held), row_group_size=GROUP_ROWS)
-
-
-def _brief(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
