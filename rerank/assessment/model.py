@@ -43,10 +43,10 @@ from rerank.config import ON_RERANKER_ERROR, Config
 from rerank.data.checks import has_text, is_encodable
 from rerank.errors import InputError, RetrieverError, check_one_of
 from rerank.filters import Where
-from rerank.inference.exported_models import ROLES
+from rerank.inference.engine import ROLES
+from rerank.inference.given import RemoteModel, Shift, is_noted, lost
 from rerank.inference.model_files import find_model
 from rerank.inference.remote.client import LimitError
-from rerank.inference.remote.probe import RemoteModel, Shift, is_noted, lost
 from rerank.inference.score_cache import ScoreCache
 from rerank.protocols import Embedder, EmbedFunction, ScoreFunction, Scorer
 from rerank.storage.folder import DIGEST

@@ -16,7 +16,7 @@ from typing import Any
 
 from rerank.config import Config
 from rerank.errors import FolderError, InputError, MissingExtraError, command_line
-from rerank.inference.exported_models import (
+from rerank.inference.engine import (
     NETWORKS,
     ROLES,
     WriteExported,
@@ -24,9 +24,8 @@ from rerank.inference.exported_models import (
     manifest_entry,
     open_exported,
 )
-from rerank.inference.given import Given
+from rerank.inference.given import Given, is_noted, remote_of_folder
 from rerank.inference.model_files import Model, ModelFiles, ModelPair, resolve
-from rerank.inference.remote.probe import is_noted, remote_of_folder
 from rerank.storage.files import (
     PACKAGE,
     clear_away,

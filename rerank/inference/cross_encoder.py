@@ -1,16 +1,13 @@
-"""Rerankers: pairs of query and passage to scores, and whether a pair was truncated.
-
-A `Reranker` keeps the scores of any `Scorer`. `CrossEncoder` is the scorer of a model on this
-machine: any with one output that sentence-transformers' CrossEncoder loads, without a sigmoid.
-"""
+"""Rerankers: pairs of query and passage to scores, without a sigmoid, and what was truncated."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import groupby, islice
-from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,70 +40,55 @@ Rows = Callable[[Sequence[Tokens]], NDArray[np.float32]]  # an engine
 TOGETHER = 2**20  # pairs in one call: the engine divides them itself
 
 
+@dataclass(frozen=True)
 class EngineScorer:
     """Our own tokens, and an engine that runs them; it reads no instruction."""
 
-    def __init__(self, tokenizer: Tokenizer, engine: Rows) -> None:
-        self._tokenizer, self._engine = tokenizer, engine
+    tokenizer: Tokenizer
+    engine: Rows
 
     def __call__(
         self, pairs: Sequence[Pair], instruction: str = ""
     ) -> tuple[NDArray[np.float32], list[bool]]:
         """Rows of shape (n, outputs), and whether each pair was truncated."""
-        tokens = self._tokenizer(pairs)
-        return self._engine(tokens), [t.cut for t in tokens]
+        tokens = self.tokenizer(pairs)
+        return self.engine(tokens), [t.cut for t in tokens]
 
     def room(self, query: str, instruction: str = "") -> int:
         """How many tokens of a passage are read with a query."""
-        return self._tokenizer.room(query, "")
+        return self.tokenizer.room(query, "")
 
 
+@dataclass(eq=False)
 class CrossEncoder:
     """The `Scorer` of a cross-encoder's files; the network is loaded at the first call.
 
-    A pair's logit depends on the pair alone, not on its neighbours, their number or order, except
-    for the rounding of bf16. Of a longer passage the best of `windows` parts counts. Safe to call
-    from many threads; only one of them loads the network.
+    A pair's logit depends on the pair alone, except for the rounding of bf16. Of a longer passage
+    the best of `windows` parts counts. Safe to call from many threads.
     """
 
-    def __init__(
-        self,
-        files: ModelFiles,
-        *,
-        max_length: int,
-        precision: Precision,
-        windows: int = 1,
-        instruction: str = "",
-    ) -> None:
-        check_cross_encoder(files, precision, instruction)
-        if precision == "auto":
-            raise InputError("`precision` (--precision) auto is for a calibration; name one here")
-        self.files = files
-        self.max_length = max_length
-        self.precision: Computed = precision
-        self.windows = windows
-        self.instruction = instruction
-        identity = f"{files.fingerprint}\0{precision}\0{max_length}\0{EXPORT_FORMAT}"
-        if windows > 1 or instruction:
-            identity += f"\0{windows}\0{instruction}"
+    files: ModelFiles
+    _: KW_ONLY
+    max_length: int
+    precision: Computed
+    windows: int = 1
+    instruction: str = ""
+    _tokenizer: Tokenizer | None = None
+    _opened_by: dict[bool, PairScorer] = field(default_factory=dict)  # if an instruction is read
+    _loading: Any = field(default_factory=RLock)
+
+    def __post_init__(self) -> None:
+        files = self.files
+        check_cross_encoder(files, self.precision, self.instruction)
+        identity = f"{files.fingerprint}\0{self.precision}\0{self.max_length}\0{EXPORT_FORMAT}"
+        if self.windows > 1 or self.instruction:
+            identity += f"\0{self.windows}\0{self.instruction}"
         self.traits = Traits(files.name, identity, batch=TOGETHER)
-        self._tokenizer: Tokenizer | None = None
-        self._opened_by: dict[bool, PairScorer] = {}  # by whether an instruction is read
-        self._loading = Lock()
 
     def with_instruction(self, instruction: str) -> CrossEncoder:
         """The same network with another instruction, which it must have a place for."""
-        check_cross_encoder(self.files, self.precision, instruction)
-        made = CrossEncoder(
-            self.files,
-            max_length=self.max_length,
-            precision=self.precision,
-            windows=self.windows,
-            instruction=instruction,
-        )
-        made._opened_by, made._loading = self._opened_by, self._loading
-        made._tokenizer = self.tokenizer() if self.windows > 1 else None
-        return made
+        tokenizer = self.tokenizer() if self.windows > 1 else None
+        return replace(self, instruction=instruction, _tokenizer=tokenizer)
 
     def score(self, requests: Sequence[Request]) -> list[Scores]:
         """Logits, and whether each pair was truncated to `max_length` tokens."""
@@ -123,20 +105,19 @@ class CrossEncoder:
                 f"{self.files.name} gives logits that are not finite; its weights are broken"
             )
         best = np.maximum.reduceat(rows[:, 0], starts) if read else rows[:, 0]
-        cut = _of_pairs(cut, starts, more)
-        both = zip(best.tolist(), cut, strict=True)
+        both = zip(best.tolist(), _of_pairs(cut, starts, more), strict=True)
         by_request = ([next(both) for _ in texts] for _, texts in requests)
         return [Scores(*zip(*scores, strict=True)) for scores in by_request]
 
     def truncates(self, pairs: Sequence[Pair]) -> list[bool]:
         """Whether each pair is truncated, without the network where our own tokens are its."""
-        if self.precision != "bf16" and not (
-            self.instruction or runs_in_library(self.files, self.precision)
-        ):
-            tokenizer = self.tokenizer()
-            read, starts, more = self._windows(pairs, lambda query, _: tokenizer.room(query, ""))
-            return _of_pairs([t.cut for t in tokenizer(read)], starts, more)
-        scorer = self._opened()
+        precision = self.precision
+        scorer: PairScorer
+        if precision == "bf16" or self.instruction or runs_in_library(self.files, precision):
+            scorer = self._opened()
+        else:
+            nothing = np.zeros((len(pairs) * self.windows, 1), dtype=np.float32)
+            scorer = EngineScorer(self.tokenizer(), lambda _: nothing)
         read, starts, more = self._windows(pairs, scorer.room)
         return _of_pairs(scorer(read, self.instruction)[1], starts, more)
 
@@ -156,12 +137,9 @@ class CrossEncoder:
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, which is loaded without the network."""
         with self._loading:
-            return self._our_tokenizer()
-
-    def _our_tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
-        return self._tokenizer
+            if self._tokenizer is None:
+                self._tokenizer = open_tokenizer(self.files, max_length=self.max_length)
+            return self._tokenizer
 
     def _opened(self) -> PairScorer:
         instructed = bool(self.instruction)
@@ -192,45 +170,35 @@ class CrossEncoder:
             bf16 = self.precision == "bf16"
             of_kind = LateInteraction if interacts_late(self.files) else LibraryScorer
             return of_kind(self.files, self.max_length, bf16=bf16)
-        return EngineScorer(self._our_tokenizer(), engine)
+        return EngineScorer(self.tokenizer(), engine)
 
 
 def _of_pairs(cut: Sequence[bool], starts: Ints, more: Sequence[bool]) -> list[bool]:
-    """Whether a pair is truncated: a window of it, or its text after the last one."""
-    if not len(starts):
-        return []
-    found: list[bool] = (np.logical_or.reduceat(cut, starts) | np.array(more)).tolist()
-    return found
+    of_windows = np.logical_or.reduceat(cut, starts) if len(starts) else np.array(cut)
+    return [bool(one or goes_on) for one, goes_on in zip(of_windows, more, strict=True)]
 
 
+@dataclass(eq=False)
 class Reranker:
-    """A scorer, and the cache of its scores if it has an identity to keep them under.
+    """A scorer of a model, and the cache of its scores if it has an identity to keep them under."""
 
-    `model` is what it was opened from: files on this machine, or an object.
-    """
+    model: ModelFiles | Given
+    scorer: Scorer
+    cache: ScoreCache | None = None
+    caching: bool = True  # False while the scorer is another one than at the fit
+    instruction: str = ""  # of a query
 
-    def __init__(
-        self, model: ModelFiles | Given, scorer: Scorer, cache: ScoreCache | None = None
-    ) -> None:
-        self.model = model
-        self.scorer = scorer
-        self.cache = cache if scorer.traits.identity else None
-        self.caching = True  # False while the scorer is another one than at the fit
-        self._instruction = ""  # of a query
+    def __post_init__(self) -> None:
+        self.cache = self.cache if self.scorer.traits.identity else None
 
     def with_instruction(self, instruction: str) -> Reranker:
-        """The same model with the instruction of a query; "": itself.
-
-        Raises:
-            InputError: the model reads none.
-        """
+        """The same model with the instruction of a query; an InputError if it reads none."""
         if not instruction:
             return self
         if not isinstance(self.scorer, Instructed):
             raise InputError(f"{self.model.name} reads no instruction; leave `instruction` out")
-        made = Reranker(self.model, self.scorer.with_instruction(instruction), self.cache)
-        made.caching, made._instruction = self.caching, instruction
-        return made
+        instructed = self.scorer.with_instruction(instruction)
+        return replace(self, scorer=instructed, instruction=instruction)
 
     @property
     def listwise(self) -> bool:
@@ -243,7 +211,10 @@ class Reranker:
         `lists` are the numbers of neighbouring pairs that are one list each, for a listwise scorer;
         by default the neighbours of one query are. What is in the cache is not scored again.
         """
-        groups = [(self._keys(group), group) for group in _groups(pairs, lists)]
+        rest = iter(pairs)
+        by_list = filter(None, (list(islice(rest, count)) for count in lists))
+        by_query = (list(group) for _, group in groupby(pairs, key=lambda pair: pair[0]))
+        groups = [(self._keys(group), group) for group in (by_list if lists else by_query)]
         keys = [key for of_group, _ in groups for key in of_group]
         cache = self.cache if self.caching else None
         score_of = cache.get(keys) if cache else {}
@@ -288,9 +259,8 @@ class Reranker:
 
     def _key(self, texts: Sequence[str]) -> bytes:
         given = isinstance(self.model, Given)
-        by = self.scorer.traits.identity
-        if given:
-            by = f"{self.model.fingerprint}{self._instruction}"
+        of_given = f"{self.model.fingerprint}{self.instruction}"
+        by = of_given if given else self.scorer.traits.identity
         state = hashlib.sha256(by.encode())
         for text in texts:
             # a tokenizer reads the normal form, which is slow to make of a long text; what another
@@ -314,14 +284,9 @@ def open_reranker(
     if isinstance(model, Given):
         assert isinstance(model.model, Scorer)
         return Reranker(model, model.model, cache).with_instruction(instruction)
+    if precision == "auto":
+        raise InputError("`precision` (--precision) auto is for a calibration; name one here")
     scorer = CrossEncoder(
         model, max_length=max_length, precision=precision, windows=windows, instruction=instruction
     )
     return Reranker(model, scorer, cache)
-
-
-def _groups(pairs: Sequence[Pair], lists: Sequence[int]) -> Iterator[list[Pair]]:
-    if not lists:
-        return (list(group) for _, group in groupby(pairs, key=lambda pair: pair[0]))
-    rest = iter(pairs)
-    return filter(None, (list(islice(rest, count)) for count in lists))

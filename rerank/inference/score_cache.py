@@ -1,8 +1,4 @@
-"""Cross-encoder scores on disk, one row per pair: no pair is scored twice.
-
-One SQLite file, shared by all runs of a working folder, for any set, split or order of queries. It
-knows keys and numbers, nothing of models or text.
-"""
+"""Cross-encoder scores in one SQLite file of a working folder: no pair is scored twice."""
 
 from __future__ import annotations
 
@@ -16,9 +12,10 @@ import stat
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -44,53 +41,46 @@ ASIDE = ".aside"  # suffix for a file that is not a cache; ".aside-2" for the ne
 FULL = "SQLITE_FULL"
 FAILING = (FULL, "SQLITE_IOERR", "SQLITE_NOMEM")  # the machine, not the file
 NO_CACHE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+OTHER_TABLES = "it holds other tables"
 
 
-class OtherTablesError(Exception):
-    """The file is a database of something else, or has more than the one table."""
-
-
+@dataclass(eq=False)
 class ScoreCache:
     """Scores by key, in the file `path`; one is dropped after `limit` newer ones (of 90 bytes).
 
-    Logits must be finite. Safe to share between processes and threads. All contents can be
-    recomputed, so a problem with the file never ends a run; the log says which. A score changed on
-    the disk counts as missing. A file that is broken, or not a cache, is set aside and a new one
-    started; one that is not this user's own regular file, cannot be opened or set aside, or stays
-    locked is left alone, and nothing is cached from then on.
+    Logits must be finite. Safe to share between processes and threads. A problem with the file
+    never ends a run; the log says which. A score changed on the disk counts as missing. A file that
+    is broken, or not a cache, is set aside and a new one started; one that is not this user's own
+    regular file, cannot be opened or set aside, or stays locked is left alone.
     """
 
-    def __init__(self, path: Path, limit: int = 20_000_000) -> None:
-        self.path = path
-        self.limit = limit
-        self._used = True
+    path: Path
+    limit: int = 20_000_000
+    _used: bool = True
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Score]:
         """The cached scores of `keys`."""
 
-        def select(db: sqlite3.Connection) -> tuple[dict[bytes, Score], int]:
-            scores: dict[bytes, Score] = {}
-            changed = 0
+        def select(db: sqlite3.Connection) -> list[tuple[bytes, Any, Any, bytes]]:
+            rows = []
             for start in range(0, len(keys), ASKED):
                 chunk = keys[start : start + ASKED]
                 marks = ",".join("?" * len(chunk))
                 query = f"SELECT pair, logit, cut, digest FROM scores WHERE pair IN ({marks})"
-                rows = db.execute(query, chunk).fetchall()
-                right = {
-                    pair: (logit, bool(cut))
-                    for pair, logit, cut, digest in rows
-                    if (type(logit), type(cut)) == (float, int)
-                    and math.isfinite(logit)
-                    and cut in (0, 1)
-                    and digest == _digest(pair, logit, cut)
-                }
-                scores |= right
-                changed += len(rows) - len(right)
-            return scores, changed
+                rows += db.execute(query, chunk).fetchall()
+            return rows
 
-        scores, changed = (self._tried(select) if os.path.lexists(self.path) else None) or ({}, 0)
-        if changed:
-            logger.warning("%s: %d scores are damaged, and are computed anew", self.path, changed)
+        rows = (self._tried(select) if os.path.lexists(self.path) else None) or []
+        scores = {
+            pair: (logit, bool(cut))
+            for pair, logit, cut, digest in rows
+            if (type(logit), type(cut)) == (float, int)
+            and math.isfinite(logit)
+            and cut in (0, 1)
+            and digest == _digest(pair, logit, cut)
+        }
+        if damaged := len(rows) - len(scores):
+            logger.warning("%s: %d scores are damaged, and are computed anew", self.path, damaged)
         return scores
 
     def put(self, scores: Mapping[bytes, Score]) -> None:
@@ -115,14 +105,12 @@ class ScoreCache:
             try:
                 with closing(self._connect()) as db, db:
                     return work(db)
-            except OtherTablesError:
-                self._set_aside("it holds other tables")
             except sqlite3.DatabaseError as error:
                 name = getattr(error, "sqlite_errorname", "")
                 if name.startswith(FAILING):
                     number = errno.ENOSPC if name.startswith(FULL) else errno.EIO
                     raise OSError(number, str(error), str(self.path)) from error
-                if name.startswith(NO_CACHE):
+                if name.startswith(NO_CACHE) or str(error) == OTHER_TABLES:
                     self._set_aside(str(error))
                 else:
                     self._leave(str(error))
@@ -145,7 +133,7 @@ class ScoreCache:
             if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
             if [statement.split() for (statement,) in db.execute(MADE)] != [TABLE.encode().split()]:
-                raise OtherTablesError
+                raise sqlite3.DatabaseError(OTHER_TABLES)
         except BaseException:
             db.close()
             raise
@@ -155,9 +143,9 @@ class ScoreCache:
         """Rename the file to a name that is free, or leave it where it is if that fails."""
         if not self.path.exists():  # another process was faster
             return
-        first = self.path.with_name(self.path.name + ASIDE)
-        names = chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2)))
-        aside = next(name for name in names if not os.path.lexists(name))
+        first = f"{self.path}{ASIDE}"
+        names = chain([first], (f"{first}-{n}" for n in count(2)))
+        aside = Path(next(name for name in names if not os.path.lexists(name)))
         try:
             for ending in PARTS:
                 with suppress(FileNotFoundError):

@@ -38,15 +38,10 @@ class Tokens:
 
 
 class Tokenizer:
-    """The fast tokenizer of a model folder, truncating to `max_length` tokens.
-
-    `content` is that of its `tokenizer.json`, if the caller has already read it.
-    """
+    """The fast tokenizer of a model folder, or of the `content` of its `tokenizer.json`."""
 
     def __init__(self, folder: Path, *, max_length: int, content: bytes | None = None) -> None:
-        longest = positions(folder)
-        if max_length > longest:
-            raise InputError(f"{folder.name} reads at most {longest} tokens, got {max_length}")
+        check_length(folder.name, folder, max_length)
         try:
             self._fast = _fast_tokenizer(folder, content)
         except MissingExtraError:
@@ -58,11 +53,8 @@ class Tokenizer:
 
         # after `normal_form`, so that nothing changes for a text that is in it already; spans
         # still count the given characters
-        steps = [
-            normalizers.Replace(Regex(IGNORED), ""),
-            normalizers.Replace(Regex(APART), "^"),
-            normalizers.NFKC(),
-        ]
+        replaced = (Regex(IGNORED), ""), (Regex(APART), "^")
+        steps = [*(normalizers.Replace(*pair) for pair in replaced), normalizers.NFKC()]
         own = self._fast.normalizer
         self._fast.normalizer = normalizers.Sequence(steps if own is None else [*steps, own])
         self._fast.no_padding()
@@ -70,10 +62,7 @@ class Tokenizer:
         self._frames = [_frame(self._fast.encode(*sides)) for sides in (("a",), ("a", "a"))]
 
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Tokens]:
-        """Tokens of texts, or of pairs; a pair's longer side is truncated first.
-
-        Only the beginning of a long text is tokenised.
-        """
+        """Tokens of texts, or of pairs; a pair's longer side is truncated first."""
         given = [(text,) if isinstance(text, str) else text for text in texts]
         different = list(dict.fromkeys(side for sides in given for side in sides))
         found = self._beginnings(different, self.max_length)
@@ -81,11 +70,7 @@ class Tokenizer:
         return [self._tokens(sides, [ids[side] for side in sides]) for sides in given]
 
     def spans(self, texts: Sequence[str], *, most: int = sys.maxsize) -> list[NDArray[np.int64]]:
-        """The characters at which each token begins and ends: one array (n, 2) per text.
-
-        They are those of the first `most` tokens, and of one more if there are more; special tokens
-        are left out.
-        """
+        """The characters at which the first `most` tokens and the next begin and end, (n, 2)."""
         found = self._beginnings(texts, most, "offsets")
         return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
 
@@ -97,10 +82,7 @@ class Tokenizer:
     def parts(
         self, texts: Sequence[str], rooms: Sequence[int], most: int
     ) -> list[tuple[list[str], bool]]:
-        """The first `most` windows of each text, and whether it goes on after the last.
-
-        A window has as many tokens as there is room for beside what is read with it (`room`).
-        """
+        """The first `most` windows of each text, of `rooms` tokens, and whether it goes on."""
         spans = self.spans(texts, most=(most + 2) * self.max_length)  # what follows moves no window
         found = []
         for text, of_tokens, room in zip(texts, spans, rooms, strict=True):
@@ -116,10 +98,8 @@ class Tokenizer:
         """A `part` of the encoding of each text: that of its first `most` tokens, and one more.
 
         A beginning has the tokens of the text but for the `LAST` ones, which may belong to a word
-        that goes on: a tokenizer of words makes at most a hundred tokens of one, and others look no
-        farther, but where a word of thousands of equal letters has many equally good splits.
-        Beginnings grow from `first` characters a token, at most to `READ`, as some characters give
-        no tokens.
+        that goes on. Beginnings grow from `first` characters a token, at most to `READ`, as some
+        characters give no tokens.
         """
         found: dict[str, Any] = {}
         left, size = list(dict.fromkeys(texts)), first * most
@@ -128,7 +108,11 @@ class Tokenizer:
             longer: list[str] = []
             begun = ((text, text[:size]) for text in left)
             for group in by_size(begun, lambda both: len(both[1]), TOGETHER):
-                encoded = self._encoded([b for _, b in group])
+                beginnings, plain = [b for _, b in group], {"add_special_tokens": False}
+                if cores() < (os.cpu_count() or 1):  # the library's threads are as many as all
+                    encoded = [self._fast.encode(beginning, **plain) for beginning in beginnings]
+                else:
+                    encoded = self._fast.encode_batch(beginnings, **plain)
                 for (text, beginning), e in zip(group, encoded, strict=True):
                     if beginning == text or len(e) > most + LAST or size == longest:
                         found[text] = getattr(e, part)[: most + 1]
@@ -137,24 +121,15 @@ class Tokenizer:
             left, size = longer, min(4 * size, longest)
         return [found[text] for text in texts]
 
-    def _encoded(self, texts: Sequence[str]) -> list[Any]:
-        """The encodings without special tokens; the library's threads are as many as all cores."""
-        if cores() < (os.cpu_count() or 1):
-            return [self._fast.encode(text, add_special_tokens=False) for text in texts]
-        return list(self._fast.encode_batch(texts, add_special_tokens=False))
-
     def _tokens(self, sides: Sequence[str], ids: Sequence[list[int]]) -> Tokens:
-        """The tokens of a text, or of a pair, of whose sides `ids` are the first ones.
-
-        If both sides of a pair are too long, each gets half; the longer one the larger half.
-        """
+        """The tokens of a text, or of a pair, of whose sides `ids` are the first ones."""
         special, types = self._frames[len(sides) - 1]
         room = self.max_length - sum(map(len, special))
         lengths = [len(of_side) for of_side in ids]
         cut = sum(lengths) > room
         if cut and len(sides) == 1:
             lengths = [room]
-        elif cut:
+        elif cut:  # if both are too long, each gets half; the longer one the larger half
             shorter = min(*lengths, room // 2)
             longer_first = lengths[0] > lengths[1]
             if room % 2 and min(lengths) > self.max_length:
@@ -166,7 +141,6 @@ class Tokenizer:
         return Tokens(tuple(token for token, _ in rows), tuple(kind for _, kind in rows), cut)
 
     def _is_longer(self, first: str, second: str) -> bool:
-        """Whether the first text has more tokens; as few as possible are counted."""
         most = self.max_length
         while True:
             most *= 4
@@ -177,16 +151,13 @@ class Tokenizer:
 
 MIN_ROOM = 32  # tokens; with fewer beside the title or query, only the beginning is read
 
-Frame = tuple[list[list[tuple[int, int]]], list[int]]
 
-
-def _frame(encoding: Any) -> Frame:
+def _frame(encoding: Any) -> tuple[list[list[tuple[int, int]]], list[int]]:
     """The special tokens before, between and after the sides, with their types; a side's types."""
     special: list[list[tuple[int, int]]] = [[]]
     types: list[int] = []
-    for token, kind, side in zip(
-        encoding.ids, encoding.type_ids, encoding.sequence_ids, strict=True
-    ):
+    parts = (encoding.ids, encoding.type_ids, encoding.sequence_ids)
+    for token, kind, side in zip(*parts, strict=True):
         if side is None:
             special[-1].append((token, kind))
         elif side == len(types):
@@ -215,7 +186,7 @@ def windows_of(
 
 
 def open_tokenizer(files: ModelFiles, *, max_length: int) -> Tokenizer:
-    """The tokenizer of a model, checked against its hash."""
+    """The tokenizer of a model, truncating to `max_length` tokens; checked against its hash."""
     content = None if files.entries is None else files.read(TOKENIZER_JSON)
     return Tokenizer(files.folder, max_length=max_length, content=content)
 
@@ -248,6 +219,13 @@ def positions(folder: Path) -> int:
         return int(config["max_position_embeddings"]) - first_position(config)
     except (OSError, ValueError, KeyError, TypeError):
         return sys.maxsize
+
+
+def check_length(name: str, folder: Path, max_length: int) -> None:
+    """Refuse a length that a model has no positions for."""
+    longest = positions(folder)
+    if max_length > longest:
+        raise InputError(f"{name} reads at most {longest} tokens, got {max_length}")
 
 
 def first_position(config: Mapping[str, Any]) -> int:

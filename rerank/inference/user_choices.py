@@ -1,7 +1,4 @@
-"""What the user chose for the networks of a process: the device, and whether their code may run.
-
-Both are in the environment, so that processes that are started have them too. No model holds them.
-"""
+"""What the user chose for a process and what it starts: the device, and trust in models' code."""
 
 from __future__ import annotations
 
@@ -18,11 +15,7 @@ AUTO = "auto"
 
 
 def device() -> str:
-    """Where torch runs networks, such as cpu or cuda:0: the choice, else the first GPU, else cpu.
-
-    Raises:
-        InputError: there is no such device on this machine.
-    """
+    """Where torch runs: the choice (an InputError if it is not here), the first GPU, or cpu."""
     with optional():
         import torch
     gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
@@ -39,10 +32,7 @@ def device() -> str:
 
 @contextmanager
 def chosen(place: str, *, trust: bool) -> Iterator[None]:
-    """Choose a device and trust, for a block and the processes that it starts; "" and False: as is.
-
-    Raises: as `device`.
-    """
+    """Choose a device and trust, for a block and the processes that it starts; "", False: as is."""
     made = {DEVICE: place, TRUST: "1" if trust else ""}
     before = {name: os.environ.get(name, "") for name in made}
     os.environ.update({name: value for name, value in made.items() if value})

@@ -1,9 +1,8 @@
 """A cross-encoder in bf16 on concatenated sequences: for a GPU, or a CPU with bf16 instructions.
 
-A batch holds as many sequences as fit into its budget of tokens. Attention stays within a sequence:
-on a GPU by Flash Attention's kernel for variable-length sequences (Dao 2023), on a CPU one sequence
-after the other. The last layer is computed only for the first tokens. Importing this file imports
-torch, and opening a model on the CPU sets the process's torch to one thread per operator.
+Attention stays within a sequence: on a GPU by Flash Attention's kernel for variable-length
+sequences (Dao 2023), on a CPU one after the other. Importing this file imports torch, and opening a
+model on the CPU sets the process's torch to one thread per operator.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from rerank.errors import RerankError, one_line
 from rerank.inference import library
 from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError, check_gap
 from rerank.inference.model_files import ModelFiles
-from rerank.inference.onnx_export import FIRST_TOKEN_FAMILIES
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
 from rerank.inference.user_choices import device
 from rerank.progress import by_size
@@ -55,34 +53,7 @@ class Spans:
         return cls(bounds, there, max(lengths))
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Concatenated sequences: int64 of shape (tokens,), and where each one is."""
-
-    ids: torch.Tensor
-    types: torch.Tensor
-    positions: torch.Tensor  # starting from 0 in each sequence
-    spans: Spans
-    firsts: Spans  # one row per sequence
-
-    @classmethod
-    def of(cls, sequences: Sequence[Tokens], device: str) -> Batch:
-        """The batch of `sequences`, at least one, on the device."""
-        lengths = [len(t.ids) for t in sequences]
-        total = sum(lengths)
-        starts = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
-        columns = (
-            np.fromiter(chain.from_iterable(t.ids for t in sequences), np.int64, total),
-            np.fromiter(chain.from_iterable(t.types for t in sequences), np.int64, total),
-            np.arange(total, dtype=np.int64) - starts,
-        )
-        ids, types, positions = _to_device(torch.from_numpy(np.stack(columns)), device)
-        ones = Spans.of([1] * len(lengths), device)
-        return cls(ids, types, positions, Spans.of(lengths, device), ones)
-
-
 def _to_device(numbers: torch.Tensor, device: str) -> torch.Tensor:
-    """The numbers on the device; to a GPU they are copied while the next ones are prepared."""
     if device.startswith("cuda"):
         numbers = numbers.pin_memory()
     return numbers.to(device, non_blocking=True)
@@ -96,33 +67,31 @@ class Unpadded(torch.nn.Module):
         self.classifier = classifier
         self.first_position = first_position(classifier.config.to_dict())
 
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Logits of shape (sequences, outputs) in fp32."""
+    def forward(self, sequences: Sequence[Tokens], device: str) -> torch.Tensor:
+        """Logits of shape (sequences, outputs) in fp32, of at least one sequence, on the device."""
+        lengths = [len(t.ids) for t in sequences]
+        spans, firsts = Spans.of(lengths, device), Spans.of([1] * len(lengths), device)
+        total, starts = sum(lengths), np.repeat(spans.bounds[:-1], lengths)
+        columns = (
+            np.fromiter(chain.from_iterable(t.ids for t in sequences), np.int64, total),
+            np.fromiter(chain.from_iterable(t.types for t in sequences), np.int64, total),
+            np.arange(total, dtype=np.int64) - starts + self.first_position,
+        )
+        ids, types, positions = _to_device(torch.from_numpy(np.stack(columns)), device)[:, None]
         body = self.classifier.base_model
-        hidden = body.embeddings(
-            input_ids=batch.ids[None],
-            token_type_ids=batch.types[None],
-            position_ids=batch.positions[None] + self.first_position,
-        )[0]
+        hidden = body.embeddings(input_ids=ids, token_type_ids=types, position_ids=positions)[0]
         *layers, last = body.encoder.layer
         for layer in layers:
-            attended = _attend(layer.attention, hidden, hidden, batch.spans, batch.spans)
+            attended = _attend(layer.attention, hidden, hidden, spans, spans)
             hidden = layer.feed_forward_chunk(attended)
-        first = hidden[batch.spans.on_device[:-1]]
-        attended = _attend(last.attention, hidden, first, batch.spans, batch.firsts)
+        first = hidden[spans.on_device[:-1]]
+        attended = _attend(last.attention, hidden, first, spans, firsts)
         first = last.feed_forward_chunk(attended)
         first = first.float()[:, None]  # the head stays in fp32: bf16 would tie close logits
         if body.pooler is not None:  # RoBERTa's head takes the first token itself
             first = body.pooler(first)
         logits: torch.Tensor = self.classifier.classifier(first)
         return logits
-
-    def to_bf16(self) -> Unpadded:
-        """Return self, with embeddings and layers in bf16."""
-        body = self.classifier.base_model
-        body.embeddings.to(torch.bfloat16)
-        body.encoder.to(torch.bfloat16)
-        return self
 
 
 def _attend(
@@ -144,10 +113,7 @@ def _attend(
 def mix_in_turn(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asking_spans: Spans, spans: Spans
 ) -> torch.Tensor:
-    """Attention of (rows, heads, size) within each sequence, one after the other.
-
-    The rows of `query` are divided by `asking_spans`, those of `key` and `value` by `spans`.
-    """
+    """Attention of (rows, heads, size) within each sequence, one after the other."""
     mixed = []
     for (a, b), (start, end) in zip(
         pairwise(asking_spans.bounds), pairwise(spans.bounds), strict=True
@@ -173,37 +139,32 @@ class UnpaddedEngine:
     """A model in bf16 ready to run, on its device."""
 
     def __init__(self, model: Unpadded, device: str, *, workers: int | None = None) -> None:
-        self._model = model.to_bf16().to(device)
-        self.device = device
+        body = model.classifier.base_model
+        body.embeddings.to(torch.bfloat16)
+        body.encoder.to(torch.bfloat16)
+        self._model, self.device = model.to(device), device
         self._workers = 1
         if device == "cpu":
             torch.set_num_threads(1)  # one batch per core, instead of all cores in each operator
             self._workers = workers or cores()
 
     def __call__(self, sequences: Sequence[Tokens]) -> NDArray[np.float32]:
-        """Rows of shape (n, outputs), in the order of `sequences`; n >= 1.
+        """Rows of shape (n, outputs), in the order of `sequences`; n >= 1."""
 
-        A GPU works on one batch while the next is prepared; the code waits for it once, at the end.
-        On a CPU each core works on its own batch.
-        """
-        batches = list(
-            by_size(sequences, lambda t: len(t.ids), BUDGET[self.device.partition(":")[0]])
-        )
-        rows = in_threads(self._rows, batches, self._workers)
-        outputs: NDArray[np.float32] = torch.cat(rows).cpu().numpy()
+        @torch.inference_mode()
+        def rows(batch: Sequence[Tokens]) -> torch.Tensor:
+            found: torch.Tensor = self._model(batch, self.device)
+            return found
+
+        most = BUDGET[self.device.partition(":")[0]]
+        batches = list(by_size(sequences, lambda t: len(t.ids), most))
+        outputs: NDArray[np.float32]
+        outputs = torch.cat(in_threads(rows, batches, self._workers)).cpu().numpy()
         return outputs
-
-    @torch.inference_mode()
-    def _rows(self, batch: Sequence[Tokens]) -> torch.Tensor:
-        rows: torch.Tensor = self._model(Batch.of(batch, self.device))
-        return rows
 
 
 def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedEngine:
-    """An engine that gives a pair's logits in bf16: close to those in fp32, but not equal.
-
-    It runs on the device that was chosen; on a CPU each of `workers` threads (None: one per core)
-    takes one batch.
+    """An engine for a pair's logits in bf16, close to those in fp32, on the device that was chosen.
 
     Raises:
         InputError: the model cannot be loaded.
@@ -212,10 +173,11 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
     """
     try:
         family = json.loads((files.folder / "config.json").read_bytes())["model_type"]
-        if family not in FIRST_TOKEN_FAMILIES:
+        if family not in library.FIRST_TOKEN_FAMILIES:
             raise ValueError(f"a {family} is not run without padding")
         place = device()
-        if place != "cpu" and not _has_kernel(place):
+        on_cuda = place.startswith("cuda") and torch.cuda.get_device_capability(place) >= FLASH
+        if place != "cpu" and not (on_cuda and importlib.util.find_spec(KERNEL)):
             raise ValueError(f"{place} has no attention for sequences without padding")
         whole = library.open_model(files, "cross_encoder")
         tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
@@ -223,7 +185,7 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
 
         def in_fp32(tokens: Sequence[Tokens]) -> NDArray[np.float32]:
             with torch.inference_mode():
-                rows: NDArray[np.float32] = model(Batch.of(tokens, "cpu")).numpy()
+                rows: NDArray[np.float32] = model(tokens, "cpu").numpy()
             return rows
 
         check_gap(library.largest_gap(whole, "cross_encoder", in_fp32, tokenizer, SAMPLES))
@@ -236,12 +198,6 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
     if engine.device == "cpu" and not multiplies_bf16():
         logger.warning("This processor has no instructions for bf16: fp32 would be faster")
     return engine
-
-
-def _has_kernel(device: str) -> bool:
-    """Whether a GPU and torch have the kernel."""
-    cuda = device.startswith("cuda") and torch.cuda.get_device_capability(device) >= FLASH
-    return cuda and importlib.util.find_spec(KERNEL) is not None
 
 
 def multiplies_bf16() -> bool:

@@ -40,7 +40,7 @@ from rerank.fitting.passage_maps import cross_fit_rankings, read_labelled
 from rerank.fitting.plan import Plan, check_corpus, plan
 from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.fitting.unanswerable import missed_share
-from rerank.inference.exported_models import (
+from rerank.inference.engine import (
     NETWORKS,
     check_exportable,
     manifest_entry,

@@ -35,7 +35,7 @@ from rerank.errors import InputError
 from rerank.fitting.certificates import NOT_AT_RANDOM, refuse_certificates
 from rerank.fitting.fit import sketch_with_passages
 from rerank.fitting.recalibrated_modes import RecalibratedMode, recalibrate_modes
-from rerank.inference.exported_models import NETWORKS, write_exported
+from rerank.inference.engine import NETWORKS, write_exported
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed

@@ -20,7 +20,7 @@ from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
 from rerank.fitting.certificates import refuse_certificates
 from rerank.fitting.plan import check_corpus
-from rerank.inference.exported_models import NETWORKS, write_exported
+from rerank.inference.engine import NETWORKS, write_exported
 from rerank.inference.model_files import resolve
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder

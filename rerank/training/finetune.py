@@ -22,7 +22,7 @@ from rerank.config import Config
 from rerank.data.checks import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.int8_weights import TRAINED_ON, TRAINING
+from rerank.inference.model_cache import TRAINED_ON, TRAINING
 from rerank.inference.model_files import (
     LOCAL,
     ModelFiles,

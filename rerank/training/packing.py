@@ -1,4 +1,4 @@
-"""Packing of trained weights, so small that they can be committed: see `inference.int8_weights`."""
+"""Packing of trained weights, so small that they can be committed: see `inference.model_cache`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from rerank.errors import InputError, optional
-from rerank.inference.int8_weights import COPIED, EMBEDDINGS, HASH, SCALE, TRAINING, word_embeddings
+from rerank.inference.model_cache import (
+    COPIED,
+    EMBEDDINGS,
+    HASH,
+    SCALE,
+    TRAINING,
+    word_embeddings,
+)
 from rerank.storage.files import write_file
 
 WRITTEN = ("licence", "command")  # of a manifest, by hand: the licence, and how to make it again

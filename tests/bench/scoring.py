@@ -33,9 +33,9 @@ from transformers import AutoConfig
 from rerank.config import Config, Graphs
 from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
-from rerank.inference.engine import Engine, _torch_runner, open_engine
+from rerank.inference.engine import Engine, open_engine
+from rerank.inference.library import load
 from rerank.inference.model_files import ModelFiles, resolve
-from rerank.inference.onnx_export import load
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.inference.varlen import UnpaddedEngine, open_unpadded
 
@@ -67,7 +67,7 @@ def ways(files: ModelFiles, max_length: int, workers: int) -> dict[str, Way]:
 
         return run
 
-    fallback = Engine(_torch_runner(load(files, "cross_encoder")), workers=1)
+    fallback = Engine(load(files, "cross_encoder").run, workers=1)
     unpadded = open_unpadded(files, workers=workers)
     return {
         "`predict`, batches of 32": predict(32),

@@ -23,8 +23,7 @@ from rerank.config import Config
 from rerank.data.feedback import feedback_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import EXTRAS, InputError
-from rerank.inference.engine import GRAPH
-from rerank.inference.exported_models import NETWORKS
+from rerank.inference.engine import GRAPH, NETWORKS
 from rerank.jobs.update import export
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import with_digest

@@ -1,7 +1,4 @@
-"""Models behind an address: requests over HTTP, tried again, counted, and their answers checked.
-
-Keys come from the environment, and are in no message.
-"""
+"""Models behind an address: requests over HTTP, tried again, counted; no message has a key."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ TIMEOUT = 60.0  # seconds that one try may take
 FIRST_WAIT = 0.5  # seconds before the second try, twice as many before each next one
 THREADS = 8  # requests at the same time
 OVERLOADED = {408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
-OTHER_FORM = {400, 404, 415, 422}  # of a server that does not know the fields of a request
+OTHER_FORM = {400, 404, 415, 422}
 NO_KEY = {401, 403}
 ROUNDING = 1 + 1e-9  # of sums of prices
 patience: ContextVar[float] = ContextVar("patience", default=300.0)
@@ -116,8 +113,8 @@ class Meter:
                 why = f"they have cost {spent:.6g}, and --most-cost allows {b.most_cost:g}"
             if why:
                 raise LimitError(
-                    f"no more requests to models behind addresses: {why}; what they brought is "
-                    "kept: run it again with more"
+                    f"no more requests to models: {why}; what they brought is kept: run it again "
+                    "with more"
                 )
             self.sent[name] += 1
 
@@ -126,9 +123,8 @@ class Meter:
         known = isinstance(tokens, int) and tokens >= 0
         if self.budget.price_per_million_tokens and not known:
             raise InputError(
-                f"the answers of {name} do not say how many tokens they cost "
-                "(`usage.total_tokens`); expected a price of requests instead: "
-                "--price-per-1000-requests"
+                f"the answers of {name} do not say how many tokens they cost: "
+                "`usage.total_tokens`; expected --price-per-1000-requests instead"
             )
         with self._lock:
             self.tokens[name] += tokens if isinstance(tokens, int) else 0
@@ -142,19 +138,15 @@ class Meter:
 METER = Meter()
 
 
-class RefusedError(RetrieverError):
-    """The server answers that the request is wrong; `status` is HTTP's."""
-
-    def __init__(self, sentence: str, status: int) -> None:
-        super().__init__(sentence)
-        self.status = status
+class OtherFormError(RetrieverError):
+    """The server does not know the fields of the request."""
 
 
 class Client:
     """Sends the requests of one model. Safe to call from many threads.
 
-    `of_folder`: a model folder named the address, and the key of an address is sent only to hosts
-    that the environment names, because others may have written the folder.
+    `of_folder`: a model folder, which others may have written, named the address: the key is sent
+    only to hosts that the environment names.
     """
 
     def __init__(self, address: Address, wire: int | None = None, *, of_folder: bool) -> None:
@@ -175,26 +167,27 @@ class Client:
 
     def ask(self, asked: str, texts: Sequence[str]) -> list[Any]:
         """What the model gives for texts, one value each, in their order."""
+        values: list[Any] = []
         if self.wire is None:
             with self._finding:
                 if self.wire is None:
-                    return self._find(asked, texts)
+                    values = self._find(asked, texts)
         wire = self.address.wires[self.wire or 0]
-        chunks = [texts[i : i + wire.most] for i in range(0, len(texts), wire.most)]
-        return [value for chunk in chunks for value in self._post(wire, asked, chunk)]
+        for i in range(len(values), len(texts), wire.most):
+            values += self._post(wire, asked, texts[i : i + wire.most])
+        return values
 
     def _find(self, asked: str, texts: Sequence[str]) -> list[Any]:
-        """As `ask`, and find out which form the server knows."""
+        """The values of the first texts, in the first form that the server knows."""
         for i, wire in enumerate(self.address.wires):
             try:
-                first = self._post(wire, asked, texts[: wire.most])
-            except RefusedError as error:
-                if error.status not in OTHER_FORM or wire is self.address.wires[-1]:
+                values = self._post(wire, asked, texts[: wire.most])
+            except OtherFormError:
+                if wire is self.address.wires[-1]:
                     raise
             else:
                 self.wire = i
-                rest = texts[wire.most :]
-                return [*first, *(self.ask(asked, rest) if rest else ())]
+                return values
         raise AssertionError("an address has a form")
 
     def _post(self, wire: Wire, asked: str, texts: Sequence[str]) -> list[Any]:
@@ -228,7 +221,13 @@ class Client:
         if status in OVERLOADED:
             return None, f"it answers {status}", seconds_of(response.headers.get("retry-after"))
         if status != httpx.codes.OK:
-            raise self._refused(status, response.text)
+            said = " ".join(response.text.split())
+            said = said.replace(self._key, "***") if self._key else said
+            advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
+            advice = advice if status in NO_KEY else ""
+            raise (OtherFormError if status in OTHER_FORM else RetrieverError)(
+                f"{self.address.name} answers {status}: {said[:200]!a}{advice}"
+            )
         try:
             answer = loads(response.content)
             values = wire.read(answer, count)
@@ -237,18 +236,10 @@ class Client:
             return None, f"its answer cannot be used: {what}", None
         told = answer if isinstance(answer, dict) else {}
         usage = told.get("usage")
-        METER.used(
-            self.address.name, usage.get("total_tokens") if isinstance(usage, dict) else None
-        )
+        tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+        METER.used(self.address.name, tokens)
         self.served = told["model"] if isinstance(told.get("model"), str) else self.served
         return values, "", None
-
-    def _refused(self, status: int, said: str) -> RefusedError:
-        said = " ".join(said.split())
-        said = said.replace(self._key, "***") if self._key else said
-        advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
-        advice = advice if status in NO_KEY else ""
-        return RefusedError(f"{self.address.name} answers {status}: {said[:200]!a}{advice}", status)
 
     @cached_property
     def _http(self) -> Any:

@@ -1,7 +1,4 @@
-"""What servers of rerankers and encoders read and write: names to addresses, JSON bodies, answers.
-
-A wire is one such form. It knows nothing of HTTP: a request is a value, an answer is checked.
-"""
+"""What servers of rerankers and encoders read and write: addresses, JSON bodies, answers."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class BadAnswerError(ValueError):
     """An answer that is not what was asked for; each function that reads one raises it."""
 
 
-Body = Callable[[str, str, Sequence[str]], dict[str, Any]]  # of a model, a query or role, and texts
+Body = Callable[[str, Sequence[str]], dict[str, Any]]  # of a query or a role, and texts
 Read = Callable[[Any, int], list[Any]]  # of an answer, and the number of texts
 
 
@@ -38,7 +35,7 @@ Read = Callable[[Any, int], list[Any]]  # of an answer, and the number of texts
 class Wire:
     """One form of requests and answers; `most` texts fit in a request."""
 
-    body: Body
+    fields: Body
     read: Read
     path: str
     most: int = 32
@@ -46,6 +43,12 @@ class Wire:
     key: str = PLAIN_KEY  # environment variable with the vendor's key
     listwise: bool = False  # a score depends on the other texts of a request
     told: str = ""  # the query with an instruction, where the form has a place for one
+    names_model: bool = True
+
+    def body(self, model: str, asked: str, texts: Sequence[str]) -> dict[str, Any]:
+        """The body of a request about a query or a role, and texts."""
+        named = {"model": model} if model and self.names_model else {}
+        return named | self.fields(asked, texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,68 +62,54 @@ class Address:
     wires: tuple[Wire, ...] = field(repr=False)  # one, or those to try in turn
 
 
-def of_documents(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of most servers; they answer with all documents unless told otherwise."""
-    return {**_named(model), "query": query, "documents": list(texts)}
+def _of_documents(query: str, texts: Sequence[str]) -> dict[str, Any]:
+    return {"query": query, "documents": list(texts)}
 
 
-def of_texts(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of text-embeddings-inference; logits tell more than what a sigmoid leaves."""
+def _of_texts(query: str, texts: Sequence[str]) -> dict[str, Any]:
+    # logits tell more than what a sigmoid leaves
     return {"query": query, "texts": list(texts), "raw_scores": True, "truncate": True}
 
 
-def of_questions(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of System One: for each passage one yes-no question about the query."""
+def _of_questions(query: str, texts: Sequence[str]) -> dict[str, Any]:
     criteria = {"true": RELEVANT, "false": NOT_RELEVANT}
-    return {
-        **_named(model),
-        "state": {"query": query},
-        "questions": {
-            f"p{i}": {"type": "noul", "instructions": ASK.format(text), "criteria": criteria}
-            for i, text in enumerate(texts)
-        },
+    questions = {
+        f"p{i}": {"type": "noul", "instructions": ASK.format(text), "criteria": criteria}
+        for i, text in enumerate(texts)
     }
+    return {"state": {"query": query}, "questions": questions}
 
 
-def of_choice(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of System One: one choice over all passages, or none of them."""
+def _of_choice(query: str, texts: Sequence[str]) -> dict[str, Any]:
     passages = {f"p{i}": text for i, text in enumerate(texts)}
     criteria = {**passages, NONE: "No passage answers the query."}
     question = {"type": "choice", "instructions": ASK_ALL, "criteria": criteria}
-    return {**_named(model), "state": {"query": query}, "questions": {"best": question}}
+    return {"state": {"query": query}, "questions": {"best": question}}
 
 
-def of_predicates(model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of OpenAI's Decisions: for each passage one predicate about the query."""
+def _of_predicates(query: str, texts: Sequence[str]) -> dict[str, Any]:
     ask = f"{RELEVANT}\n\nPassage: {{}}"
-    return {
-        **_named(model),
-        "input": query,
-        "questions": [
-            {"type": "predicate", "name": f"p{i}", "instructions": ask.format(text)}
-            for i, text in enumerate(texts)
-        ],
-    }
+    questions = [
+        {"type": "predicate", "name": f"p{i}", "instructions": ask.format(text)}
+        for i, text in enumerate(texts)
+    ]
+    return {"input": query, "questions": questions}
 
 
-def of_input(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of OpenAI's embeddings, which are the same for queries and passages."""
-    return {**_named(model), "input": list(texts), "encoding_format": "float"}
+def _of_input(role: str, texts: Sequence[str]) -> dict[str, Any]:
+    return {"input": list(texts), "encoding_format": "float"}
 
 
-def of_typed_input(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of Voyage's embeddings."""
-    kind = "query" if role == "query" else "document"
-    return {**_named(model), "input": list(texts), "input_type": kind}
+def _of_typed_input(role: str, texts: Sequence[str]) -> dict[str, Any]:
+    return {"input": list(texts), "input_type": "query" if role == "query" else "document"}
 
 
-def of_inputs(model: str, role: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The body of text-embeddings-inference's embeddings."""
+def _of_inputs(role: str, texts: Sequence[str]) -> dict[str, Any]:
     return {"inputs": list(texts), "truncate": True}
 
 
 def read_ranks(answer: Any, count: int) -> list[float]:
-    """The scores by `index`, from a list of results in any order."""
+    """The scores of results in any order, by `index`."""
     rows = _rows(answer, "results", "data")
     name = next((n for n in ("relevance_score", "score") if rows and n in rows[0]), "score")
     return list(map(number, _by_index(rows, count, name)))
@@ -189,26 +178,26 @@ OPENAI = ("https://api.openai.com", "OPENAI_API_KEY")
 TYPESAFE = ("https://api.typesafe.ai", "TYPESAFE_API_KEY")
 VOYAGE = ("https://api.voyageai.com", "VOYAGE_API_KEY")
 RERANKERS: Mapping[str, Wire] = {  # by the name of the form
-    "cohere": Wire(of_documents, read_ranks, "/v2/rerank", 500, *COHERE),
-    "jina": Wire(of_documents, read_ranks, "/v1/rerank", 500, *JINA),
-    "voyage": Wire(of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE, told=BEFORE),
-    "tei": Wire(of_texts, read_ranks, "/rerank"),
-    "systemone": Wire(of_questions, read_questions, "/v1/systemone", told=AFTER),
-    "systemone-choice": Wire(of_choice, read_choice, "/v1/systemone", listwise=True, told=AFTER),
-    "typesafe": Wire(of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE, told=AFTER),
+    "cohere": Wire(_of_documents, read_ranks, "/v2/rerank", 500, *COHERE),
+    "jina": Wire(_of_documents, read_ranks, "/v1/rerank", 500, *JINA),
+    "voyage": Wire(_of_documents, read_ranks, "/v1/rerank", 500, *VOYAGE, told=BEFORE),
+    "tei": Wire(_of_texts, read_ranks, "/rerank", names_model=False),
+    "systemone": Wire(_of_questions, read_questions, "/v1/systemone", told=AFTER),
+    "systemone-choice": Wire(_of_choice, read_choice, "/v1/systemone", listwise=True, told=AFTER),
+    "typesafe": Wire(_of_questions, read_questions, "/v1/systemone", 32, *TYPESAFE, told=AFTER),
     "openai-decisions": Wire(
-        of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI, told=AFTER
+        _of_predicates, read_predicates, "/v1/decisions", 32, *OPENAI, told=AFTER
     ),
 }
 ENCODERS: Mapping[str, Wire] = {
-    "openai": Wire(of_input, read_vectors, "/v1/embeddings", 128, *OPENAI),
-    "voyage": Wire(of_typed_input, read_vectors, "/v1/embeddings", 128, *VOYAGE),
-    "tei": Wire(of_inputs, read_vectors, "/embed"),
+    "openai": Wire(_of_input, read_vectors, "/v1/embeddings", 128, *OPENAI),
+    "voyage": Wire(_of_typed_input, read_vectors, "/v1/embeddings", 128, *VOYAGE),
+    "tei": Wire(_of_inputs, read_vectors, "/embed", names_model=False),
 }
 ROLES = {"reranker": RERANKERS, "encoder": ENCODERS}
 UNSTATED = {  # forms to try at a plain address, and its route if only a host is named
-    "reranker": (Wire(of_documents, read_ranks, "/rerank"), RERANKERS["tei"]),
-    "encoder": (Wire(of_input, read_vectors, "/v1/embeddings"), ENCODERS["tei"]),
+    "reranker": (Wire(_of_documents, read_ranks, "/rerank"), RERANKERS["tei"]),
+    "encoder": (Wire(_of_input, read_vectors, "/v1/embeddings"), ENCODERS["tei"]),
 }
 
 
@@ -247,10 +236,6 @@ def address_of(name: str, role: str) -> Address:
     route = parts.path if parts.path.strip("/") else wires[0].path
     url = f"{parts.scheme}://{parts.netloc}{route}"
     return Address(name, url, model, PLAIN_KEY, wires)
-
-
-def _named(model: str) -> dict[str, str]:
-    return {"model": model} if model else {}
 
 
 def _rows(answer: Any, *names: str) -> list[dict[str, Any]]:

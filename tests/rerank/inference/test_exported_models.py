@@ -14,15 +14,15 @@ from rerank.config import Config, Precision
 from rerank.errors import InputError
 from rerank.inference import engine
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.engine import DATA, GRAPH
-from rerank.inference.exported_models import (
+from rerank.inference.engine import (
+    DATA,
+    GRAPH,
     NETWORKS,
     is_exported_file,
     open_exported,
     write_exported,
 )
-from rerank.inference.int8_weights import TRAINED_ON
-from rerank.inference.model_cache import made_once
+from rerank.inference.model_cache import TRAINED_ON, made_once
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
 from rerank.retrieval.dense import Encoder, PassageText
 from rerank.storage.files import files_below, sha256_file

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from rerank.errors import InputError
-from rerank.inference.int8_weights import CLASSIFIER, EMBEDDINGS, SCALE, unpack
+from rerank.inference.model_cache import CLASSIFIER, EMBEDDINGS, SCALE, unpack
 from rerank.inference.model_files import BUNDLED, resolve
 
 BUNDLED_RERANKER = BUNDLED / "minilm-reranker"
@@ -125,7 +125,7 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     content = bytearray((packed / "weights.safetensors").read_bytes())
     content[-1] ^= 1
     (packed / "weights.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="the manifest says"):
+    with pytest.raises(InputError, match="weights have sha256"):
         unpack(packed, base=resolve("minilm").folder, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").iterdir())
 

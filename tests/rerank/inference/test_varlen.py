@@ -20,7 +20,6 @@ from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.inference.tokenizer import Tokens
 from rerank.inference.varlen import (
-    Batch,
     Spans,
     Unpadded,
     mix_by_kernel,
@@ -66,7 +65,7 @@ def test_before_rounding_logits_are_those_of_transformers(
     model = AutoModelForSequenceClassification.from_pretrained(other_reranker(family=family)).eval()
     given_ = sequences([7, 1, 60, 2, 33])
     with torch.inference_mode():
-        found = Unpadded(model)(Batch.of(given_, "cpu"))
+        found = Unpadded(model)(given_, "cpu")
         expected = torch.cat([model(torch.tensor([t.ids])).logits for t in given_])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 

@@ -27,8 +27,8 @@ from small_sets import two_word_questions
 
 import rerank
 from rerank.cli import main
+from rerank.inference.given import REMOTE_TEXTS, open_remote
 from rerank.inference.remote.client import METER, THREADS, Budget, LimitError
-from rerank.inference.remote.probe import TEXTS, open_remote
 
 SMALL = {"rerank_depth": 3, "candidates": 6, "pool": 12, "folds": 2}
 
@@ -96,7 +96,7 @@ def server(made: Made) -> Iterator[Server]:
 def pairs_of(paid: list[tuple[str, Any]]) -> Counter[tuple[str, str]]:
     """How often each pair was scored, without those of the probe."""
     bodies = [body for path, body in paid if path == "/rerank"]
-    return Counter((b["query"], t) for b in bodies for t in b["documents"] if t not in TEXTS)
+    return Counter((b["query"], t) for b in bodies for t in b["documents"] if t not in REMOTE_TEXTS)
 
 
 def test_a_calibration_pays_once(made: Made) -> None:

@@ -12,8 +12,7 @@ import pytest
 import systemone
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.inference.given import scores_of
-from rerank.inference.remote.probe import open_remote
+from rerank.inference.given import open_remote, scores_of
 from rerank.protocols import Request
 from rerank.serving.decisions import chosen
 

@@ -16,9 +16,8 @@ from torch.nn import Identity
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.int8_weights import unpack
+from rerank.inference.model_cache import unpack
 from rerank.inference.model_files import resolve, trained_on
-from rerank.storage.files import sha256_file
 from rerank.training.finetune import finetune
 from rerank.training.mining import Example, TrainingSet
 from rerank.training.packing import pack_finetuned
@@ -72,7 +71,7 @@ def test_a_smaller_model_keeps_layers_evenly_spaced(
     assert 0 < np.abs(moved - copied).max() < 0.01
     base = Path(body)
     pack_finetuned(made.folder, tmp_path / "packed", base=base)
-    unpacked = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache", sha256=sha256_file)
+    unpacked = unpack(tmp_path / "packed", base=base, cache=tmp_path / "cache")
     pairs = [("median", "Compute the median along the axis."), ("median", "Draw a line.")]
     scores, _ = open_reranker(resolve(str(unpacked)), max_length=64).score(pairs)
     from sentence_transformers import CrossEncoder as Reference
