@@ -15,7 +15,7 @@ from rerank.ingest import styles
 from rerank.ingest.document import Block, Document, Headings, clauses, counted, date_in, one_line
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import linear
-from rerank.ingest.styles import above, add_rules
+from rerank.ingest.styles import above
 from rerank.ingest.word_lists import formatted, whole
 
 NO_TEXT = (
@@ -136,20 +136,27 @@ def read_markup(markup: str) -> Document:
 
 def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     """Take out what is not read, besides these tabs; the dialogs and invisible words in words."""
-    hidden, pale = _hidden(tree)
+    all_known = styles.add_rules(tree)
+    opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
+    never = "[hidden], [aria-hidden=true], dialog:not([open])"
+    hidden = [
+        node
+        for node in tree.css(f"{never}, [style]")
+        if node.css_matches(never) or styles.is_hidden(node)
+        if node.tag == "dialog" or not _is_panel(node, opened)
+    ]
     dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
     struck = filter(styles.is_struck, tree.css("[style]"))
     buttons = [button for button in tree.css("button") if not _is_label(button)]
-    gone = _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *hidden, *tabs, *buttons])
-    ids, invisible = {node.mem_id for node in gone}, 0
-    for node in pale:
-        if ids.isdisjoint(around.mem_id for around in above(node)):
-            invisible += len(node.text().split())
-            gone.append(node)
-            ids.add(node.mem_id)
-    for node in gone:
+    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *hidden, *tabs, *buttons]):
         if node.tag not in ("html", "body"):
             node.decompose()
+    invisible = 0
+    for node in reversed(_once(tree.css("[style], font"))):  # the innermost first
+        parts = styles.unseen(node, all_known=all_known)
+        for part in () if parts and _is_panel(node, opened) else parts:
+            invisible += len(part.text().split())
+            part.decompose()
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
         linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
         if linked > len(one_line(node.text())) / 2:  # navigation
@@ -168,20 +175,6 @@ def _once(nodes: list[Any]) -> list[Any]:
 def _given(node: Any, *names: str) -> list[str]:
     """The attributes of a node; "" for one that it does not have."""
     return [node.attributes.get(name) or "" for name in names]
-
-
-def _hidden(tree: LexborHTMLParser) -> tuple[list[Any], list[Any]]:
-    """The nodes that a page never shows, and dialogs, which are boxes above it; those unseen."""
-    all_known = add_rules(tree)
-    opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
-    never = "[hidden], [aria-hidden=true], dialog:not([open])"
-    hidden, pale = list[Any](), list[Any]()
-    for node in _once(tree.css(f"{never}, [style], font")):
-        is_hidden = node.css_matches(never) or styles.is_hidden(node)
-        parts = [node] if is_hidden else styles.unseen(node, all_known=all_known)
-        if parts and (node.tag == "dialog" or not _is_panel(node, opened)):
-            (hidden if is_hidden else pale).extend(parts)
-    return hidden, pale
 
 
 def _is_dialog(node: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
@@ -20,7 +21,7 @@ RULES = 300  # selectors of a page are looked at
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
     r"\s*(?:display|visibility|text-|vertical-align|list-style|opacity|color|background|font|clip"
-    r"|position|left|right|top|bottom|transition|animation)",
+    r"|position|left|right|top|bottom|transition|animation|transform)",
     re.IGNORECASE,
 )
 HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0(?!\.[1-9])", re.I)
@@ -32,10 +33,14 @@ SIZE = re.compile(r"(\d+\.?\d*|\.\d+)(px|pt|r?em|%|)")
 PIXELS = {"px": 1.0, "pt": 4 / 3, "em": 16.0, "rem": 16.0, "%": 0.16, "": 1.0}
 SMALLEST = 2.0  # pixels of letters that are seen
 FAR = re.compile(r"-(?:[5-9]\d\d|\d{4,})p[xt]|-\d{3,}r?em|(?:[5-9]\d{3}|\d{5,})p[xt]")
+GONE = re.compile(r"translate\w*\([^)]*-\d{4,}px|scale\(0")
 CLIPPED = re.compile(r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\(\s*(?:50|100)%|circle\(\s*0")
-COLOUR = re.compile(r"#([0-9a-f]{6}|[0-9a-f]{3})\b|rgba?\(\s*(\d+)\D+(\d+)\D+(\d+)|white|black")
+COLOUR = re.compile(
+    r"#([0-9a-f]{6}|[0-9a-f]{3})\b|rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)[\s,/)]|white|black"
+)
 DIGIT, PAINTED = re.compile("."), re.compile(r"url\(|gradient|var\(")
 CLEAR = re.compile(r"transparent|rgba\([^)]*[,/]\s*0?\.?0*\s*\)|#[0-9a-f]{6}00\b")
+HIGHEST = 100  # parts around a text, in which a background is looked for
 ALIKE = 12  # difference of two colours, of 255, that is not seen
 PICTURES = "img, svg, canvas, video, input, select, textarea, button"
 Colour = tuple[int, ...]  # of three numbers
@@ -60,7 +65,7 @@ def add_rules(tree: LexborHTMLParser) -> bool:
 
     Return whether every background of the page is then known.
     """
-    sheets = [style.text() for style in tree.css("style")]
+    sheets = [style.text() for style in tree.css("style:not([media=print])")]
     rules = [rule for sheet in sheets for rule in RULE.findall(NESTED_RULES.sub("", sheet))]
     shown = " ".join(which for which, what in rules if SHOWN.search(what))
     told = [
@@ -98,7 +103,7 @@ def is_struck(node: Any) -> bool:
 
 
 def unseen(node: Any, *, all_known: bool) -> list[Any]:
-    """The node, or the texts directly in it, if its own style makes that nobody sees them.
+    """The node, or texts in it that look as it does, if its own style makes that nobody sees them.
 
     They are clear, smaller than two pixels, off the page, clipped, or of the colour of their
     background, which must be known: stated around, or white if `all_known`.
@@ -112,29 +117,33 @@ def unseen(node: Any, *, all_known: bool) -> list[Any]:
         or (is_placed and (any(map(FAR.match, edges)) or CLIPPED.match(style.get("clip", ""))))
         or CLIPPED.match(style.get("clip-path", ""))
         or FAR.match(style.get("text-indent", ""))
+        or GONE.search(style.get("transform", ""))
     ):
         return [node]
     size = SIZE.match(style.get("font-size") or style.get("font", ""))
     named = (style.get("color") or (node.attributes.get("color") or "")).lower()
     if size and float(size[1]) * PIXELS[size[2]] < SMALLEST:
-        apart, other = PICTURES, ["font"]
+        apart, other = PICTURES, ("font", "font")
     elif named and "text-shadow" not in style and _is_as_ground(node, named, all_known):
-        apart, other = f"{PICTURES}, a[href]", ["color", "background"]
+        apart, other = f"{PICTURES}, a[href]", ("color", "background")
     else:
         return []
-    below = [each for each in node.css("*") if each.mem_id != node.mem_id]
-    looks = (name for each in below for name in (*stated(each), *each.attributes))
-    if any(each.css_matches(apart) for each in below) or any(
-        n.startswith(tuple(other)) for n in looks
-    ):
-        return [each for each in node.iter(include_text=True) if each.tag == "-text"]
-    return [node]
+    texts, inside = list[Any](), [node]
+    for around in inside:
+        for each in around.iter(include_text=True):
+            if each.tag == "-text":
+                texts.append(each)
+            elif not each.css_matches(apart) and not any(
+                name.startswith(other) for name in (*stated(each), *each.attributes)
+            ):
+                inside.append(each)
+    return texts
 
 
 def _is_as_ground(node: Any, named: str, all_known: bool) -> bool:
     """Whether a colour is that of the known background of a node, or none at all."""
     ground: Colour | None = (255, 255, 255) if all_known else None
-    for around in above(node):
+    for around in islice(above(node), HIGHEST):
         style = stated(around)
         behind = style.get("background-color", ""), style.get("background", "")
         painted = " ".join([*behind, around.attributes.get("bgcolor") or ""]).lower()
@@ -149,6 +158,8 @@ def _is_as_ground(node: Any, named: str, all_known: bool) -> bool:
             break
         if style.get("position", "static") != "static":
             return False  # it may lie upon something else
+    else:
+        ground = ground if around.parent is None else None
     own = _colour(named)
     alike = own and ground and max(abs(a - b) for a, b in zip(own, ground, strict=True)) <= ALIKE
     return CLEAR.fullmatch(named) is not None or bool(alike)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rerank.ingest.document import Block, UnreadableError
@@ -423,6 +425,8 @@ def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> No
         ("<p style='position:relative;left:-9px'>It is secret.", True),
         ("<p style='position:absolute;clip:rect(0 0 0 0)'>It is secret.", False),
         ("<p style='clip-path:inset(50%)'>It is secret.", False),
+        ("<p style='transform:translateX(-9999px)'>It is secret.", False),
+        ("<style media=print>p{opacity:0}</style><p>It is secret.", True),
         ("<div class=panel style='opacity:0'>It is secret.</div>", True),  # shown by a click
     ],
 )
@@ -445,3 +449,14 @@ def test_the_style_of_a_node_wins_over_the_rules_of_its_page() -> None:
     """And a later rule over one before it."""
     rules = "<style>.a{display:none} .b{color:#fff} .b{color:#000}</style>"
     assert texts(f"{rules}<p class=a style='display:block'>A</p><p class=b>B</p>") == ["A", "B"]
+
+
+def test_invisible_text_in_invisible_text_takes_no_more_time() -> None:
+    """Each text is looked at once, however many parts around it have its colour."""
+    deep = 2_000
+    page = "<div style='color:#fff'>" * deep + "secret" + "</div>" * deep + "<p>Text."
+    start = time.process_time()
+    found = read(page.encode())
+    assert time.process_time() - start < 20
+    assert [b.text for b in found.blocks] == ["Text."]
+    assert found.skipped == "1 invisible word"
