@@ -271,13 +271,12 @@ def _benchmark(
     elsewhere = bool(model) and not isinstance(model, Config) and model.source.elsewhere
     labelled, began = reading.read(dataset, corpus_elsewhere=elsewhere), time.perf_counter()
     counts = [None if n == "all" else int(n) for n in labels]
-    found = benchmark(labelled, model, split, labels=counts, **how)
-    note(*found.notes)
+    rows, notes = benchmark(labelled, model, split, labels=counts, **how)
+    note(*notes)
     taken = "; ".join([*METER.sentences(), f"{time.perf_counter() - began:.0f} seconds"])
-    said = f"{found.rows[0]['questions']} questions of {labelled.name}, {split}"
-    said = f"{said}; {found.lent} others lend labels; {taken}."
-    sections = [*tables(found.rows, found.threshold), differences(found.rows)]
-    rows = as_json(found.rows)
+    said = f"{rows[0]['questions']} questions of {labelled.name}, {split}"
+    said = f"{said}; {rows[0]['lent']} others lend labels; {taken}."
+    sections, rows = [*tables(rows), differences(rows)], as_json(rows)
     if out:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "benchmark.json", {"said": said, "rows": rows})

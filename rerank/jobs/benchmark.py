@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,6 @@ LENT = 0.45  # share of the questions that lend labels, of a set without another
 EVERY = 0.9  # share of unanswerable questions that no set reaches: each answered one is copied
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """The measured rows, how many questions lent labels, and what the user should know."""
-
-    rows: list[Row]
-    lent: int
-    threshold: float  # that of accepting an answer
-    notes: tuple[str, ...]
-
-
 @one_blas_thread()
 def benchmark(
     labelled: LabelledSet,
@@ -64,7 +54,7 @@ def benchmark(
     draws: int = 3,
     predictions: Sequence[Path] = (),
     work: str | Path = "work",
-) -> Benchmark:
+) -> tuple[list[Row], list[str]]:
     """Measure on a split, with each number of `labels` (None: all), drawn `draws` times at random.
 
     The other splits lend labels. If there is none, 45% of the questions do, by whole groups, and
@@ -73,7 +63,7 @@ def benchmark(
     by the configuration of the model. A `Config` is measured likewise: any reranker, or the last
     stage of lists that come with their scores. Files of `predictions` are measured as they are. If
     they have lines of the questions that lend labels, so is Platt's scaling of their confidence;
-    without a model, it is what is called calibrated.
+    without a model, it is what is called calibrated. Beside the rows are notes for the user.
 
     Raises:
         InputError: as `rerank.calibrate` and `measure_predictions`; or a number of labels on which
@@ -128,8 +118,7 @@ def benchmark(
         ways.append(scaling(name, scaled, said, log_odds(p), log_odds(of_lent), right))
     lent = len(planned.fit)
     sizes, how = [lent if n is None else n for n in labels], {"draws": draws, "seed": config.seed}
-    rows = measured_rows(labelled.name, asked, ways, lent=lent, labels=sizes, **how)
-    return Benchmark(rows, lent, asked.threshold, tuple(notes))
+    return measured_rows(labelled.name, asked, ways, lent=lent, labels=sizes, **how), notes
 
 
 def _of_model(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> CandidateSource:

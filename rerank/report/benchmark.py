@@ -188,8 +188,8 @@ def measured_rows(
             for size in sizes
             if way != OURS and n in (0, size) and (OURS, size) in said
         }
-        row = {"set": name, "way": way, "labels": "all" if n == lent else n}
-        row["questions"] = int((~asked.copies).sum())
+        row: Row = {"set": name, "way": way, "labels": "all" if n == lent else n, "lent": lent}
+        row |= {"questions": int((~asked.copies).sum()), "threshold": asked.threshold}
         rows.append(row | mean([figures(one, asked) for one in ones]) | {"less": less})
     return rows
 
@@ -221,7 +221,7 @@ def by_labels(labels: int | str) -> float:
     return float(str(labels).replace("all", "inf"))
 
 
-def tables(rows: Iterable[Row], threshold: float) -> list[Section]:
+def tables(rows: Iterable[Row]) -> list[Section]:
     """The figures of the rows of one set, or of their means over sets."""
     found, rows = [], sorted(rows, key=lambda row: by_labels(row["labels"]))
     for title, (names, note) in TABLES.items():
@@ -232,7 +232,8 @@ def tables(rows: Iterable[Row], threshold: float) -> list[Section]:
                 of_row = [_cell(name, row.get(name)) for name in shown]
                 cells.append([row["way"], str(row["labels"]), *of_row])
         if shown:
-            found.append(Section(title, table=cells, note=note.format(threshold), ours=OURS))
+            said = note.format(rows[0]["threshold"])
+            found.append(Section(title, table=cells, note=said, ours=OURS))
     return found
 
 

@@ -44,7 +44,6 @@ from rerank.report.benchmark import (
     Asked,
     Row,
     as_json,
-    by_labels,
     differences,
     mean,
     measured_rows,
@@ -202,20 +201,20 @@ def rows_of(
 def page(rows: Sequence[Row]) -> str:
     """The tables: the mean over all sets, the differences, then each set."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    keys = sorted({(row["way"], row["labels"]) for row in rows}, key=lambda key: by_labels(key[1]))
+    of_key: dict[tuple[str, Any], list[Row]] = {}
+    for row in rows:
+        of_key.setdefault((row["way"], row["labels"]), []).append(row)
     whole = [
-        {"way": way, "labels": n, **mean([r for r in rows if (r["way"], r["labels"]) == (way, n)])}
-        for way, n in dict.fromkeys(keys)
+        {"way": way, "labels": n, "threshold": ADVISORY, **mean(ones)}
+        for (way, n), ones in of_key.items()
     ]
-    order = list(dict.fromkeys(row["way"] for row in rows))
-    whole.sort(key=lambda row: order.index(row["way"]))
     parts = [
-        f"## The mean over {len(sets)} sets\n\n{markdown(tables(whole, ADVISORY))}",
+        f"## The mean over {len(sets)} sets\n\n{markdown(tables(whole))}",
         markdown([differences(rows)], level="##"),
     ]
     for name in sets:
         of_set = [row for row in rows if row["set"] == name]
-        shown = markdown(tables(of_set, ADVISORY), notes=False)
+        shown = markdown(tables(of_set), notes=False)
         parts.append(f"## {name}: {of_set[0]['questions']} questions\n\n{shown}")
     return "\n\n".join(parts) + "\n"
 
@@ -255,7 +254,7 @@ def main() -> None:
         rows += rows_of(path.stem, scored, config, options)
         (options.out / "benchmark.json").write_text(json.dumps(as_json(rows), indent=1))
         of_set = [row for row in rows if row["set"] == path.stem]
-        print(markdown(tables(of_set, ADVISORY), notes=False), flush=True)
+        print(markdown(tables(of_set), notes=False), flush=True)
     text = page(rows)
     print(text)
     if options.page:

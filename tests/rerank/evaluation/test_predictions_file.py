@@ -14,7 +14,8 @@ from command_line import call, refused
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.evaluation.predictions_file import measure_predictions
+from rerank.evaluation.predictions_file import measure_predictions, read_predictions
+from rerank.report.benchmark import Answers, Asked, figures
 
 PLACES = (above / "shared/judge/judge.py" for above in Path(__file__).parents)
 JUDGE = next(filter(Path.is_file, PLACES), None)
@@ -84,6 +85,24 @@ def test_the_figures_are_those_of_an_independent_judge(
     if "smece" in judged:
         assert ours["smece"] == pytest.approx(judged["smece"], abs=1e-3)
         assert ours["smece_floor95"] == pytest.approx(judged["smece_floor95"], abs=0.015)
+    said = figures(*answers(LabelledSet.read(folder), file))
+    names = {"hit@1": "base_accuracy", "nDCG@10": "ndcg10", "AUROC": "auroc", "Brier": "brier"}
+    names |= {"log loss": "log_loss", "accepted": "coverage", "right": "accuracy_accepted"}
+    names |= {"at least": "accuracy_accepted_lower95"}
+    for name, theirs in names.items():
+        assert said[name] == pytest.approx(judged[theirs], abs=1e-9), name
+    assert said["AURC"] == pytest.approx(judged["aurc"], abs=0.01)
+    if "smece" in judged:
+        assert said["above"] == pytest.approx(judged["smece_over_floor95"], abs=0.015)
+
+
+def answers(labelled: LabelledSet, file: Path) -> tuple[Answers, Asked]:
+    """What a file says of a split, as a row of the benchmark."""
+    ids = labelled.splits["test"]
+    said, queries = read_predictions(file, ids, "test"), labelled.select(ids)
+    none = np.zeros(len(ids), dtype=np.bool_)
+    confidence = np.array([said[i][0] for i in ids])
+    return Answers([said[i][1] for i in ids], confidence), Asked(queries, none, none)
 
 
 def test_the_text_shows_the_figures(

@@ -90,9 +90,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     ]
     file = work / "theirs.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = benchmark(labelled, model, labels=[0, 40, None], draws=2, predictions=[file], work=work)
+    how: Any = {"labels": [0, 40, None], "draws": 2, "predictions": [file], "work": work}
+    rows, notes = benchmark(labelled, model, **how)
+    alone, _ = benchmark(labelled, None, **how)
     return SimpleNamespace(
-        labelled=labelled, model=model, work=work, found=found, file=file, lines=lines, **own
+        labelled=labelled,
+        model=model,
+        rows=rows,
+        notes=notes,
+        alone=alone,
+        work=work,
+        file=file,
+        lines=lines,
     )
 
 
@@ -103,12 +112,12 @@ def row(rows: list[Row], way: str, labels: object) -> Row:
 
 def test_a_row_is_of_each_way_and_number_of_labels(made: SimpleNamespace) -> None:
     """What learns nothing has one without labels; the rest one for each number but 0."""
-    rows = {(r["way"], r["labels"]) for r in made.found.rows}
+    rows = {(r["way"], r["labels"]) for r in made.rows}
     ways = {"the model as it is", "sigmoid of top logit", "theirs"}
     learned = {OURS, "sigmoid of top logit, scaled", "theirs, scaled"}
     assert rows == {(w, 0) for w in ways} | {(w, n) for w in learned for n in (40, "all")}
-    assert made.found.lent == QUERIES // 2
-    assert made.found.notes == ()
+    assert {r["lent"] for r in made.rows} == {QUERIES // 2}
+    assert made.notes == []
 
 
 def test_the_figures_of_a_model_are_those_of_its_report(made: SimpleNamespace) -> None:
@@ -132,7 +141,7 @@ def test_the_figures_of_a_model_are_those_of_its_report(made: SimpleNamespace) -
         "certified right": evaluation.right[certified].mean(),
     }
     for way, labels in (("the model as it is", 0), (OURS, "all")):
-        found = row(made.found.rows, way, labels)
+        found = row(made.rows, way, labels)
         assert {name: found[name] for name in expected} == pytest.approx(expected), way
         assert found["questions"] == ours.n
 
@@ -140,23 +149,22 @@ def test_the_figures_of_a_model_are_those_of_its_report(made: SimpleNamespace) -
 def test_the_figures_of_a_file_are_those_of_the_file(made: SimpleNamespace) -> None:
     """Beside a model, and alone, where its scaling is what is called calibrated."""
     said = measure_predictions(made.file, made.labelled)
-    alone = benchmark(made.labelled, None, labels=[0, 40, None], draws=2, predictions=[made.file])
     ours = said.table["theirs"]
-    for found in (row(made.found.rows, "theirs", 0), row(alone.rows, "theirs", 0)):
+    for found in (row(made.rows, "theirs", 0), row(made.alone, "theirs", 0)):
         assert found["hit@1"] == said.order["hit1"]
         assert found["nDCG@10"] == pytest.approx(said.order["ndcg10"])
         assert (found["AUROC"], found["log loss"]) == (ours.auroc, ours.log_loss)
         assert found["at least"] == ours.accuracy_accepted_lower95
         assert "twins" not in found
-    scaled = row(alone.rows, OURS, "all")
+    scaled = row(made.alone, OURS, "all")
     assert scaled["AUROC"] == pytest.approx(ours.auroc)
-    same = row(made.found.rows, "theirs, scaled", "all")
+    same = row(made.rows, "theirs, scaled", "all")
     assert {**scaled, "way": "", "less": {}} == {**same, "way": "", "less": {}}
 
 
 def test_differences_are_paired(made: SimpleNamespace) -> None:
     """Of a model with itself they are 0; the sigmoid's has an interval around its value."""
-    rows = as_json(made.found.rows)
+    rows = as_json(made.rows)
     json.dumps(rows, allow_nan=False)
     itself = row(rows, "the model as it is", 0)["less"]["all"]
     assert itself["AUROC"] == pytest.approx([0, 0, 0])
@@ -173,12 +181,12 @@ def test_differences_are_paired(made: SimpleNamespace) -> None:
 
 def test_several_sets_are_averaged(made: SimpleNamespace) -> None:
     """A difference is the mean over sets; numbers of labels are in order, all of them last."""
-    twice = [*made.found.rows, *({**r, "set": "other"} for r in made.found.rows)]
-    assert differences(twice).table == differences(made.found.rows).table
+    twice = [*made.rows, *({**r, "set": "other"} for r in made.rows)]
+    assert differences(twice).table == differences(made.rows).table
     numbers: list[int | str] = ["all", 2000, 50]
     assert sorted(numbers, key=by_labels) == [50, 2000, "all"]
-    rows = [{"way": "a", "labels": n, "AUROC": 0.5} for n in ("all", 2000, 50)]
-    (section,) = tables(rows, 0.7)
+    rows = [{"way": "a", "labels": n, "AUROC": 0.5, "threshold": 0.7} for n in ("all", 2000, 50)]
+    (section,) = tables(rows)
     assert section.table == [
         ["way", "labels", "AUROC"],
         ["a", "50", ".500"],
@@ -220,10 +228,9 @@ def test_figures_by_hand() -> None:
 def test_a_set_of_one_split_lends_by_whole_groups(made: SimpleNamespace) -> None:
     """45% of it; nothing is measured that lends."""
     one = replace(made.labelled, splits={"test": made.labelled.splits["test"]})
-    found = benchmark(one, None, labels=[0], predictions=[made.file])
-    (only,) = found.rows
-    assert found.lent + only["questions"] == len(one.splits["test"])
-    assert 0.3 < found.lent / len(one.splits["test"]) < 0.5
+    (only,), _ = benchmark(one, None, labels=[0], predictions=[made.file])
+    assert only["lent"] + only["questions"] == len(one.splits["test"])
+    assert 0.3 < only["lent"] / len(one.splits["test"]) < 0.5
 
 
 def test_lists_are_measured_by_their_own_scores(tmp_path: Path) -> None:
@@ -232,12 +239,12 @@ def test_lists_are_measured_by_their_own_scores(tmp_path: Path) -> None:
     for line in lists[60:]:
         line["split"] = "test"
     labelled = rerank.LabelledSet.read(write_lines(tmp_path / "lists.jsonl", lists))
-    found = benchmark(labelled, config, labels=[0, None], work=tmp_path)
-    assert {r["way"] for r in found.rows} == {"your own score", "your own score, scaled", OURS}
+    found, _ = benchmark(labelled, config, labels=[0, None], work=tmp_path)
+    assert {r["way"] for r in found} == {"your own score", "your own score, scaled", OURS}
     rerank.calibrate(labelled, tmp_path / "model", config, work=tmp_path)
     model = rerank.load(tmp_path / "model")
-    same = benchmark(labelled, model, labels=[0], work=tmp_path)
-    ours, again = row(found.rows, OURS, "all"), row(same.rows, "the model as it is", 0)
+    same, _ = benchmark(labelled, model, labels=[0], work=tmp_path)
+    ours, again = row(found, OURS, "all"), row(same, "the model as it is", 0)
     assert ours["log loss"] == pytest.approx(again["log loss"])
     assert "twins" not in ours
 
