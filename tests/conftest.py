@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -288,11 +289,17 @@ def questions(small: LabelledSet, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A maker of small untrained cross-encoders of `outputs` outputs, saved as folders."""
+    """A maker of small untrained cross-encoders of `outputs` outputs, saved as folders.
+
+    Each has other weights, the same in every run, large enough for scores that differ.
+    """
+    seeds = count()
 
     def make(*, outputs: int = 1, family: str = "bert") -> Path:
+        import torch
         from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
+        torch.manual_seed(next(seeds))
         folder = tmp_path_factory.mktemp("reranker")
         shape = AutoConfig.for_model(
             family,
@@ -303,6 +310,7 @@ def other_reranker(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
             num_attention_heads=2,
             intermediate_size=16,
             num_labels=outputs,
+            initializer_range=0.2,
         )
         AutoModelForSequenceClassification.from_config(shape).save_pretrained(folder)
         AutoTokenizer.from_pretrained(resolve("minilm").folder).save_pretrained(folder)
