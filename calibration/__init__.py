@@ -18,7 +18,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from calibration.label_selection import Sample, choose_rows, weighted_mean
-from calibration.maps import CalibrationMap, LogisticMap, TwoStageMap, map_from_dict
+from calibration.maps import (
+    BetaMap,
+    CalibrationMap,
+    IsotonicMap,
+    LogisticMap,
+    TwoStageMap,
+    map_from_dict,
+)
 from calibration.metrics import (
     augrc,
     aurc,
@@ -46,7 +53,6 @@ from calibration.monitoring.recalibration import Recalibration, fit_recalibratio
 from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.prediction_powered import Powered, Strata, lower_draws, powered_mean
 from calibration.reliability import Comparison, Reliability, comparison, measure
-from calibration.score_maps import BetaMap, IsotonicMap
 from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
 from calibration.thresholds import (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field
 from decimal import Decimal
 from functools import wraps
 from numbers import Real
@@ -184,27 +183,12 @@ def set_finite_numbers(value: Any, *names: str) -> None:
         object.__setattr__(value, name, tuple(finite_number(name, number) for number in numbers))
 
 
-def arrays_field() -> Any:
-    """A dataclass field for a map's numbers as arrays: made once, and not part of its value."""
-    return field(init=False, repr=False, compare=False)
-
-
 def freeze_arrays(value: Any, *numbers: tuple[float, ...]) -> None:
     """Set the field `_arrays` of a map to read-only arrays."""
     arrays = tuple(np.array(n, dtype=np.float64) for n in numbers)
     for array in arrays:
         array.setflags(write=False)
     object.__setattr__(value, "_arrays", arrays)
-
-
-def check_rising(name: str, values: tuple[float, ...], *, strictly: bool = False) -> None:
-    """Refuse knots x that do not rise strictly, or probabilities that fall or leave [0, 1]."""
-    steps = np.diff(values)
-    if strictly:
-        if (steps <= 0).any():
-            raise ValueError(f"the knots {name} must rise strictly")
-    elif (steps < 0).any() or values[0] < 0 or values[-1] > 1:
-        raise ValueError(f"the knots {name} must never fall and must lie in [0, 1]")
 
 
 def check_probabilities(p: ArrayLike) -> Floats:

@@ -6,18 +6,24 @@ A map is the result of a calibrator: a frozen value that survives plain JSON bit
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration import arrays
 from calibration.arrays import Floats
-from calibration.score_maps import BetaMap, IsotonicMap
 
 BLOCK = 2048  # rows that are computed together: few enough to stay in a core's cache
+TILT = 1e-3  # share of an isotonic probability that rises strictly with the score
+# scales from the mean beyond which that share no longer rises as a sigmoid, but as 1 - 1 / z
+EDGE = 5.0
+
+# the ends of an isotonic probability: the numbers next to 0 and to 1
+LOWEST, HIGHEST = 2.0**-1022, 1 - 2.0**-53
 
 
 def _is_empty(value: Any) -> bool:
@@ -34,8 +40,7 @@ def _finite_logits(logits: Floats) -> Floats:
 class LogisticMap:
     """`sigmoid(intercept + sum(coef * (x - mean) / scale))` over d features.
 
-    If `low` and `high` are given, each feature is first clipped to that range: a value outside the
-    fitted range moves the logit no further than the end of the range.
+    If `low` and `high` are given, each feature is first clipped to that range.
     """
 
     coef: tuple[float, ...]
@@ -44,7 +49,7 @@ class LogisticMap:
     scale: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-    _arrays: tuple[Floats, ...] = arrays.arrays_field()
+    _arrays: tuple[Floats, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bounds = [n for n in ("low", "high") if not _is_empty(getattr(self, n))]
@@ -79,16 +84,18 @@ class LogisticMap:
         return np.asarray((x - mean) / scale, dtype=np.float64)
 
     def logit(self, X: ArrayLike) -> Floats:
-        """Return (n,): the log odds of each row of X (n, d), or of X (n,) if d is 1.
-
-        A row's logit does not depend on the other rows; one that is not finite is refused.
-        """
+        """Return (n,): the log odds of each row of X (n, d), or of X (n,) if d is 1; finite."""
         if len(self.coef) == 1:
             return self._line(arrays.as_scores(X))
         x = arrays.as_features(X, len(self.coef))
         blocks = (x[i : i + BLOCK] for i in range(0, max(1, len(x)), BLOCK))
         parts = [(self._arrays[0] * self._standardised(block)).sum(axis=1) for block in blocks]
         return _finite_logits(np.concatenate(parts) + self.intercept)
+
+    def logit_and_standardised(self, x: Floats) -> tuple[Floats, Floats]:
+        """`logit` (n,) and `standardised` (n, d) of checked features x (n, d)."""
+        z = self._standardised(x)
+        return _finite_logits((self._arrays[0] * z).sum(axis=1) + self.intercept), z
 
     def _line(self, s: Floats) -> Floats:
         if self.low:
@@ -108,6 +115,99 @@ class LogisticMap:
         """Return the map as plain JSON values, with `"kind": "logistic"`."""
         names = _KINDS["logistic"][1]
         return {"kind": "logistic", **{name: arrays.plain(getattr(self, name)) for name in names}}
+
+
+def _heavy_tailed_sigmoid(z: Floats) -> Floats:
+    """Return a number in [0, 1] that rises with z: a sigmoid whose tails keep rising."""
+    near = np.minimum(np.maximum(z, -EDGE), EDGE)
+    inner = arrays.sigmoid(near)
+    beyond = near != z
+    if not beyond.any():
+        return inner
+    tail = EDGE * arrays.sigmoid(-EDGE) / np.maximum(np.abs(z), EDGE)
+    return np.where(beyond, np.where(z > 0, 1 - tail, tail), inner)
+
+
+class _ScoreMap:
+    """What the maps of one score share; each has `predict_checked`, for checked scores."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def predict(self, scores: ArrayLike) -> Floats:
+        """Return (n,) probabilities in (0, 1) for scores (n,)."""
+        return self.predict_checked(arrays.as_scores(scores))
+
+    @abstractmethod
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for scores that are (n,) and finite."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as plain JSON values, with its `kind`."""
+        slots: tuple[str, ...] = self.__slots__
+        names = [name for name in slots if not name.startswith("_")]
+        return {"kind": self.kind, **{name: arrays.plain(getattr(self, name)) for name in names}}
+
+
+@dataclass(frozen=True, slots=True)
+class IsotonicMap(_ScoreMap):
+    """Straight lines between knots (x, y), flat beyond the first and the last; strictly rising.
+
+    A flat run would tie different scores. So `TILT` of the probability is a sigmoid of z = `(score
+    - mean) / scale`, which continues as a hyperbola beyond `EDGE`. No probability is exactly 0 or
+    1.
+    """
+
+    kind: ClassVar[str] = "isotonic"
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    mean: float = 0.0
+    scale: float = 1.0
+    _arrays: tuple[Floats, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        arrays.set_finite_numbers(self, "x", "y")
+        arrays.freeze_arrays(self, self.x, self.y)
+        for name in ("mean", "scale"):
+            object.__setattr__(self, name, arrays.finite_number(name, getattr(self, name)))
+        if len(self.x) != len(self.y):
+            raise ValueError(f"x and y must be as long, got {len(self.x)} and {len(self.y)} knots")
+        if (np.diff(self.x) <= 0).any():
+            raise ValueError("the knots x must rise strictly")
+        if (np.diff(self.y) < 0).any() or self.y[0] < 0 or self.y[-1] > 1:
+            raise ValueError("the knots y must never fall and must lie in [0, 1]")
+        if self.scale <= 0:
+            raise ValueError(f"scale must be positive, got {self.scale}")
+
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for checked scores."""
+        x, y = self._arrays
+        rising = _heavy_tailed_sigmoid((s - self.mean) / self.scale)
+        p = (1 - TILT) * np.interp(s, x, y) + TILT * rising
+        return np.minimum(np.maximum(p, LOWEST), HIGHEST)
+
+
+@dataclass(frozen=True, slots=True)
+class BetaMap(_ScoreMap):
+    """`sigmoid(a log(s) - b log(1 - s) + c)` of s = sigmoid(score) (Kull et al. 2017); never falls.
+
+    The scores are log odds. With a = b = 1 and c = 0 it is the sigmoid itself.
+    """
+
+    kind: ClassVar[str] = "beta"
+    a: float
+    b: float
+    c: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "c"):
+            object.__setattr__(self, name, arrays.finite_number(name, getattr(self, name)))
+        if self.a < 0 or self.b < 0:
+            raise ValueError(f"a and b must not be negative, got {self.a} and {self.b}")
+
+    def predict_checked(self, s: Floats) -> Floats:
+        """`predict` for checked scores."""
+        return arrays.sigmoid(self.b * np.logaddexp(0, s) - self.a * np.logaddexp(0, -s) + self.c)
 
 
 ScoreMap = LogisticMap | BetaMap | IsotonicMap
@@ -217,9 +317,7 @@ def _stage(name: str, value: Any, allowed: tuple[str, ...]) -> Any:
 def map_from_dict(d: Mapping[str, Any]) -> CalibrationMap:
     """Return the map that `to_dict` wrote; its numbers are the same to the last bit.
 
-    Raises:
-        ValueError: an unknown kind, a missing or unknown key, numbers that are not finite or
-            lengths that differ. The message says which.
+    Raises ValueError: an unknown kind or key, or numbers that are no map; the message says which.
     """
     if not isinstance(d, Mapping):
         raise ValueError(f"expected a map as an object with a kind, got {d!r}")

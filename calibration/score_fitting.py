@@ -1,11 +1,9 @@
 """One score to a probability: Platt, temperature, beta and isotonic.
 
-Scores (n,) and labels y (n,) of 0 and 1 in, a map out; a row with the `sample_weight` k counts as k
-rows. The scores of temperature and beta are log odds; the others take any number that rises with
-the probability.
-
-For labels of one class every function gives the smoothed base rate: for all scores, or, by
-isotonic, for those that it has seen. For a constant score it gives about the share of hits.
+Scores (n,) and labels y (n,) in, a map out; a row with the `sample_weight` k counts as k rows. The
+scores of temperature and beta are log odds. For labels of one class every function gives the
+smoothed base rate: for all scores, or, by isotonic, for those that it has seen. For a constant
+score it gives about the share of hits.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Ints, as_labels, as_scores, as_weights, logit, sigmoid
-from calibration.maps import LogisticMap, ScoreMap
-from calibration.score_maps import BetaMap, IsotonicMap
+from calibration.maps import BetaMap, IsotonicMap, LogisticMap, ScoreMap
 
 
 def base_rate(y: ArrayLike, weights: ArrayLike = 1.0) -> float:
@@ -57,8 +54,8 @@ def maximum_likelihood(
 
     They maximise `row_weight` times the log likelihood (for dependent rows below 1), whose rows
     count `sample_weight` (n,) times, minus `precision` (d,) times (w - start)^2 / 2, a Gaussian
-    prior around `start` (d,). The method is Newton's with backtracking (Lin, Lin and Weng 2007, "A
-    note on Platt's probabilistic outputs for support vector machines", appendix 3).
+    prior. Newton's method with backtracking (Lin, Lin and Weng 2007, "A note on Platt's
+    probabilistic outputs for support vector machines", appendix 3).
     """
     prior = np.broadcast_to(np.asarray(precision, dtype=np.float64), start.shape)
     weights, base = start.astype(np.float64), np.asarray(offset, dtype=np.float64)
@@ -193,8 +190,8 @@ def fit_isotonic(
     """Return the isotonic fit of y on one score (n,), as knots, with ends that are never 0 or 1.
 
     Pool adjacent violators, by scikit-learn. A top block of m hits and no miss gets (m + 1) / (m +
-    2) instead of 1, or the value of the block below if that is higher; the bottom block likewise.
-    The slight rise within blocks is centred and scaled by the quartiles.
+    2), or the value of the block below if that is higher; the bottom block likewise. The slight
+    rise within blocks is centred and scaled by the quartiles.
     """
     from sklearn.isotonic import IsotonicRegression
 

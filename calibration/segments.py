@@ -62,46 +62,35 @@ class Segments:
 
 
 def fit_segments(
-    p: ArrayLike, y: ArrayLike, segments: GroupNames, groups: Groups = None
-) -> Segments:
-    """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
-
-    An update is `fit_update`: slope and intercept, shrunk towards no change, so ten rows of a
-    segment move it little and a thousand as far as the data say. A row whose segment is "" has
-    none: there is no update for it. Rows of one group (n,) may be dependent. p should come from a
-    map that had not seen the rows and does not know the segments.
-    """
-    from calibration.shrinkage import fit_update
-
-    labels, values = arrays.check_y_p(y, p)
-    scores = arrays.log_odds(values)
-    names, number = as_segments(segments, len(labels)), arrays.group_codes(groups, len(labels))
-    rows_of = {segment: names == segment for segment in sorted(set(names.tolist()) - {""})}
-    return Segments({s: fit_update(scores[r], labels[r], number[r]) for s, r in rows_of.items()})
-
-
-def cross_fit_segments(
     p: ArrayLike,
     y: ArrayLike,
     segments: GroupNames,
-    groups: GroupNames,
+    groups: Groups = None,
     *,
     folds: int = 5,
     random_state: int = 0,
-) -> Floats:
-    """Return (n,) probabilities after updates that were fitted without the row's group.
+) -> tuple[Segments, Floats]:
+    """Return an update for each segment (n,), from probabilities p (n,) and labels y (n,).
 
-    Raises:
-        ValueError: as `fit_segments`; fewer than two folds or two groups.
+    With them come (n,) probabilities after updates fitted without the row's group.
+
+    An update is `fit_update`: slope and intercept, shrunk towards no change, so ten rows of a
+    segment move it little and a thousand as far as the data say. A row whose segment is "" has
+    none: there is no update for it. p should come from a map that had not seen the rows and does
+    not know the segments. ValueError also for fewer than two folds or two groups.
     """
+    from calibration.fitting import Rows, update_of
+
     labels, old = arrays.check_y_p(y, p)
-    names, number = as_segments(segments, len(labels)), arrays.group_codes(groups, len(labels))
-    fold = grouped_folds(groups, folds, random_state=random_state)
-    moved = old.copy()
-    for out in held_out(fold):
-        fitted = fit_segments(old[~out], labels[~out], names[~out], number[~out])
-        moved[out] = fitted.apply(old[out], names[out])
-    return moved
+    number, scores = arrays.group_codes(groups, len(labels)), arrays.log_odds(old)
+    names, moved = as_segments(segments, len(labels)), old.copy()
+    rows_of = {segment: names == segment for segment in sorted(set(names.tolist()) - {""})}
+    rows = Rows(scores[:, None], labels.astype(np.int64), number)
+    for out in held_out(grouped_folds(number, folds, random_state=random_state)):
+        for own in rows_of.values():
+            if (fitted := own & ~out).any():
+                moved[own & out] = update_of(rows.where(fitted)).predict_checked(scores[own & out])
+    return Segments({s: update_of(rows.where(own)) for s, own in rows_of.items()}), moved
 
 
 def as_segments(segments: GroupNames, n: int) -> NDArray[np.object_]:

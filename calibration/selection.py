@@ -46,9 +46,9 @@ class Choice:
 def grouped_folds(groups: GroupNames, folds: int, *, random_state: int) -> Ints:
     """Return (n,) fold numbers from 0; the rows of one group share a fold.
 
-    Groups are shuffled and dealt, largest first, to the fold with the fewest rows, so sizes differ
-    by no more than the largest group. The same groups and `random_state` give the same folds,
-    whatever the order of the rows. With fewer groups than folds, every group is its own fold.
+    Groups are shuffled and dealt, largest first, to the fold with the fewest rows. The same groups
+    and `random_state` give the same folds, whatever the order of the rows. With fewer groups than
+    folds, every group is its own fold.
     """
     if folds < 1:
         raise ValueError(f"expected at least one fold, got {folds}")
@@ -107,8 +107,8 @@ def one_standard_error(table: Floats, number: Codes) -> int:
     """Return the first row of losses (candidates, n) within one standard error of the best.
 
     Candidates run from simple to complex. The error is that of the *difference* from the best on
-    the same rows, by group; Breiman et al. (1984) use the best's own error, which at a few hundred
-    rows is several times larger than any real difference and would always take the simplest.
+    the same rows, by group; the best's own error (Breiman et al. 1984) is several times larger than
+    any real difference at a few hundred rows.
     """
     best = int(np.argmin(table.mean(axis=1)))
     for k in range(best):
@@ -128,24 +128,20 @@ def choose(
 ) -> Choice:
     """Return the simplest candidate within one standard error of the lowest grouped log loss.
 
-    `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex. `left_out`
-    names those not considered because there are too few rows; `effective_n` is the effective number
-    of rows. Both are used for the reason only.
-
-    Raises:
-        ValueError: no candidate, or as `calibration.arrays.check_y_p`, with the candidate's name.
+    `predictions` are the candidates' out-of-fold probabilities (n,), simple to complex. For the
+    reason only: `left_out` names those not considered because there are too few rows; `effective_n`
+    is the effective number of rows. Errors name the candidate.
     """
-    labels, names = arrays.as_floats(y), list(predictions)
+    labels, names, checked = arrays.as_floats(y), list(predictions), []
     if not names:
         raise ValueError("expected out-of-fold predictions of one candidate at least, got none")
     number = arrays.group_codes(groups, len(labels))
-    losses_of = []
     for name in names:
         try:
-            losses_of.append(row_losses(*arrays.check_y_p(labels, predictions[name])))
+            checked.append(arrays.check_y_p(labels, predictions[name]))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    rows = np.array(losses_of)
+    rows = np.array([row_losses(*each) for each in checked])
     means = rows.mean(axis=1)
     best, chosen = int(np.argmin(means)), one_standard_error(rows, number)
     reason = f"{names[chosen]} has the lowest grouped cross-validated log loss, {means[chosen]:.4f}"

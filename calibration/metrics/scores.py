@@ -15,7 +15,6 @@ from calibration.arrays import (
     Floats,
     Groups,
     Ints,
-    as_floats,
     as_weights,
     check_probabilities,
 )
@@ -29,11 +28,7 @@ def tie_blocks(ordered: Floats, labels: Floats) -> tuple[Ints, Floats]:
 
 
 def expected_errors(y: Floats, p: Floats) -> Floats:
-    """Return (n,): expected errors among the 1, 2, ..., n most confident rows, averaged over ties.
-
-    Within a run of equal p every order is equally likely, so the expected count grows linearly; no
-    random numbers are needed.
-    """
+    """Return (n,): expected errors among the 1, ..., n most confident rows, averaged over ties."""
     order = np.argsort(-p, kind="stable")
     ends, wrong = tie_blocks(-p[order], 1 - y[order])
     ends, errors = np.append(0, ends), np.append(0.0, np.cumsum(wrong))
@@ -52,19 +47,15 @@ def aurc(y: Floats, p: Floats) -> float:
 def augrc(y: Floats, p: Floats) -> float:
     """Return the area under the generalised risk-coverage curve (Traub et al. 2024).
 
-    The mean over k of the share of *all* rows that is both accepted and wrong; unlike `aurc` it
-    does not weigh the few most confident rows above all others. In [0, (n + 1) / (2 n)] of n rows;
-    lower is better.
+    The mean over k of the share of *all* rows that is both accepted and wrong, in [0, (n + 1) / (2
+    n)] of n rows; lower is better.
     """
     errors = expected_errors(y, p)
     return float(np.mean(errors / len(errors)))
 
 
 def naurc(y: Floats, p: Floats) -> float:
-    """Return `aurc` rescaled so that chance is 0 and the oracle 1; NaN if y has one class.
-
-    Below 0 the confidence is worse than none.
-    """
+    """Return `aurc` rescaled so that chance is 0 and the oracle 1; NaN if y has one class."""
     chance, oracle = 1 - y.mean(), aurc(y, y)
     if not 0 < chance < 1:
         return float("nan")
@@ -158,10 +149,7 @@ def selective_accuracy(
 
 
 def band(y: Floats, p: Floats, middle: float) -> tuple[int, float, float]:
-    """Return (rows, mean of p, mean of y) of the rows within 0.05 of `middle`; NaN for none.
-
-    It shows what a confidence of 0.7 means: if exactly calibrated, the two means agree.
-    """
+    """Return (rows, mean of p, mean of y) of the rows within 0.05 of `middle`; NaN for none."""
     near = np.abs(p - middle) <= 0.05 + 1e-9  # 0.75 - 0.7 is above 0.05, by rounding
     if not near.any():
         return 0, float("nan"), float("nan")
@@ -173,7 +161,7 @@ def brier_interval(y: Floats, p: Floats, groups: Groups = None) -> Interval:
     return mean_interval((p - y) ** 2, groups)
 
 
-def row_losses(y: ArrayLike, p: ArrayLike) -> Floats:
+def row_losses(y: Floats | Ints, p: Floats) -> Floats:
     """Return (n,) log losses in nats, with p clipped to [1e-6, 1 - 1e-6]."""
-    q = np.clip(as_floats(p), CLIP, 1 - CLIP)
-    return np.asarray(-np.where(as_floats(y) == 1, np.log(q), np.log1p(-q)), dtype=np.float64)
+    q = np.clip(p, CLIP, 1 - CLIP)
+    return np.asarray(-np.where(y == 1, np.log(q), np.log1p(-q)), dtype=np.float64)

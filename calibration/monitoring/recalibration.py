@@ -94,18 +94,15 @@ def fit_recalibration(
 ) -> Recalibration:
     """Learn from labels y (n,) of confidences p (n,); the map behind p must not have seen them.
 
-    Labels of one group (n,), such as rephrasings of a question, may be dependent. The certificate
-    rests on the labels that are `certifying` (n,), None: all; `about` names the questions that it
-    is about. If all labels are of a random sample of the rows with p >= `accepted_from`, p stays,
-    and that one threshold is tested, with the whole chance of error. If these rows are `judged`,
-    the sample is one of each stratum, and the test is that of `certify_judged`, by the first label
-    of each group.
+    The certificate rests on the labels that are `certifying` (n,), None: all; `about` names the
+    questions that it is about. If all labels are of a random sample of the rows with p >=
+    `accepted_from`, p stays, and that one threshold is tested, with the whole chance of error. If
+    these rows are `judged`, the sample is one of each stratum, and the test is that of
+    `certify_judged`, by the first label of each group.
 
-    Raises:
-        ValueError: as `calibration.arrays.check_y_p`; fewer than two groups; `certifying` is not
-            one truth value per label, or none is true.
+    Raises ValueError: also for fewer than two groups, or if no label is `certifying`.
     """
-    from calibration.shrinkage import fit_update
+    from calibration.fitting import fit_update
 
     right, before = arrays.check_y_p(y, p)
     arrays.refuse_masked(certifying)
@@ -169,7 +166,7 @@ def compose_updates(first: LogisticMap | None, second: LogisticMap) -> LogisticM
 
 
 def rebase_update(segment: LogisticMap, update: LogisticMap) -> LogisticMap:
-    """The update of a segment, adapted to log odds that `update` has already moved.
+    """The update of a segment, for log odds that `update` has already moved.
 
     `update` followed by the result equals `segment` followed by `update`.
     """

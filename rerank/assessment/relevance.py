@@ -78,7 +78,7 @@ def _fit(
     X: Floats, y: Labels, groups: NDArray[np.str_], reference: LogisticMap | None
 ) -> LogisticMap:
     """The map of y (n,) on X (n, 4), shrunk to the reference; without rows, that map itself."""
-    from calibration.shrinkage import fit_shrunk
+    from calibration.fitting import fit_shrunk
 
     if reference is not None:
         return fit_shrunk(reference, X, y, C=STEP_C) if len(y) else reference

@@ -88,7 +88,7 @@ def index(
     """
     from rerank.data.beir import read_corpus
     from rerank.inference.model_files import find_model
-    from rerank.jobs.languages import with_language
+    from rerank.jobs.automatic import with_language
     from rerank.retrieval.dense import Encoder
     from rerank.retrieval.index import INDEX_KIND, build_index
     from rerank.storage.folder import output_folder

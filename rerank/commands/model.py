@@ -32,7 +32,7 @@ def init(
     json: options.Json = False,
 ) -> None:
     """Make a model that searches a corpus without labels; it is not calibrated."""
-    from rerank.jobs.init import NOT_CALIBRATED, init
+    from rerank.jobs.update import NOT_CALIBRATED, init
 
     init(corpus, out, config, work=work, overwrite=overwrite, on_bad_lines=on_bad_lines)
     made = f"{out}: a model to search with. {NOT_CALIBRATED}"

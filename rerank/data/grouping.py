@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from calibration.metrics import MIN_GROUPS
 from rerank.data.checks import group_hash, query_hash
 from rerank.data.duplicates import near_duplicates
-from rerank.data.labelled_set import Grouping, LabelledSet, asked_about, given_group
+from rerank.data.labelled_set import Grouping, LabelledSet, given_group, group_label
 from rerank.types import Passage, Query, metadata_name
 
 NEW_DOCUMENTS = "questions about new documents"
@@ -39,14 +39,11 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
     query is about is joined, as are queries of one `metadata.group`, and units that hold nearly the
     same passages. Queries about no passage are grouped by their words.
     """
-    if ids and all(map(labelled.named_group, ids)):
+    subjects = {i: labelled.subject(i) for i in ids}
+    if ids and all(named for named, _ in subjects.values()):
         yield Grouping("metadata.group", NEW_GROUPS, {})
         return
-    of_query: dict[str, list[str]] = {}  # the right passages, else the one it was asked about
-    for i in ids:
-        about = asked_about(labelled.queries[i])
-        right = sorted(labelled.relevant(i))
-        of_query[i] = right or ([about] if about in labelled.corpus else [])
+    of_query = {i: [d for d in ds if d in labelled.corpus] for i, (_, ds) in subjects.items()}
     passages = sorted({doc_id for doc_ids in of_query.values() for doc_id in doc_ids})
     places = list(near_duplicates([labelled.corpus[d].text for d in passages]))
     own = {doc_id: f"passage:{doc_id}" for doc_id in passages}
@@ -57,8 +54,8 @@ def groupings(labelled: LabelledSet, ids: Sequence[str]) -> Iterator[Grouping]:
         ("passage", THESE_DOCUMENTS, own),
     ):
         keys = {
-            i: [*(of_passage[d] for d in doc_ids), *filter(None, [labelled.named_group(i)])]
-            for i, doc_ids in of_query.items()
+            i: [*map(of_passage.__getitem__, of_query[i]), *([group_label(named)] if named else [])]
+            for i, (named, _) in subjects.items()
         }
         near = [(of_passage[passages[a]], of_passage[passages[b]]) for a, b in places]
         of = connected_groups({i: of_one for i, of_one in keys.items() if of_one}, near)

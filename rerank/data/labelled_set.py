@@ -163,11 +163,18 @@ class LabelledSet:
         It is `metadata.group` if present; else the set of right passages; else the passage that an
         unanswerable query was asked about; else the words of the query.
         """
-        if (named := self.named_group(query_id)) is not None:
-            return named
-        about = asked_about(self.queries[query_id])
-        right = sorted(self.qrels.get(query_id, ())) or ([about] if about else [])
-        return f"right:{_sha256(right)[:32]}" if right else self._words(query_id)
+        named, about = self.subject(query_id)
+        if named:
+            return group_label(named)
+        return f"right:{_sha256(about)[:32]}" if about else self._words(query_id)
+
+    def subject(self, query_id: str) -> tuple[str, list[str]]:
+        """Its `metadata.group`, or "", and the passages: right, else the one it was asked about."""
+        query = self.queries[query_id]
+        asked = asked_about(query)
+        return given_group(query), sorted(self.qrels.get(query_id, ())) or (
+            [asked] if asked else []
+        )
 
     def grouped_by(self, key: str) -> LabelledSet:
         """The set with `metadata[key]` as the group of every query that has it."""
@@ -179,11 +186,6 @@ class LabelledSet:
         """Keys of a repeated query, whatever its labels: its words and its given group."""
         named = self.named_group(query_id)
         return frozenset({self._words(query_id), *([] if named is None else [named])})
-
-    def without_repeats(self, ids: Iterable[str], of: Iterable[str]) -> list[str]:
-        """The `ids`, in order, that do not repeat a query of these others: see `duplicate_keys`."""
-        keys = {key for i in of for key in self.duplicate_keys(i)}
-        return [i for i in ids if self.duplicate_keys(i).isdisjoint(keys)]
 
     def named_group(self, query_id: str) -> str | None:
         """The label of the query's `metadata.group`; None if it has none."""

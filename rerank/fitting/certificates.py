@@ -1,8 +1,4 @@
-"""The certificate of the sufficiency, where to stop handing on passages, and refused certificates.
-
-Takes rankings ordered by maps that have not seen them. Only the model that is kept needs this:
-folds are measured without.
-"""
+"""The certificate of the sufficiency, where to stop handing on passages, and refusals."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from calibration.maps import LogisticMap
 from calibration.selection import grouped_folds
 from calibration.thresholds import Certificate, certify, fixed_sequence
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.relevance import DEPTH, fit_hazards, relevance_and_sufficiency
+from rerank.assessment.relevance import fit_hazards, relevance_and_sufficiency
 from rerank.config import Config
-from rerank.data.labels import Labelled, Labels, hits
-from rerank.fitting.unanswerable import copies_in
+from rerank.data.labels import Labelled, Labels
+from rerank.fitting.scored_plan import copies_in
 from rerank.types import Floats, Ranking
 
 ALL_ANSWERABLE = (
@@ -70,6 +66,7 @@ Hazards = tuple[LogisticMap | None, LogisticMap | None]  # pooled ones, if there
 def certify_context(
     ordered: Labelled[Ranking],
     confidences: Floats,
+    right_within: Labels,
     config: Config,
     reference: Hazards,
     *,
@@ -80,8 +77,8 @@ def certify_context(
     """The certified sufficiency, and the stopping threshold (see `choose_stopping_threshold`).
 
     `confidences` (n,) and the orders are of maps that had not seen the query, and no confidence of
-    their map is above `max_probability`. `about` names the questions that the certificate is about,
-    and `units` (n,) are what the labels sampled at random.
+    their map is above `max_probability`; `right_within` (n, DEPTH) are the `hits`. `about` names
+    the questions, and `units` (n,) what the labels sampled at random.
     """
     # the sufficiency (n, 10) by hazards that were not fitted on the query's group
     folds = grouped_folds(ordered.groups, config.folds, random_state=config.seed)
@@ -93,7 +90,7 @@ def certify_context(
     sufficiency = np.array(
         [relevance_and_sufficiency(r, p, *hazards[fold], max_probability)[1] for r, p, fold in rows]
     )
-    right_within, k = hits(ordered, depth=DEPTH), config.sufficiency_k
+    k = config.sufficiency_k
     target, event = config.thresholds.sufficient, HOLDS.format(k)
     certificate = certify(
         right_within[:, k - 1],
@@ -117,9 +114,8 @@ def choose_stopping_threshold(
     `right_within` (n, d) is 1 if one of the first k passages is right, for k = 1 to d, and
     `sufficiency` (n, d) its probability by maps that have not seen the query. The passages handed
     on are the first k, for the lowest k at which the sufficiency reaches the threshold, else all d.
-    A question is lost if the d passages hold an answer and those handed on do not. At most a share
-    of `LOST` of new questions is lost, with 95% confidence: see
-    `calibration.thresholds.fixed_sequence`.
+    At most a share of `LOST` of new questions loses an answer that the d passages hold, with 95%
+    confidence: see `calibration.thresholds.fixed_sequence`.
     """
     losses = []
     for threshold in THRESHOLDS:
@@ -131,10 +127,7 @@ def choose_stopping_threshold(
 
 
 def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Certificate:
-    """The certificate, or a refused one if only one kind of query was labelled.
-
-    answered: for each labelled query, whether any passage is right for it.
-    """
+    """The certificate; refused, unless some queries are `answered` (n,) and some are not."""
     if any(answered) and not all(answered):
         return certificate
     reason = ALL_ANSWERABLE if any(answered) else NONE_ANSWERABLE
@@ -142,7 +135,7 @@ def require_both_kinds(certificate: Certificate, answered: Sequence[bool]) -> Ce
 
 
 def refused(certificate: Certificate, reason: str) -> Certificate:
-    """The certificate, changed to promise nothing, for this reason and those that it had before."""
+    """The certificate, changed to promise nothing, for this reason and those that it had."""
     if reason in certificate.refused:
         reason = ""
     reasons = f"{certificate.refused} {reason}".strip()

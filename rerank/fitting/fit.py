@@ -3,13 +3,12 @@
 Everything is cross-fitted by query group (Stone 1974): a query's features and its out-of-fold
 confidence come from maps that were not fitted on its group. As in stacking (Wolpert 1992), not
 every step is blind: the confidence of one fold is fitted on features of the other folds, whose
-relevance maps have seen this fold's labels. No effect of this was measured; it is not ruled out.
+relevance maps have seen this fold's labels. No effect of this was measured.
 
-`fit_folds` is nested cross-fitting (Stone 1974; Varma and Simon 2006): the whole fit is made again
-for each fold, so a report needs no labels of its own. Only the choice of passages to score is not
-repeated: each query's was made by a prior that had not seen its group. The folds share most of
-their queries, so intervals are a little too narrow (Bates, Hastie and Tibshirani 2024, "Cross-
-validation: what does it estimate and how well does it do it?"): `make promise` measures it.
+`fit_folds` is nested cross-fitting (Varma and Simon 2006): the whole fit is made again for each
+fold, so a report needs no labels of its own. Only the choice of passages to score is not repeated.
+The folds share most of their queries, so intervals are a little too narrow (Bates, Hastie and
+Tibshirani 2024): `make promise` measures it.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import effective_n
-from calibration.maps import LogisticMap, TwoStageMap
-from calibration.metrics.scores import row_losses
+from calibration.maps import LogisticMap
 from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
-from calibration.segments import Segments, cross_fit_segments, fit_segments
-from calibration.selection import MINIMUM_ROWS, choose, enough_rows, grouped_folds, held_out
+from calibration.segments import Segments, fit_segments
+from calibration.selection import MINIMUM_ROWS, enough_rows, grouped_folds, held_out
 from calibration.thresholds import ABOUT, Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps, features_of, range_of
 from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
-from rerank.assessment.relevance import fit_hazards
+from rerank.assessment.relevance import DEPTH, fit_hazards
 from rerank.config import Config
 from rerank.cores import in_processes
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, sampled_units
@@ -41,11 +39,13 @@ from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.certificates import Hazards, certify_context, require_both_kinds
-from rerank.fitting.passage_maps import choose_cutoff, cross_fit_rankings, fit_score, read_labelled
-from rerank.fitting.scored_plan import ScoredPlan
-from rerank.fitting.unanswerable import copies_in
+from rerank.fitting.passage_maps import choose_cutoff, fit_rankings, read_labelled
+from rerank.fitting.scored_plan import ScoredPlan, copies_in
 from rerank.progress import progress_shown
 from rerank.types import Bools, Floats, Mode, Ranking, Scored, main_mode
+
+if TYPE_CHECKING:
+    from calibration.fitting import BestFit
 
 AUTO = ("logistic", "beta", "isotonic")  # what `auto` chooses from, simple to complex
 SHRUNK = "The maps are shrunk towards those of other labelled sets."
@@ -72,10 +72,10 @@ class Fitted:
 
     @property
     def sketch(self) -> Sketch:
-        """The distribution of the features, for the drift alarm: see `sketch_with_passages`.
+        """The distribution of the features, copies left out, for the drift alarm.
 
-        Copies are left out. The features are of orders by maps of the other folds: with two or
-        three folds these differ from the map that is kept, and the alarm may be early.
+        The features are of orders by maps of the other folds: with two or three folds these differ
+        from the map that is kept, and the alarm may be early.
         """
         originals = ~self.copies
         return sketch_with_passages(
@@ -95,7 +95,7 @@ def sketch_with_passages(
 ) -> Sketch:
     """The distribution of the features (n, d) of queries for which passages were found.
 
-    The alarm compares it with such queries alone. If too few groups (n,) are left, all count.
+    If these are of too few groups (n,), all count.
     """
     if len(set(groups[has_passages].tolist())) < MIN_ROWS:
         has_passages = np.ones(len(features), dtype=np.bool_)
@@ -107,26 +107,25 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
 
     A query's features are computed on an order by a score map that has not seen its group, and the
     certificates rest on confidences of such maps: one is about new questions, and of a model
-    `to_keep` one about new documents, if the groups are larger than questions. The maps that are
-    kept are refitted on everything. A query without passages has confidence 0 by definition: the
-    certificate counts it, and the confidence is fitted on the others. The candidates had no cutoff,
-    which the baseline needs; `scored_plan.policy` says how many of them the model will score. The
-    certificates of the first passages are made only for a model `to_keep`.
+    `to_keep` one about new documents, if the groups are larger than questions, and one about the
+    first passages. The maps that are kept are refitted on everything. A query without passages has
+    confidence 0 by definition: the certificate counts it, and the confidence is fitted on the
+    others. The candidates had no cutoff, which the baseline needs.
     """
     with optional():
         from calibration.score_fitting import fit_temperature
 
     scored, about, pooled = scored_plan.to_fit, scored_plan.about, scored_plan.pooled
-    score = pooled.score if pooled else None
     reference = pooled.confidence.as_logistic() if pooled else None
     hazards: Hazards = (pooled.hazard, pooled.hazard_after_hit) if pooled else (None, None)
     unordered = read_labelled(scored, scored_plan.policy.cutoff)
-    ordered = cross_fit_rankings(unordered, config, score)
+    score, ordered = fit_rankings(unordered, config, pooled.score if pooled else None)
     features = ranking_features(ordered.items, features_of(scored_plan.kind).ranking)
-    right, has_passages = hits(ordered)[:, 0], have_passages(ordered.items)
+    right_within, has_passages = hits(ordered, depth=DEPTH), have_passages(ordered.items)
+    right = right_within[:, 0]
     rows = rows_to_fit(right, has_passages, scored.groups)
-    fitted, segments, cross_fitted, calibrator, reason = _fit_confidence(
-        ordered.where(rows), features[rows], config, reference
+    best, reason, segments, cross_fitted = _fit_confidence(
+        ordered.where(rows), features[rows], right[rows], config, reference
     )
     out_of_fold = np.zeros(len(right))
     out_of_fold[rows] = np.where(has_passages[rows], cross_fitted, 0.0)
@@ -148,9 +147,16 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     if to_keep:
         if larger and config.promise == "both":
             documents_certificate = checked(promise(groups=ordered.groups, about=of_groups))
-        most = fitted.max_probability
+        most = best.map.max_probability
         context_certificate, stopping_threshold = certify_context(
-            ordered, out_of_fold, config, hazards, max_probability=most, units=units, about=about
+            ordered,
+            out_of_fold,
+            right_within,
+            config,
+            hazards,
+            max_probability=most,
+            units=units,
+            about=about,
         )
         context_certificate = checked(context_certificate)
     hazard, hazard_after_hit = fit_hazards(ordered, out_of_fold, hazards)
@@ -159,8 +165,8 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
     return Fitted(
         maps=FittedMaps(
             policy=scored_plan.policy,
-            score=fit_score(unordered, score),
-            confidence=fitted,
+            score=score,
+            confidence=best.map,
             hazard=hazard,
             hazard_after_hit=hazard_after_hit,
             certificate=certificate,
@@ -173,7 +179,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
             feature_range=range_of(features[rows]),
             filters=frozenset(s.query.filtered_by for s in scored.items),
         ),
-        calibrator=calibrator,
+        calibrator=best.choice.name,
         reason=f"{reason} {SHRUNK if pooled else NOT_SHRUNK}",
         temperature=fit_temperature(best_logits[rows], right[rows]),
         effective=effective_n(errors - errors.mean(), numbers),
@@ -190,8 +196,7 @@ def fit(scored_plan: ScoredPlan, config: Config, *, to_keep: bool = False) -> Fi
 def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) -> Bools:
     """Which queries (n,) a confidence is fitted on: those with passages, `has_passages` (n,).
 
-    All of them, if those with passages are all right (n,), all wrong, or of one group (n,): then
-    nothing could be learned from them, or cross-fitted.
+    All of them, if those with passages are all right (n,), all wrong, or of one group (n,).
     """
     outcomes, kept = set(right[has_passages].tolist()), set(groups[has_passages].tolist())
     several = len(outcomes) == 2 and len(kept) > 1
@@ -199,50 +204,48 @@ def rows_to_fit(right: Labels, has_passages: Bools, groups: NDArray[np.str_]) ->
 
 
 def _fit_confidence(
-    ordered: Labelled[Ranking], features: Floats, config: Config, reference: LogisticMap | None
-) -> tuple[TwoStageMap, Segments, Floats, str, str]:
+    ordered: Labelled[Ranking],
+    features: Floats,
+    right: Labels,
+    config: Config,
+    reference: LogisticMap | None,
+) -> tuple[BestFit, str, Segments, Floats]:
     """Choose the calibrator, if it is `auto`, and fit it on features (n, d); then the segments.
 
-    Returns the map, the segments, out-of-fold confidences (n,), the calibrator, and why this one.
+    Returns the fit, why this calibrator, the segments, and out-of-fold confidences (n,).
     """
     with optional():
-        from calibration.fitting import cross_fit_two_stage, fit_two_stage
-        from calibration.score_fitting import base_rate
+        from calibration.fitting import fit_best
 
-    right, groups = hits(ordered)[:, 0], ordered.groups
-    automatic = config.calibrator == "auto"
+    automatic, groups = config.calibrator == "auto", ordered.groups
     considered = AUTO if automatic else (config.calibrator,)
-    n_effective = effective_n(right - right.mean(), group_codes(groups, len(right)))
-    names = [name for name in considered if not automatic or enough_rows(name, n_effective)]
     how: dict[str, Any] = {"folds": config.folds, "random_state": config.seed}
-    out_of_fold = cross_fit_two_stage(names, features, right, groups, reference=reference, **how)
-    left_out = [name for name in considered if name not in names]
-    choice = choose(out_of_fold, right, groups, left_out=left_out, effective_n=n_effective)
-    fitted, _, _ = fit_two_stage(
-        features, right, groups, second_stage=choice.name, reference=reference, **how
-    )
-    reason = choice.reason
-    if not automatic:
-        reason = "As asked for."
-        if not enough_rows(choice.name, n_effective):
-            reason += (
-                f" It may be too sure at both ends: it takes {MINIMUM_ROWS[choice.name]:,} "
-                f"independent labels, and by which of them are right these are worth "
-                f"{n_effective:.0f}."
-            )
-    of_base_rate = row_losses(right, np.full(len(right), base_rate(right))).mean()
-    if choice.losses[choice.name] >= of_base_rate:
+    best = fit_best(considered, features, right, groups, reference=reference, **how)
+    choice = best.choice
+    reason = choice.reason if automatic else "As asked for."
+    if not enough_rows(choice.name, best.effective):  # `auto` does not consider it
+        reason += (
+            f" It may be too sure at both ends: it takes {MINIMUM_ROWS[choice.name]:,} independent "
+            f"labels, and by which of them are right these are worth {best.effective:.0f}."
+        )
+    if choice.losses[choice.name] >= best.of_base_rate:
         reason += (
             f" It is no better than the same confidence for all queries, whose log loss is "
-            f"{of_base_rate:.4f}: these labels do not show yet that the features tell right from "
-            "wrong."
+            f"{best.of_base_rate:.4f}: these labels do not show yet that the features tell right "
+            "from wrong."
         )
-    corrected, segments = out_of_fold[choice.name], Segments()
-    if config.segment_by:
-        named = segments_of(ordered.items, config.segment_by)
-        segments = fit_segments(corrected, right, named, groups)
-        corrected = cross_fit_segments(corrected, right, named, groups, **how)
-    return fitted, segments, corrected, choice.name, reason
+    if not config.segment_by:
+        return best, reason, Segments(), best.out_of_fold
+    named = segments_of(ordered.items, config.segment_by)
+    return best, reason, *fit_segments(best.out_of_fold, right, named, groups, **how)
+
+
+def fit_modes(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, Fitted]:
+    """The fit of each mode; only the main mode can certify the first passages."""
+    main = main_mode(scored)
+    modes = list(scored)
+    fitted = in_processes(lambda mode: fit(scored[mode], config, to_keep=mode == main), modes)
+    return dict(zip(modes, fitted, strict=True))
 
 
 class FittedFold(NamedTuple):
@@ -256,7 +259,7 @@ def fit_folds(scored: Mapping[Mode, ScoredPlan], config: Config) -> dict[Mode, l
     """For each mode and fold: the queries that the fold measures, and the fit on all others.
 
     Folds are whole groups, and each query is measured once. The cutoff of a fold is chosen by the
-    queries outside of it, in the main mode. Lists with scores have no cutoff.
+    queries outside of it, in the main mode.
     """
     main = scored[main_mode(scored)]
 

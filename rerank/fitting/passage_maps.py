@@ -1,9 +1,8 @@
 """The maps of single passages, each fitted on the passages of all labelled queries.
 
 The prior uses the first-stage features; it chooses the passages that the cross-encoder scores. The
-score also uses the cross-encoder's features. Both are cross-fitted by query group (Stone 1974): the
-map applied to a query has not seen its group. Only the cutoff, one number, is chosen on all
-queries.
+score also uses the cross-encoder's features. Both are cross-fitted by query group (Stone 1974);
+only the cutoff, one number, is chosen on all queries.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import grouped_standard_error
@@ -37,58 +37,63 @@ STEP_C = 0.1  # variance of a map's deviation from the pooled one; more would bi
 def fit_prior(
     candidates: Labelled[Candidates], config: Config, reference: LogisticMap | None = None
 ) -> tuple[LogisticMap, list[Floats]]:
-    """The map of `fit_prior_map`, and the prior score of each query's candidates, (n,) each.
+    """The map of first-stage features to P(a passage is right), by logistic regression.
 
-    The scores come from maps that have not seen the query's group.
+    With it comes the prior score of each query's candidates, (n,) each, by maps that have not seen
+    the query's group.
     """
     features = [unscored_features(c) for c in candidates.items]
-    scores = _cross_fit_scores(features, candidates, config, reference)
-    return _fit(features, candidates, reference), scores
+    X, y = _rows(features, candidates)
+    scores = _cross_fit(X, y, list(map(len, features)), candidates.groups, config, reference)
+    return _fit(X, y, reference), scores
 
 
-def fit_prior_map(
-    candidates: Labelled[Candidates], reference: LogisticMap | None = None
-) -> LogisticMap:
-    """Map first-stage features to P(a passage is right): logistic regression over all passages."""
-    return _fit([unscored_features(c) for c in candidates.items], candidates, reference)
-
-
-def fit_score(labelled: Labelled[Ranking], reference: LogisticMap | None = None) -> LogisticMap:
-    """Map a passage's features to P(it is right): logistic regression over all passages."""
-    return _fit([r.features for r in labelled.items], labelled, reference)
-
-
-def cross_fit_rankings(
+def fit_rankings(
     unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None = None
-) -> Labelled[Ranking]:
-    """The same in the order of score maps that have not seen the query's group."""
-    ordered = _cross_fitted(unordered, config, reference)
-    return unordered.with_items([reorder(r, rank_by=config.rank_by) for r in ordered])
+) -> tuple[LogisticMap, Labelled[Ranking]]:
+    """The map of a passage's features to P(it is right), by logistic regression; and the rankings.
+
+    These are in the order of maps that have not seen the query's group. With a `reference` map, the
+    maps are shrunk towards that.
+    """
+    X, y = _rows([r.features for r in unordered.items], unordered)
+    scored = _with_scores(X, y, unordered, config, reference)
+    ordered = [reorder(r, rank_by=config.rank_by) for r in scored]
+    return _fit(X, y, reference), unordered.with_items(ordered)
 
 
-def _cross_fitted(
-    unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None
+def _with_scores(
+    X: Floats,
+    y: Labels,
+    unordered: Labelled[Ranking],
+    config: Config,
+    reference: LogisticMap | None,
 ) -> list[Ranking]:
-    """The passages in their order, with the scores of maps that have not seen the query's group."""
-    features = [r.features for r in unordered.items]
-    scores = _cross_fit_scores(features, unordered, config, reference)
+    """The passages in their order, with the scores of maps that have not seen their group."""
+    counts = list(map(len, unordered.items))
+    scores = _cross_fit(X, y, counts, unordered.groups, config, reference)
     return [replace(r, score=own) for r, own in zip(unordered.items, scores, strict=True)]
 
 
-def _cross_fit_scores(
-    features: Sequence[Floats],
-    labelled: Labelled[Any],
+def _rows(features: Sequence[Floats], labelled: Labelled[Any]) -> tuple[Floats, Labels]:
+    """The features (n, d) and the labels (n,) of all passages."""
+    return np.concatenate(features), np.concatenate(passage_labels(labelled))
+
+
+def _cross_fit(
+    X: Floats,
+    y: Labels,
+    counts: Sequence[int],
+    groups: NDArray[np.str_],
     config: Config,
     reference: LogisticMap | None,
 ) -> list[Floats]:
     """The score of each passage, (n,) a query, by maps fitted on the other folds' queries."""
-    X, y = np.concatenate(features), np.concatenate(passage_labels(labelled))
-    counts = [len(rows) for rows in features]
-    folds = grouped_folds(labelled.groups, config.folds, random_state=config.seed)
+    folds = grouped_folds(groups, config.folds, random_state=config.seed)
     fold_of, scores = np.repeat(folds, counts), np.zeros(len(X))
     for fold in np.unique(fold_of):
         held = fold_of == fold
-        scores[held] = _fit_passages(X[~held], y[~held], reference).predict(X[held])
+        scores[held] = _fit(X[~held], y[~held], reference).predict(X[held])
     return np.split(scores, np.cumsum(counts)[:-1])
 
 
@@ -98,8 +103,8 @@ def choose_cutoff(
     """The share of the best prior score that a passage needs to be scored; 0 for no cutoff.
 
     It is the highest of `CUTOFFS` up to which scoring fewer passages costs no more than 0.5% of
-    nDCG@10, with one standard error to spare. `scored` had no cutoff; the orders are cross-fitted
-    at each cutoff. With too few groups it is the pooled maps' cutoff, or 0 without pooled maps.
+    nDCG@10, with one standard error to spare. `scored` had no cutoff. With too few groups it is the
+    pooled maps' cutoff, or 0.
     """
     groups = scored.groups[[bool(grades) for grades in scored.grades]]
     chosen = pooled.policy.cutoff if pooled else 0.0
@@ -109,9 +114,10 @@ def choose_cutoff(
 
     def quality(cutoff: float) -> Floats:
         unordered = read_labelled(scored, cutoff)
+        X, y = _rows([r.features for r in unordered.items], unordered)
         runs = [
             [r.passages[i].doc_id for i in best_first(r, rank_by=config.rank_by)[:10]]
-            for r in _cross_fitted(unordered, config, reference)
+            for r in _with_scores(X, y, unordered, config, reference)
         ]
         return order_quality(runs, unordered.grades).ndcg10
 
@@ -129,7 +135,8 @@ def choose_cutoff(
 
 def read_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Ranking]:
     """The candidates, `read` as if only those above the cutoff had been scored."""
-    return scored.with_items([read(limit_scored(s, cutoff)) for s in scored.items])
+    rankings = [read(s) for s in limit_labelled(scored, cutoff).items]
+    return scored.with_items(rankings)
 
 
 def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
@@ -137,17 +144,9 @@ def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:
     return scored.with_items([limit_scored(s, cutoff) for s in scored.items])
 
 
-def _fit(
-    features: Sequence[Floats], labelled: Labelled[Any], reference: LogisticMap | None
-) -> LogisticMap:
-    X, y = np.concatenate(features), np.concatenate(passage_labels(labelled))
-    return _fit_passages(X, y, reference)
-
-
-def _fit_passages(X: Floats, y: Labels, reference: LogisticMap | None) -> LogisticMap:
+def _fit(X: Floats, y: Labels, reference: LogisticMap | None = None) -> LogisticMap:
     with optional():
-        from calibration.fitting import fit_logistic
-        from calibration.shrinkage import fit_shrunk
+        from calibration.fitting import fit_logistic, fit_shrunk
 
     if not len(X):
         raise InputError("no passage was found for any query; are they about this corpus?")

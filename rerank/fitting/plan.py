@@ -6,13 +6,13 @@ No query is left out because of its labels: that would bias the share of answera
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from calibration.monitoring.drift import MIN_ROWS
 from rerank.assessment.decisions import CALIBRATED_FROM
-from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, was_seen
+from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, marks_of
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled, drawn_at_random
 from rerank.errors import InputError
@@ -41,6 +41,7 @@ class Plan:
     beside_training: bool  # queries used here ask about documents that were trained on
     reported_of_fitted_groups: int  # reported queries whose group has queries that are fitted on
     grouping: Grouping  # what keeps queries together
+    fitted_on: frozenset[str]  # `marks_of` the queries fitted on
 
     @property
     def cross_fitted(self) -> bool:
@@ -63,6 +64,11 @@ class Plan:
             "groups that it then measures. So no label is held out, and none measures a fit that "
             f"has seen it. Name a split `test` to measure on that instead.{pooled}"
         )
+
+    @property
+    def fitted_at_random(self) -> bool:
+        """Whether the queries fitted on are a random sample: only then they may certify."""
+        return drawn_at_random(self.fit.items)
 
     @property
     def reported_at_random(self) -> bool:
@@ -90,10 +96,7 @@ class Plan:
 
 
 def count_unused(counts: Mapping[str, Any], *, of: int) -> int:
-    """How many `of` a set's queries were neither used nor left out for a reason.
-
-    counts: those of the set's plan (`Plan.counts`).
-    """
+    """How many `of` a set's queries were neither used nor left out, by the `Plan.counts`."""
     taken = ["fit", *(key for key in counts if key.startswith("left_out_"))]
     if counts["report_split"] != CROSS_FITTED:  # else it is on those that were fitted on
         taken.append("report")
@@ -114,17 +117,16 @@ def plan(
     that no label is spent on reporting alone. The fit is on the other splits, without queries that
     ask the question of a reported one, in the same words or by its given group.
 
-    A split that a model was trained on is left out whole, because its other queries ask
-    about the same passages; if nothing else is left, only the questions trained on are left out. If
-    nothing but the split to report on is left, the report is on that one, cross-fitted. If
-    some of the remaining queries ask about the same documents, the plan says so: a cross-encoder
-    scores passages like its training data better than new ones, so a confidence fitted there is too
-    high.
+    A split that a model was trained on is left out whole, because its other queries ask about the
+    same passages; if nothing else is left, only the questions trained on are left out, and then the
+    report is on what is left, cross-fitted. If some of the remaining queries ask about the same
+    documents, the plan says so: a cross-encoder scores passages like its training data better than
+    new ones.
 
-    `trained_hashes` are those of the queries that a model was trained on (see `unseen`), and
-    `pooled_marks` those that the pooled maps were fitted on: these are left out, not their split.
-    `max_queries` limits the fit and the report each: queries are drawn one by one at random, so
-    that they are a random sample of the questions. Groups keep folds apart, and nothing else.
+    `trained_hashes` are those of the queries that a model was trained on, and `pooled_marks` those
+    that the pooled maps were fitted on: these are left out, not their split. `max_queries` limits
+    the fit and the report each: queries are drawn one by one at random, so that they are a random
+    sample of the questions.
 
     Groups are the largest of `rerank.data.grouping.groupings` that still give the fitted queries
     ten groups; if the labels name groups, those are used.
@@ -132,12 +134,13 @@ def plan(
     if max_queries is not None and max_queries < CALIBRATED_FROM:
         raise InputError(f"at most {max_queries} queries: expected at least {CALIBRATED_FROM}")
     all_ids = [i for ids in labelled.splits.values() for i in ids]
-    unpooled_ids = frozenset(unseen(labelled, all_ids, pooled_marks))
+    marks = Marks.of_set(labelled)
+    unpooled_ids = frozenset(marks.unseen(all_ids, pooled_marks))
     unpooled = {s: tuple(filter(unpooled_ids.__contains__, i)) for s, i in labelled.splits.items()}
-    untrained_ids = frozenset(unseen(labelled, all_ids, trained_hashes))
+    untrained_ids = frozenset(marks.unseen(all_ids, trained_hashes))
     known = replace(labelled, splits={s: i for s, i in unpooled.items() if i})
     to_fit, to_report, report_split, beside_training = _divide(known, untrained_ids)
-    once = labelled.without_repeats(to_fit, to_report)
+    once = marks.without_repeats(to_fit, to_report)
     cross_fitted = report_split == CROSS_FITTED
     pooled, twice = len(all_ids) - len(unpooled_ids), len(to_fit) - len(once)
     seen = len(unpooled_ids) - len(to_fit) - len(to_report)
@@ -186,15 +189,16 @@ def plan(
         beside_training=beside_training,
         reported_of_fitted_groups=sum(grouped.group(i) in fitted_groups for i in reported_apart),
         grouping=grouping,
+        fitted_on=frozenset(mark for i in fit for mark in marks.of[i]),
     )
 
 
 def _divide(
     labelled: LabelledSet, untrained_ids: frozenset[str]
 ) -> tuple[list[str], list[str], str, bool]:
-    """Hold a split out, and fit on the others: ids of both, the split, if others were trained on.
+    """Hold a split out, if one can be, and fit on the others.
 
-    The report is empty if no split can be held out.
+    Returns ids of both, the split, and whether a model was trained on others of these splits.
     """
     splits = labelled.splits
     untrained = {split: [i for i in ids if i in untrained_ids] for split, ids in splits.items()}
@@ -216,21 +220,39 @@ def _divide(
     return fit, report, held_out or CROSS_FITTED, not untrained_splits.issuperset(used_splits)
 
 
-def unseen(labelled: LabelledSet, ids: Sequence[str], seen: frozenset[str]) -> list[str]:
-    """The ids whose question a model has not seen, nor one of its group.
+class Marks(NamedTuple):
+    """`marks_of` each query of a set, by its id: two with a mark in common repeat each other."""
 
-    `seen` are the hashes of the queries that it has seen, perhaps with those of their groups
-    (`rerank.data.grouping.marks_of`).
+    of: Mapping[str, frozenset[str]]
 
-    Right passages are not compared: leaving queries out by these would leave too many unanswerable
-    ones.
-    """
-    seen_ids = [i for i, query in labelled.queries.items() if was_seen(query, seen)]
-    return labelled.without_repeats(ids, seen_ids)
+    @classmethod
+    def of_set(cls, labelled: LabelledSet) -> Marks:
+        """Those of all queries of a set."""
+        return cls({i: marks_of([query]) for i, query in labelled.queries.items()})
+
+    def without_repeats(self, ids: Iterable[str], others: Iterable[str]) -> list[str]:
+        """The `ids`, in order, that do not repeat one of the others."""
+        known = {mark for i in others for mark in self.of[i]}
+        return [i for i in ids if known.isdisjoint(self.of[i])]
+
+    def unseen(self, ids: Iterable[str], seen: frozenset[str]) -> list[str]:
+        """The ids whose question a model has not seen (`seen`: its marks), nor one of its group.
+
+        Right passages are not compared: leaving queries out by these would leave too many
+        unanswerable ones.
+        """
+        return self.without_repeats(ids, (i for i, own in self.of.items() if own & seen))
+
+
+def unseen(labelled: LabelledSet, ids: Iterable[str], seen: frozenset[str]) -> list[str]:
+    """The ids of a set that are not among the marks of others: see `Marks.unseen`."""
+    return Marks.of_set(labelled).unseen(ids, seen)
 
 
 def _drawn(ids: list[str], limit: int | None, seed: int) -> list[str]:
-    """At most `limit` of the ids, drawn at random, in the old order; those of a lower one first."""
+    """At most `limit` of the ids, drawn at random, in the old order; of a lower limit the same
+    first.
+    """
     if limit is None or len(ids) <= limit:
         return ids
     shuffled = sorted(ids)

@@ -62,7 +62,7 @@ class RecalibratedMode:
     notes: tuple[str, ...] = ()
 
     def without_certificates(self, reason: str) -> RecalibratedMode:
-        """The same, with all certificates refused for this reason, and no notes on them."""
+        """The same, with all certificates refused for this reason."""
         certificate = refused(self.recalibration.certificate, reason)
         return replace(
             self,
@@ -88,11 +88,11 @@ def recalibrate_modes(
 ) -> tuple[dict[Mode, RecalibratedMode], list[str]]:
     """The new maps of each mode that has enough labels, and notes on the labels.
 
-    These say which labels certify nothing, and why a mode is unchanged. The argument `notes`
-    explain why the labels may be few. Labels of a `metadata.group` among the marks
-    of `fitted_on` are left out of the certificates. With a `refusal`, the reason why they cannot,
-    the labels certify nothing. Labels of a random sample of the questions that the old maps give
-    at least `accepted_from` leave these as they are, and certify them from there up.
+    The notes say which labels certify nothing, and why a mode is unchanged. The argument `notes`
+    explain why the labels may be few. Labels of a `metadata.group` among the marks of `fitted_on`
+    are left out of the certificates. With a `refusal`, the reason why, no label certifies. Labels
+    of a random sample of the questions that the old maps give at least `accepted_from` leave these
+    as they are, and certify them from there up.
     """
     recalibrated, remarks = dict[Mode, RecalibratedMode](), list[str]()
     too_few_groups = None
@@ -186,10 +186,9 @@ def _scored_labels(
 ) -> tuple[list[Feedback], list[Scored], bool]:
     """The labels of a mode for which passages were found, these, and whether our search found them.
 
-    A label is used whatever the other mode ranks first: using only labels on which both agree would
-    select easy queries. The mode `rerank` uses labels of lists that callers provided. If these are
-    too few, it uses labels with ids of the right passages, on lists cut from our own search, which
-    certify nothing.
+    A label is used whatever the other mode ranks first. The mode `rerank` uses labels of lists that
+    callers provided; if these are too few, labels with ids of the right passages, on lists cut from
+    our own search, which certify nothing.
     """
     policy, mode_of = maps[mode].policy, pipeline.source.mode_of
     labels = [f for f in feedback if mode_of(f.query) == mode]
@@ -229,7 +228,7 @@ def _has_least_labels(labels: Sequence[Feedback]) -> bool:
 
 
 def _updated(old: FittedMaps, predicted: Predictions, recalibration: Recalibration) -> FittedMaps:
-    """The maps after the update of a recalibration by rankings with their probabilities."""
+    """The maps after the update of a recalibration."""
     updates = {k: rebase_update(u, recalibration.update) for k, u in old.segments.updates.items()}
     update = compose_updates(old.confidence.update, recalibration.update)
     features = predicted.features[have_passages(predicted.rankings)]

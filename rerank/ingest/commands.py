@@ -93,8 +93,7 @@ def quickstart(
         no_serve: stop when the model is made
     """
     from rerank.ingest.ingest import ingest
-    from rerank.jobs.init import NOT_CALIBRATED, init
-    from rerank.jobs.update import update
+    from rerank.jobs.update import NOT_CALIBRATED, init, update
 
     out = out or work / (folder.resolve().name or "documents")
     if (out / MANIFEST).exists():

@@ -26,15 +26,25 @@ from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import HEURISTICS, NEED_SCORES, best_logit, heuristic_confidences
 from rerank.evaluation.measure import OURS
 from rerank.evaluation.predictions_file import read_predictions
+from rerank.fitting.fit import fit
 from rerank.fitting.passage_maps import limit_labelled
 from rerank.fitting.plan import Plan, plan, unseen
-from rerank.fitting.scored_plan import ScoredPlan, score_lists, score_planned
-from rerank.fitting.unanswerable import add_copies, has_enough_unanswerable
-from rerank.jobs.calibrate import fit_mode
-from rerank.jobs.candidate_sources import CandidateSource, open_candidate_source
+from rerank.fitting.scored_plan import (
+    ScoredPlan,
+    add_copies,
+    has_enough_unanswerable,
+    score_lists,
+    score_planned,
+)
+from rerank.jobs.automatic import with_language
+from rerank.jobs.calibrate import refused_by
 from rerank.jobs.evaluate import grouped_as
-from rerank.jobs.languages import with_language
-from rerank.jobs.pipelines import find_models, pipeline_over
+from rerank.jobs.pipelines import (
+    CandidateSource,
+    find_models,
+    open_candidate_source,
+    pipeline_over,
+)
 from rerank.report.benchmark import Answers, Asked, Row, Way, measured_rows
 from rerank.types import Floats, Ints, Ranking, Scored
 from rerank.workspace import Workspace
@@ -176,9 +186,8 @@ def by_networks(
 
     def ours(rows: Ints) -> Iterator[tuple[str, Answers]]:
         if len(rows):
-            drawn, chosen = scored(rows), np.isin(np.arange(len(lent)), rows)
-            of_drawn = replace(planned, fit=planned.fit.where(chosen))
-            fitted = fit_mode(of_drawn, drawn, config, main=True)
+            drawn = scored(rows)
+            fitted = refused_by(planned, fit(drawn, config, to_keep=True), main=True)
             yield OURS, by_maps(drawn.to_report, fitted.maps, config)
             return
         for called, one in maps.items():

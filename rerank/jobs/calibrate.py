@@ -1,7 +1,6 @@
 """The training job: a labelled set in; a calibrated, measured, tracked model folder out.
 
-No query is reported on by a fit that saw it or its group. Queries that a model was trained on are
-left out: its scores on them are too good.
+No query is reported on by a fit that saw it or its group.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from rerank.assessment.pipeline import Models
 from rerank.assessment.ranking import reorder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
-from rerank.cores import in_processes, one_blas_thread
-from rerank.data.grouping import marks_of
+from rerank.cores import one_blas_thread
 from rerank.data.labelled_set import LabelledSet
-from rerank.data.labels import drawn_at_random, hits
+from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError, check_one_of
 from rerank.evaluation.baselines import baselines_of
 from rerank.evaluation.measure import Part, measure
@@ -35,20 +33,18 @@ from rerank.fitting.certificates import (
     TRAINED_ON_DOCUMENTS,
     refuse_certificates,
 )
-from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit, fit_folds
-from rerank.fitting.passage_maps import cross_fit_rankings, read_labelled
+from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit_folds, fit_modes
+from rerank.fitting.passage_maps import fit_rankings, read_labelled
 from rerank.fitting.plan import Plan, check_corpus, plan
-from rerank.fitting.scored_plan import ScoredPlan, score_modes
-from rerank.fitting.unanswerable import missed_share
+from rerank.fitting.scored_plan import ScoredPlan, missed_share, score_modes
 from rerank.inference.engine import (
     NETWORKS,
     check_exportable,
     manifest_entry,
     write_exported,
 )
-from rerank.jobs.candidate_sources import open_candidate_source
-from rerank.jobs.languages import with_language
-from rerank.jobs.pipelines import find_models
+from rerank.jobs.automatic import with_language
+from rerank.jobs.pipelines import find_models, open_candidate_source
 from rerank.jobs.track import track_if_installed
 from rerank.progress import progress
 from rerank.protocols import EmbedderChoice, ScorerChoice
@@ -116,9 +112,7 @@ def calibrate(
 
     Raises:
         RetrieverError: the search system does not answer.
-        InputError: an unknown calibrator, too few queries, a corpus of one passage, labels that are
-            all right or all wrong, a model that does not exist, an index of something else, an
-            option that does not apply to lists, or a name that MLflow cannot hold.
+        InputError: labels, models, an index or options that cannot be used; the message says which.
         TrackingError: the model is written, but MLflow did not accept its record; `track_model`
             sends it later.
         FolderError: `out` is another model, and `overwrite` is False; or another job writes it now,
@@ -150,7 +144,6 @@ def calibrate(
         networks = {NETWORKS: manifest_entry(config.precision)}
         write_networks = partial(write_exported, models=models, config=config)
     labelled = source.labelled
-    check_corpus(labelled)
     made_from: dict[str, Any] = {
         "name": name_of(name, labelled.name),
         "config": config.to_dict(),
@@ -166,6 +159,7 @@ def calibrate(
         run, notes = track_if_installed(out, work=workspace)
         return CalibrationRun(out, text, run, made=False, notes=(*source.notes, *notes))
     with output_folder(out, overwrite=overwrite, kind=MODEL_KIND):
+        check_corpus(labelled)
         planned = plan(
             labelled,
             trained_hashes=source.trained_on,
@@ -178,6 +172,7 @@ def calibrate(
             raise InputError(
                 f"none of the queries has the metadata {key!r} of `segment_by` (--segment-by)"
             )
+        missed = missed_share(planned.fit.grades, config.expected_unanswerable)
         pipeline = source.open()
         scored = score_modes(pipeline, planned, source.pooled.maps if source.pooled else {})
         if automatic:
@@ -189,7 +184,6 @@ def calibrate(
     unread = ""
     if instructed and config.segment_by != INSTRUCTION:
         unread = f"{instructed} queries have an instruction that is not read; {READ_THEM}"
-    missed = missed_share(planned.fit.grades, config.expected_unanswerable)
     warnings = (unread, planned.warning, missed)
     notes = (*source.notes, *(f"warning: {text}" for text in warnings if text), *notes)
     return CalibrationRun(out, contents.report, run, made=True, notes=notes)
@@ -229,10 +223,8 @@ def _fit_and_measure(
 ) -> ModelContents:
     main = main_mode(scored)
     with progress(4, "fitting, measuring, drawing", unit="step") as bar:
-        fitted = in_processes(
-            lambda mode: fit_mode(planned, scored[mode], config, main=mode == main), list(scored)
-        )
-        fits = dict(zip(scored, fitted, strict=True))
+        fits = fit_modes(scored, config)
+        fits = {mode: refused_by(planned, fits[mode], main=mode == main) for mode in fits}
         check_both_outcomes(fits[main].right[~fits[main].copies], made_from["dataset"]["name"])
         bar.update()
         folds = {mode: [FittedFold(scored[mode].to_report, fits[mode])] for mode in scored}
@@ -269,22 +261,21 @@ def _fit_and_measure(
             maps=maps_to_dict({mode: fitted.maps for mode, fitted in fits.items()}),
             sketch=fits[main].sketch.to_dict(),
             measured=report.to_dict(),
-            report=as_text(sections),
             page=as_page(title, planned.reported, sections),
+            report=as_text(sections),
             pictures={name: picture.captioned for name, picture in pictures.items()},
-            fitted_on=marks_of(planned.fit.items),
+            fitted_on=planned.fitted_on,
             index=source.folder,
         )
         bar.update()
     return contents
 
 
-def fit_mode(planned: Plan, scored: ScoredPlan, config: Config, *, main: bool) -> Fitted:
-    """The fit of a mode; only the main mode can certify something."""
-    fitted = fit(scored, config, to_keep=main)
+def refused_by(planned: Plan, fitted: Fitted, *, main: bool) -> Fitted:
+    """The fit of a mode, certifying nothing where the plan gives a reason, or in another mode."""
     reasons = {
         TRAINED_ON_DOCUMENTS: main and planned.beside_training,
-        NOT_AT_RANDOM: main and not drawn_at_random(planned.fit.items),
+        NOT_AT_RANDOM: main and not planned.fitted_at_random,
         CUT_FROM_SEARCH: not main,
     }
     refusal = " ".join(reason for reason, holds in reasons.items() if holds)
@@ -298,11 +289,11 @@ def choose_order(scored_plan: ScoredPlan, config: Config) -> str:
     """The simplest of `ORDERS` whose hit@1 is within one standard error of the best.
 
     The error is that of the difference, by query group. The order by relevance is that of maps that
-    have not seen the query's group. Lists with scores have no cosine.
+    have not seen the query's group.
     """
     unordered = read_labelled(scored_plan.to_fit, scored_plan.policy.cutoff)
     pooled = scored_plan.pooled.score if scored_plan.pooled else None
-    ordered = cross_fit_rankings(unordered, replace(config, rank_by="relevance"), pooled)
+    _, ordered = fit_rankings(unordered, replace(config, rank_by="relevance"), pooled)
     groups = group_codes(ordered.groups, len(ordered))
     right = {
         name: hits(ordered.with_items([reorder(r, rank_by=name) for r in ordered.items]))[:, 0]

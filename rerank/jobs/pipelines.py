@@ -1,33 +1,54 @@
-"""The index and the pipeline of a corpus, kept in a workspace: built once, reused by every job."""
+"""The index and the pipeline of a corpus, kept in a workspace: built once, reused by every job.
+
+The candidates of a calibration come from our index, another search system, or lists: only
+`open_candidate_source` tells these apart; the `Source` of the pipeline answers for its kind.
+"""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from rerank.assessment.metadata_features import Metadata
+from rerank.assessment.fitted_maps import PooledMaps, features_of, pooled_for
+from rerank.assessment.metadata_features import Metadata, choose_metadata_features
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.pipeline import Models, Pipeline
+from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
+from rerank.assessment.pipeline import ENCODER_OPTIONS, RERANKER_OPTIONS, Models, Pipeline
+from rerank.assessment.sources.lists import ScoredLists
+from rerank.assessment.sources.other_system import OtherSystem, with_held_passages
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import FolderError, InputError
-from rerank.inference.model_files import ModelPair, find_model, lasting_name
+from rerank.inference.model_files import ModelPair, find_model, lasting_name, trained_on
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs.languages import with_language
-from rerank.jobs.precision import with_precision
-from rerank.retrieval.dense import Encoder
+from rerank.jobs.automatic import with_language, with_precision
+from rerank.retrieval.dense import Encoder, PassageText
 from rerank.retrieval.index import INDEX_KIND, Index, build_index, layout_of
+from rerank.retrieval.system import VECTOR, SearchSystem
+from rerank.rooms import offered
 from rerank.storage.folder import reserved, verify_folder
+from rerank.types import Passage
 from rerank.workspace import Workspace
+
+POOLED_OVER_IT = (
+    "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, its "
+    "certificate and figures are slightly too good, because the maps have seen these labels; see "
+    "docs/your-labels.md"
+)
+# fields of `Config` without effect on lists, which come with their scores
+STAGE_OPTIONS = ["encoder", *ENCODER_OPTIONS, "reranker", *RERANKER_OPTIONS, "dense", "pool"]
+STAGE_OPTIONS += ["candidates", "rerank_depth"]
+TRIED = 20  # passages to encode and search for
+NEAREST = 10  # results that should include the passage itself
 
 
 def find_models(config: Config) -> tuple[ModelPair, Config]:
-    """The models of a configuration, and the configuration with names that hold in any folder.
-
-    What its precision leaves open is measured.
-    """
+    """The models of a configuration, which then has names that hold in any folder, and no auto."""
     both = (config.encoder, config.reranker)
     chosen = [lasting_name(one) if isinstance(one, str) else one for one in both]
     encoder, reranker = map(find_model, chosen, ("encoder", "reranker"))
@@ -128,3 +149,119 @@ def open_index(
         except FolderError:
             verify_folder(home)  # another run built it meanwhile
     return Index(home)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSource:
+    """What finds and scores the candidates of a calibration, and what the model records of it."""
+
+    labelled: LabelledSet  # its corpus is the part that the source holds
+    made_from: Mapping[str, Any]  # entries of the manifest; equal entries mean the same model
+    open: Callable[[], Pipeline]
+    models: ModelPair | None = None
+    pooled: PooledMaps | None = None
+    notes: tuple[str, ...] = ()  # what the user should know about the source
+
+    @property
+    def trained_on(self) -> frozenset[str]:
+        """Hashes of the queries that the models were trained on."""
+        return trained_on(*(self.models or ()))
+
+
+def open_candidate_source(
+    labelled: LabelledSet,
+    config: Config,
+    models: ModelPair | None,
+    workspace: Workspace,
+    *,
+    index: Path | None,
+    retriever: str | Path | None,
+) -> CandidateSource:
+    """The source of a set: its own lists, the search system of `retriever`, or our own index.
+
+    `models` are those of `config`; None for a set of lists.
+    """
+    if index is not None and retriever is not None:
+        raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
+    if models is None:
+        _check_lists(config, searched=index is not None or retriever is not None)
+    system: SearchSystem | None = None
+    notes: tuple[str, ...] = ()
+    if retriever is not None:
+        system = offered("search systems")(Path(retriever))
+        labelled, notes = with_held_passages(labelled, system)
+    passages, queries = labelled.corpus.values(), labelled.queries.values()
+    metadata = choose_metadata_features(config.metadata_keys, passages, queries)
+    if models is None:
+        assert labelled.lists is not None, "only lists need no models"
+        lists = ScoredLists(labelled.lists, config, metadata)
+        inputs = {"stages": list(lists.kind.stages), "texts": lists.kind.texts}
+        inputs |= features_of(lists.kind, metadata).names()
+        scored_elsewhere = {"fingerprints": {}, "inputs": inputs}
+        return CandidateSource(labelled, scored_elsewhere, partial(Pipeline, lists, None))
+    made_from: dict[str, Any] = {
+        "fingerprints": fingerprints(*models, config),
+        **given_models(models),
+    }
+    if system is not None:
+        source = OtherSystem(system, config, metadata)
+        inputs = {"stages": list(source.kind.stages), **features_of(source.kind, metadata).names()}
+        made_from |= {RETRIEVER: system.settings.to_dict(), "inputs": inputs}
+
+        def open_() -> Pipeline:
+            pipeline = Pipeline(source, Models.open(config, models, ScoreCache(workspace.scores)))
+            check_vectors(pipeline, system, passages)
+            return pipeline
+
+        return CandidateSource(labelled, made_from, open_, models, notes=notes)
+    pooled = pooled_for(*models, config)
+    described = pooled.described() if pooled else None
+    if pooled and described and not pooled.marks and labelled.name in described["sets"]:
+        notes = (POOLED_OVER_IT.format(name=labelled.name),)
+    inputs = {**features_of(metadata=metadata).names(), "index": layout_of(config.language)}
+    made_from |= {"fitted_around": described, "inputs": inputs}
+    opened = partial(open_pipeline, index=index, models=models, metadata=metadata)
+    open_index_ = partial(opened, labelled, config, workspace)
+    return CandidateSource(labelled, made_from, open_index_, models, pooled, notes)
+
+
+def _check_lists(config: Config, *, searched: bool) -> None:
+    """Refuse what has no effect on lists with their scores; `searched`: an index or a system."""
+    if searched:
+        raise InputError(
+            "lists come with their scores: they need no index (`index`, --index) and no "
+            "`retriever` (--retriever)"
+        )
+    if config.expected_unanswerable:
+        raise InputError(
+            "no unanswerable copies of lists can be made (`expected_unanswerable`): what the "
+            "stages would bring instead is not known. Add lists of questions that nothing answers"
+        )
+    for name in STAGE_OPTIONS:
+        if getattr(config, name) != getattr(Config(), name):
+            raise InputError(
+                f"`{name}` (--{name.replace('_', '-')}) has no effect on lists, which come with "
+                "their scores: leave it out"
+            )
+
+
+def check_vectors(pipeline: Pipeline, system: SearchSystem, passages: Iterable[Passage]) -> None:
+    """Refuse a collection whose vectors were made by another encoder.
+
+    An encoded passage should be among the nearest to its own vector. This costs a few searches.
+    """
+    settings, held = system.settings, [p for p in passages if p.text]
+    tried = held[:: max(1, len(held) // TRIED)][:TRIED]
+    if VECTOR not in settings.stages or not tried:
+        return
+    vectors = pipeline.encode([PassageText(passage.full_text) for passage in tried])
+    near = sum(
+        any(hit.passage.doc_id == passage.doc_id for hit in system.vector(vector, NEAREST))
+        for passage, vector in zip(tried, vectors, strict=True)
+    )
+    if 2 * near < len(tried):
+        raise InputError(
+            f"{settings}: of {len(tried)} passages, encoded by {pipeline.config.encoder}, {near} "
+            f"are among the {NEAREST} nearest to themselves; the vectors of {settings.vector!r} "
+            "were made by another encoder: name it (--encoder), or leave `vector` out"
+        )

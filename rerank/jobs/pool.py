@@ -1,7 +1,8 @@
-"""Fit pooled maps on many labelled sets.
+"""Fit maps pooled over many labelled sets: the usual fit, with each set as a group.
 
-Splits called test are not used. Copies of queries with their answers taken out teach the maps
-doubt, even if a user's own labels have no unanswerable query.
+So cross-fitting leaves out whole sets. Splits called test are not used. Copies of queries with
+their answers taken out teach the maps doubt, even if a user's own labels have no unanswerable
+query.
 """
 
 from __future__ import annotations
@@ -12,27 +13,41 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, cycle, islice
 from pathlib import Path
+from typing import Any
 
-from rerank.assessment.fitted_maps import PooledMaps, scored_by
+import numpy as np
+
+from rerank.assessment.fitted_maps import FittedMaps, PooledMaps, scored_by
+from rerank.assessment.pipeline import ReadPolicy
 from rerank.config import Config
 from rerank.cores import one_blas_thread
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
+from rerank.data.labels import Labelled
 from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
+from rerank.fitting.certificates import refuse_certificates
+from rerank.fitting.fit import fit
+from rerank.fitting.passage_maps import fit_prior, limit_labelled
 from rerank.fitting.plan import plan
-from rerank.fitting.pooling import MIN_SETS, fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import find_models, open_pipeline
 from rerank.storage.files import write_file
-from rerank.types import MODES, Mode
+from rerank.types import MODES, Mode, Scored
 from rerank.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
 MAX_QUERIES = 300  # per set, to fit on and to report on
+MIN_SETS = 4
+LOW = 0.25  # quantile of the sets' cutoffs
+NO_LABELS = (
+    "No label is of this corpus: the confidence is not calibrated here. Label queries and run "
+    "`rerank calibrate`."
+)
 UNANSWERABLE = 0.2  # share of unanswerable queries, for sets that have too few of them
 
 
@@ -105,3 +120,34 @@ def licence_of(folder: Path) -> str:
     text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
     line = re.search(r"^\W*Licence:\s*(.+)$", text, flags=re.MULTILINE)
     return line[1] if line else ""
+
+
+def fit_pooled_maps(sets: Mapping[str, ScoredPlan], config: Config) -> FittedMaps:
+    """Maps of one mode, fitted on the scored candidates of many sets, which have equal weight.
+
+    Each set's candidates are scored down to its own cutoff; the pooled policy takes the lower
+    quartile of these cutoffs. The maps certify nothing, of a set that they have not seen.
+    """
+    cutoffs = {name: planned.policy.cutoff for name, planned in sets.items()}
+    limited = {n: limit_labelled(planned.to_fit, cutoffs[n]) for n, planned in sets.items()}
+    scored = balance_sets(limited)
+    prior, _ = fit_prior(scored.with_items([s.candidates for s in scored.items]), config)
+    folds = min(config.folds, len(sets))
+    pooled_config = replace(config, calibrator="logistic", segment_by="", folds=folds)
+    maps = fit(ScoredPlan(scored, scored, ReadPolicy(prior)), pooled_config).maps
+    policy = ReadPolicy(prior, float(np.quantile(list(cutoffs.values()), LOW)))
+    return replace(refuse_certificates(maps, NO_LABELS), policy=policy, calibrated=False)
+
+
+def balance_sets(sets: Mapping[str, Labelled[Scored]]) -> Labelled[Scored]:
+    """All queries of the sets, each a group; smaller sets repeat theirs, until all are as large."""
+    largest = max(map(len, sets.values()))
+
+    def repeated(parts: Sequence[Sequence[Any]]) -> list[Any]:
+        return list(chain.from_iterable(islice(cycle(values), largest) for values in parts))
+
+    return Labelled(
+        repeated([scored.items for scored in sets.values()]),
+        np.repeat(np.array(list(sets)), largest),
+        repeated([scored.grades for scored in sets.values()]),
+    )

@@ -1,6 +1,5 @@
-"""The promotion gate: what a model must show before it becomes the champion.
-
-The model and the best champion so far are measured again, on the same labelled queries.
+"""The promotion gate: the model and the best champion so far are measured again on labelled
+queries.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
-from calibration.metrics.intervals import Estimate
-from calibration.pairs import paired_difference, surely_better
+from calibration.metrics.intervals import Estimate, paired_difference, surely_better
 from calibration.thresholds import Certificate, percent
 from rerank.assessment.fitted_maps import read_maps
 from rerank.assessment.model import CalibratedReranker
@@ -193,8 +191,8 @@ def own_checks(
 
 
 def certified_check(certificate: Certificate, measured: Evaluation, gate: PromotionGate) -> Check:
-    """Check that enough queries are certified, and that these new labels confirm the certificate:
-    the lower bound of the share that is right, by group, reaches the target.
+    """Check that enough queries are certified, and that these labels confirm the certificate: the
+    lower bound of the share that is right, by group, reaches the target.
     """
     certified = measured.certified
     right, groups = measured.right[certified], measured.labelled.groups[certified]
@@ -219,10 +217,9 @@ def certified_check(certificate: Certificate, measured: Evaluation, gate: Promot
 def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estimate], int]:
     """What the candidate loses to the best champion so far, by metric, and on how many queries.
 
-    These are the queries that both were measured on, as each leaves out those that its
-    cross-encoder was trained on. Each has its own top passages, so two metrics are compared: how
-    often it is wrong, and the Brier score of its confidence. Both are paired by query and clustered
-    by group.
+    These are the queries that both were measured on. Each has its own top passages, so two metrics
+    are compared: how often it is wrong, and the Brier score of its confidence; paired by query and
+    clustered by group.
     """
     common, rows, rows_of_best = np.intersect1d(
         candidate.query_ids, best.query_ids, return_indices=True
@@ -245,7 +242,7 @@ def best_checks(
     lost: Mapping[str, Estimate], gate: PromotionGate, n: int, *, version: str
 ) -> list[Check]:
     """Check that a model is not worse than the best champion so far: the upper bound of the loss on
-    n queries lies below the margin, so a few queries prove nothing.
+    n queries lies below the margin.
     """
     margins = {"right answers": gate.margin, "Brier score": gate.brier_margin}
     checks = []
@@ -266,8 +263,7 @@ def best_checks(
 def queries_needed(n: int, value: float, low: float, high: float, *, limit: float) -> str:
     """How many queries would decide, in words; "" if the interval of n queries excludes the limit.
 
-    An interval narrows with the square root of the number of queries: with this many, its end
-    beyond the limit would reach the limit, if the value stays the same.
+    An interval narrows with the square root of the number of queries.
     """
     if math.isnan(high):
         return "; too few queries for an interval"

@@ -154,8 +154,7 @@ def labels_and_pipeline(
 ) -> tuple[Sequence[Feedback], Pipeline, Mapping[str, Any]]:
     """The labels, the pipeline that ranks their queries, and manifest entries of a new corpus.
 
-    A model of lists, or over another search system, has no corpus that labels could change. Labels
-    are grouped by the metadata that the model was calibrated with (`LabelledSet.group_by`).
+    A model of lists, or over another search system, has no corpus that labels could change.
     """
     if isinstance(feedback, (str, Path)):
         path = Path(feedback)
@@ -181,8 +180,7 @@ def labels_and_pipeline(
 def drawn_from(model: CalibratedReranker, feedback: Sequence[Feedback]) -> float | None:
     """The confidence from which up the labels are a random sample of questions; None: no such one.
 
-    Raises:
-        InputError: another model drew them, or another version of this one.
+    Raises InputError: another model drew them, or another version of this one.
     """
     metadata, start = (
         [f.query.metadata for f in feedback],
@@ -228,8 +226,8 @@ def usable_labels(
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
     """The labels of queries that no map, a pooled one included, and no model was fitted on.
 
-    If one query of a group is known, the whole group is left out, also of one that `metadata.group`
-    names: the confidence looks too good there.
+    If one query of a group is known, the whole group is left out: the confidence looks too good
+    there.
     """
     seen = model.fitted_on
     if model.source.scores_passages:
@@ -307,9 +305,8 @@ def _model_contents(
 def _sketch(
     model: CalibratedReranker, main: RecalibratedMode | None, *, same_corpus: bool
 ) -> Mapping[str, Any]:
-    """The sketch of the new model's main mode; empty if nothing is known of it.
-
-    Queries of another corpus have another distribution; a few more of the same corpus do not.
+    """The sketch of the new model's main mode; empty if nothing is known of it, as of another
+    corpus.
     """
     if same_corpus and model.calibrated:
         return model.sketch.to_dict()

@@ -1,38 +1,116 @@
-"""Update an index or a model folder to another corpus, as if it were built anew; or export a model.
+"""What needs no labels: make a model of a corpus, update one or an index, and export one.
 
-Vectors of passages that were indexed before are reused; everything else is rebuilt, which is quick.
+A model without labels has maps pooled over other sets: its probabilities order passages and
+queries, but are not calibrated. An index or a model is updated as if it were built anew: vectors of
+passages that were indexed before are reused, and everything else is rebuilt, which is quick.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rerank.assessment import model_folder
-from rerank.assessment.fitted_maps import maps_to_dict, read_maps
+from rerank.assessment.decisions import CALIBRATED_FROM
+from rerank.assessment.fitted_maps import maps_to_dict, pooled_for, read_maps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ModelFolder
 from rerank.config import Config
-from rerank.data.beir import read_corpus
+from rerank.data.beir import CORPUS, read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest
 from rerank.errors import InputError
 from rerank.fitting.certificates import refuse_certificates
 from rerank.fitting.plan import check_corpus
 from rerank.inference.engine import NETWORKS, write_exported
 from rerank.inference.model_files import resolve
+from rerank.jobs.automatic import with_language
+from rerank.jobs.pipelines import find_models, open_index
+from rerank.report.sections import as_page
 from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import BEFORE, INDEX_KIND, build_index
 from rerank.storage.files import write_json
 from rerank.storage.folder import output_folder, read_manifest, reserved, verify_folder
+from rerank.tracking.registry import name_of
 from rerank.types import Passage
+from rerank.workspace import Workspace
+
+logger = logging.getLogger(__name__)
 
 CHANGED = (
     "The corpus has changed since the labels were given: a certificate would be about the old "
     "corpus. Label answers of the new corpus and run `rerank recalibrate`, or calibrate again."
 )
+NOT_CALIBRATED = (
+    "This model has seen no labels of its corpus: it ranks passages, but its confidence is not "
+    f"calibrated, and no answer is accepted. Label at least {CALIBRATED_FROM} queries, some of "
+    "them unanswerable, and run `rerank calibrate`."
+)
+OTHER_MODELS = (
+    "No maps are known for these models: passages are ordered by the reranker's own scores, or by "
+    "BM25 and the encoder if the reranker reads another language; the probabilities mean nothing."
+)
+
+
+def init(
+    corpus: str | Path,
+    out: str | Path,
+    config: Config | None = None,
+    *,
+    work: str | Path = "work",
+    overwrite: bool = False,
+    on_bad_lines: str = "",
+) -> Path:
+    """Write a model folder for a corpus: a file of passages, or a folder with corpus.jsonl.
+
+    Models without pooled maps get those of the default models, which choose what is scored; the
+    order is then that of the reranker's scores, or of both stages if it reads another language.
+    """
+    out, corpus, config = Path(out), Path(corpus).resolve(), config or Config()
+    folder = corpus if corpus.is_dir() else corpus.parent
+    name = folder.name if corpus.is_dir() or corpus.name == CORPUS else corpus.stem
+    unlabelled = LabelledSet.of_corpus(read_corpus(corpus, on_bad_lines), name)
+    config = with_language(config, unlabelled.corpus.values())
+    models, config = find_models(config)
+    pooled, said = pooled_for(*models, config), NOT_CALIBRATED
+    usual = Config()
+    if pooled is None and (config.encoder, config.reranker) != (usual.encoder, usual.reranker):
+        pooled, said = pooled_for(*find_models(usual)[0], usual), f"{NOT_CALIBRATED} {OTHER_MODELS}"
+        unread = config.reranker == usual.reranker and config.language != "english"
+        config = replace(config, rank_by="fused" if unread else "logit")
+        logger.warning(OTHER_MODELS)
+    if pooled is None:
+        raise InputError(
+            f"no maps are known for {config.reranker} with {config.encoder} before the first "
+            "label; label queries and run `rerank calibrate`, or take the default models"
+        )
+    with output_folder(out, overwrite=overwrite, kind=model_folder.MODEL_KIND):
+        index = open_index(unlabelled, config, Workspace(Path(work)))
+        contents = model_folder.ModelContents(
+            manifest={
+                "name": name_of("", unlabelled.name),
+                "config": config.to_dict(),
+                "fingerprints": model_folder.fingerprints(*models, config),
+                "dataset": unlabelled.described(),
+                "corpus_digest": unlabelled.corpus_digest(),
+                "queries": {"fit": 0, "report": 0},
+                "calibrated": False,
+                "fitted_around": pooled.described(),
+            },
+            maps=maps_to_dict(pooled.maps),
+            sketch={},
+            measured={},
+            report=f"{said}\n",
+            page=as_page("A model without labels", said),
+            pictures={},
+            fitted_on=(),
+            index=index.folder,
+        )
+        model_folder.write_model(out, contents, overwrite=overwrite)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +217,7 @@ def _update_model(old: ModelFolder, passages: Mapping[str, Passage]) -> Updated:
 def _difference(
     old: Iterable[Passage], new: Mapping[str, Passage], *, uncertified: bool = False
 ) -> Updated:
-    """Count new, removed and changed passages; if only the order changed, all count as changed."""
+    """Count new, removed and changed passages; all as changed, if only their order changed."""
     old_by_id = {passage.doc_id: passage for passage in old}
     in_both = old_by_id.keys() & new.keys()
     changed = sum(old_by_id[i] != new[i] for i in in_both)

@@ -26,7 +26,7 @@ from calibration.label_selection import (
     judged_strata,
     weighted_mean,
 )
-from calibration.pairs import Agreement, cohens_kappa
+from calibration.metrics.intervals import Agreement, cohens_kappa
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.model import CalibratedReranker

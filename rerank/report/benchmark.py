@@ -19,7 +19,7 @@ from rerank.config import Config
 from rerank.data.grouping import sampled_units
 from rerank.data.labels import Labelled
 from rerank.evaluation.measure import OURS, order_quality
-from rerank.fitting.unanswerable import copies_in
+from rerank.fitting.scored_plan import copies_in
 from rerank.report.sections import Section
 from rerank.types import Bools, Candidates, Floats, Ints, Query
 

@@ -17,8 +17,7 @@ from rerank.evaluation.cascade import Cascade
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.evaluation.predictions_file import MeasuredPredictions
 from rerank.fitting.certificates import CUT_FROM_SEARCH
-from rerank.fitting.scored_plan import LENGTHS
-from rerank.fitting.unanswerable import copies_in
+from rerank.fitting.scored_plan import LENGTHS, copies_in
 from rerank.report.headline import headline, promise_sentences
 from rerank.report.report import Report, flatten
 from rerank.report.sections import Section, pictured

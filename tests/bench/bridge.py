@@ -31,8 +31,8 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.fitting.passage_maps import limit_labelled
-from rerank.fitting.pooling import fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan
+from rerank.jobs.pool import fit_pooled_maps
 from rerank.types import Floats, Scored
 
 LABELS = (0, 25, 50)

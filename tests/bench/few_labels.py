@@ -34,13 +34,12 @@ from rerank.errors import InputError
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passage_maps import choose_cutoff, fit_prior, limit_labelled
 from rerank.fitting.plan import plan
-from rerank.fitting.pooling import fit_pooled_maps
-from rerank.fitting.scored_plan import ScoredPlan, score_planned
-from rerank.fitting.unanswerable import add_copies, copies_in
+from rerank.fitting.scored_plan import ScoredPlan, add_copies, copies_in, score_planned
 from rerank.inference.model_files import trained_on
+from rerank.jobs.automatic import with_language
 from rerank.jobs.benchmark import EVERY, halves
-from rerank.jobs.languages import with_language
 from rerank.jobs.pipelines import find_models, open_pipeline
+from rerank.jobs.pool import fit_pooled_maps
 from rerank.workspace import Workspace
 
 SEED = 7

@@ -22,7 +22,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.data.words import words
 from rerank.evaluation.measure import order_quality
-from rerank.fitting.passage_maps import fit_score, read_labelled
+from rerank.fitting.passage_maps import fit_rankings, read_labelled
 from rerank.retrieval.fusion import top
 from rerank.retrieval.index import Index
 
@@ -40,7 +40,8 @@ def measure(planned: Planned) -> dict[str, dict[str, str]]:
     """One row of the table, by the set's name."""
     scored, cutoff = planned.scored, planned.scored.policy.cutoff
     report = scored.to_report
-    score = fit_score(read_labelled(scored.to_fit, cutoff))
+    unordered = read_labelled(scored.to_fit, cutoff)
+    score, _ = fit_rankings(unordered, planned.pipeline.config)
     by = {n: [rank(s, score, rank_by=n) for s in report.items] for n in ("fused", "logit")}
     less = [limit_scored(s, cutoff) for s in report.items]
     orders: dict[str, list[tuple[str, ...]]] = {

@@ -28,7 +28,7 @@ from server import serving
 
 import rerank
 from rerank import LabelledSet
-from rerank.jobs.init import init
+from rerank.jobs.update import init
 from rerank.journal.server import MOVES
 from rerank.labelling.server import LabelSessions
 from rerank.labelling.session import Session

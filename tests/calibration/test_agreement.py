@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from calibration.pairs import cohens_kappa
+from calibration.metrics.intervals import cohens_kappa
 
 LABELS = ("right", "partly", "wrong")
 

@@ -28,13 +28,11 @@ from calibration.arrays import (
 )
 from calibration.group_tests import mean_lower_bound
 from calibration.metrics.intervals import UNKNOWN, Estimate, mean_interval, student_interval
-from calibration.metrics.scores import row_losses
 
 STATISTICS: dict[str, Callable[[Any], object]] = {
     "mean_lower_bound": mean_lower_bound,
     "mean_interval": mean_interval,
     "student_interval": student_interval,
-    "row_losses": lambda values: row_losses([0, 1], values),
 }
 
 

@@ -26,13 +26,18 @@ from calibration.calibrators import (
     TemperatureCalibrator,
     TwoStageCalibrator,
 )
-from calibration.fitting import cross_fit_two_stage, fit_logistic, fit_two_stage
-from calibration.maps import map_from_dict
+from calibration.fitting import (
+    Folds,
+    Rows,
+    cross_fit_two_stage,
+    fit_logistic,
+    fit_two_stage,
+    fit_update,
+)
+from calibration.maps import TILT, BetaMap, IsotonicMap, map_from_dict
 from calibration.metrics import auroc, log_loss, smece, smece_floor
 from calibration.score_fitting import SCORE_FITS, fit_beta, fit_temperature
-from calibration.score_maps import TILT, BetaMap, IsotonicMap
 from calibration.selection import grouped_folds
-from calibration.shrinkage import fit_update
 
 
 def test_logistic_is_scikit_learns() -> None:
@@ -206,7 +211,7 @@ def test_all_second_stages_share_the_first() -> None:
     """Out of fold, each is what a two-stage fit without the fold's rows says of them."""
     X, y, _ = world(200)
     groups = np.arange(200) // 2
-    found = cross_fit_two_stage(["logistic", "beta"], X, y, groups, C=1.0, folds=3)
+    found = cross_fit_two_stage(["logistic", "beta"], Rows.of(X, y, groups), Folds(3, 1.0))
     fold = grouped_folds(groups, 3, random_state=0)
     for second_stage, p in found.items():
         for k in range(3):

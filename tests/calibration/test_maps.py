@@ -18,8 +18,7 @@ from calibration.calibrators import (
     LogisticCalibrator,
     TwoStageCalibrator,
 )
-from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
-from calibration.score_maps import BetaMap, IsotonicMap
+from calibration.maps import BetaMap, IsotonicMap, LogisticMap, TwoStageMap, map_from_dict
 
 MAPS = [
     LogisticMap((0.1, -1 / 3), 1e-17, (0.2, 1e300), (1.5, 0.1)),

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.group_tests import mean_lower_bound, mean_upper_bound
-from calibration.metrics.intervals import Estimate
-from calibration.pairs import paired_difference, surely_better
+from calibration.metrics.intervals import Estimate, paired_difference, surely_better
 from calibration.thresholds import lower_bound
 
 

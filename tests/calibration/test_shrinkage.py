@@ -8,23 +8,22 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from calibration.fitting import (
-    cross_fit_two_stage,
-    fit_first_stage,
-    fit_logistic,
-    fit_two_stage,
-)
-from calibration.maps import LogisticMap
-from calibration.metrics import log_loss
-from calibration.metrics.scores import row_losses
-from calibration.shrinkage import (
     INTERCEPT_SPREAD,
     OF_ANOTHER_SET,
     OLD_EFFECTIVE_N,
     SLOPE_SPREAD,
-    fit_bounded_update,
+    Folds,
+    Rows,
+    cross_fit_two_stage,
+    fit_logistic,
     fit_shrunk,
+    fit_two_stage,
     fit_update,
+    update_of,
 )
+from calibration.maps import LogisticMap
+from calibration.metrics import log_loss
+from calibration.metrics.scores import row_losses
 
 OLD = LogisticMap((0.8, -0.5, 0.0), -0.3, (1.0, 0.0, 2.0), (2.0, 1.0, 1.0), (-5, -3, 2), (7, 3, 2))
 
@@ -92,7 +91,7 @@ def test_a_weight_turns_around_only_on_very_strong_evidence(n: int, turned: bool
     x, _ = rows(n)
     truth = 0.8 * OLD.standardised(x)[:, 0] + 0.4 * OLD.standardised(x)[:, 1]
     y = (np.random.default_rng(2).random(n) < expit(truth)).astype(int)
-    fitted, _, _ = fit_first_stage(x, y, reference=OLD)
+    fitted = fit_two_stage(x, y, reference=OLD)[0].first
     assert (fitted.coef[1] > 0) == turned
 
 
@@ -100,7 +99,7 @@ def test_an_update_is_the_case_without_steps(monkeypatch: pytest.MonkeyPatch) ->
     """`fit_update` of a map's logits is `fit_shrunk` to that map where no step may be taken."""
     x, y = rows(60)
     update = fit_update(OLD.logit(x), y)
-    monkeypatch.setattr("calibration.shrinkage.OF_ANOTHER_SET", INTERCEPT_SPREAD)
+    monkeypatch.setattr("calibration.fitting.OF_ANOTHER_SET", INTERCEPT_SPREAD)
     reference = fit_shrunk(OLD, x, y, C=1e-9)
     np.testing.assert_allclose(update.logit(OLD.logit(x)), reference.logit(x), atol=1e-5)
 
@@ -131,7 +130,8 @@ def test_at_full_labels_nothing_is_lost_to_a_fit_from_nothing() -> None:
     wrong = LogisticMap((-0.8, 0.5, 0.0), 1.0, OLD.mean, OLD.scale, OLD.low, OLD.high)
     x, y = rows(1000, seed=3)
     p = [
-        cross_fit_two_stage(["logistic"], x, y, reference=old)["logistic"] for old in (wrong, None)
+        cross_fit_two_stage(["logistic"], Rows.of(x, y), Folds(reference=old))["logistic"]
+        for old in (wrong, None)
     ]
     assert (row_losses(y, p[0]) - row_losses(y, p[1])).mean() < 0.003
 
@@ -163,7 +163,7 @@ def test_it_does_not_extrapolate_beyond_what_its_labels_have_shown() -> None:
 def test_no_probability_is_beyond_what_the_labels_can_support(n: int) -> None:
     """Laplace's rule, with the labels of the old map: also for scores that no label came near."""
     s = np.linspace(-1, 8, n)
-    fitted = fit_bounded_update(s, (s > 0).astype(int))
+    fitted = update_of(Rows.of(s, s > 0), bounded=True)
     most = (n + OLD_EFFECTIVE_N + 1) / (n + OLD_EFFECTIVE_N + 2)
     p = fitted.predict([-1000.0, -3.0, 0.0, 3.0, 1000.0])
     assert p[-1] == pytest.approx(most)

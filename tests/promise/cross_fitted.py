@@ -17,7 +17,7 @@ from judges import rare
 from numpy.random import Generator
 from worlds import TARGET, Featured
 
-from calibration.fitting import cross_fit_two_stage, fit_two_stage
+from calibration.fitting import Folds, Rows, cross_fit_two_stage, fit_two_stage
 from calibration.maps import LogisticMap, TwoStageMap
 from calibration.selection import grouped_folds
 from calibration.thresholds import certify
@@ -69,7 +69,7 @@ def certificate(world: str, rng: Generator) -> tuple[float, float]:
         maps.append(fit(x[~held], y[~held], groups[~held])[0])
         p[held] = maps[k].predict(x[held])
     if rng.random() < 0.1:
-        same = cross_fit_two_stage(["logistic"], x, y, groups, **how)
+        same = cross_fit_two_stage(["logistic"], Rows.of(x, y, groups), Folds(**how))
         np.testing.assert_array_equal(p, same["logistic"])
     found = certify(y, p, groups=groups, target=TARGET, floor=TARGET)
     if found.threshold is None:

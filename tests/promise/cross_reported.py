@@ -19,7 +19,7 @@ from worlds import TARGET, Featured
 
 from calibration.arrays import group_codes
 from calibration.effective_sample_size import effective_n
-from calibration.fitting import cross_fit_two_stage, fit_two_stage
+from calibration.fitting import Folds, Rows, cross_fit_two_stage, fit_two_stage
 from calibration.maps import TwoStageMap
 from calibration.selection import choose, grouped_folds
 from calibration.thresholds import certify, lower_bound
@@ -47,7 +47,7 @@ def _fresh(world: str) -> tuple[Floats, Floats]:
 def _fit(x: Floats, y: Ints, groups: Ints, seed: int) -> tuple[TwoStageMap, float]:
     """The whole fit: calibrator, map, and the certified threshold, or infinity."""
     options = {"folds": INNER, "C": C, "random_state": seed}
-    out = cross_fit_two_stage(NAMES, x, y, groups, **options)  # type: ignore[arg-type]
+    out = cross_fit_two_stage(NAMES, Rows.of(x, y, groups), Folds(INNER, C, seed))
     name = choose(out, y, groups).name
     learned, _, _ = fit_two_stage(x, y, groups, second_stage=name, **options)  # type: ignore[arg-type]
     found = certify(y, out[name], groups=groups, target=TARGET, floor=TARGET).threshold

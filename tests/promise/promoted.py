@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibration.pairs import paired_difference, surely_better
+from calibration.metrics.intervals import paired_difference, surely_better
 
 MARGIN, BRIER_MARGIN = 0.05, 0.02
 DOCUMENTS, SIZE = 60, 10

@@ -88,7 +88,7 @@ LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
     "prometheus-client": SERVE,
     "psycopg": JOURNAL.format(url="postgresql:///nowhere"),
     "py3langid": """
-from rerank.jobs.languages import find_language
+from rerank.jobs.automatic import find_language
 from rerank.types import Passage
 find_language([Passage("a", "", "a word")])
 """,

@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.special import expit
 
 from calibration.arrays import log_odds
+from calibration.fitting import fit_update
 from calibration.maps import LogisticMap
 from calibration.metrics.scores import row_losses
 from calibration.monitoring.recalibration import (
@@ -22,7 +23,6 @@ from calibration.monitoring.recalibration import (
     rebase_update,
 )
 from calibration.score_fitting import fit_platt
-from calibration.shrinkage import fit_update
 from calibration.thresholds import certify
 
 fitted = partial(fit_recalibration, target=0.7)

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from rerank.config import Config
-from rerank.jobs.languages import find_language, with_language
+from rerank.jobs.automatic import find_language, with_language
 from rerank.types import Passage
 
 GERMAN = "Der Median ist der mittlere Wert einer sortierten Liste von Zahlen."

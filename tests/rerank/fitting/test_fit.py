@@ -13,8 +13,8 @@ from hand_made import make_scored
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from calibration.maps import IsotonicMap
 from calibration.monitoring.drift import sketch
-from calibration.score_maps import IsotonicMap
 from calibration.selection import grouped_folds
 from calibration.thresholds import Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps
@@ -25,7 +25,7 @@ from rerank.data.labels import Labelled, hits
 from rerank.fitting import certificates, passage_maps
 from rerank.fitting import fit as fitting
 from rerank.fitting.fit import Fitted, fit, rows_to_fit, sketch_with_passages
-from rerank.fitting.passage_maps import CUTOFFS, choose_cutoff, fit_score, read_labelled
+from rerank.fitting.passage_maps import CUTOFFS, choose_cutoff, fit_rankings, read_labelled
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.types import Floats, Ranking, Scored
 
@@ -85,7 +85,7 @@ def test_the_score_is_scikit_learns_logistic_regression(to_fit: Labelled[Scored]
     )
     expected = oracle.predict_proba(scaler.transform(X))[:, 1]
     np.testing.assert_allclose(
-        fit_score(read_labelled(to_fit, 0.0)).predict(X), expected, atol=1e-9
+        fit_rankings(read_labelled(to_fit, 0.0), Config())[0].predict(X), expected, atol=1e-9
     )
 
 

@@ -13,8 +13,8 @@ from rerank.assessment.predictions import predict
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import fit
-from rerank.fitting.pooling import balance_sets, fit_pooled_maps
 from rerank.fitting.scored_plan import ScoredPlan
+from rerank.jobs.pool import balance_sets, fit_pooled_maps
 from rerank.types import Mode
 
 
@@ -77,8 +77,3 @@ def test_pooled_maps_survive_the_file_and_name_what_differs(pooled: FittedMaps) 
     other["search"] = {**other["search"], "ranking_features": ["another"]}
     with pytest.raises(InputError, match="ranking_features differ"):
         PooledMaps.from_dict(other)
-
-
-def test_too_few_sets_are_refused(sets: dict[str, ScoredPlan], config: Config) -> None:
-    with pytest.raises(InputError, match="at least 4 labelled sets"):
-        fit_pooled_maps({"set 0": sets["set 0"]}, config)

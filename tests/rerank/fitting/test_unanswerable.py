@@ -18,15 +18,16 @@ from rerank.data.labels import Labelled
 from rerank.fitting import scored_plan
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.plan import Plan
-from rerank.fitting.scored_plan import ScoredPlan, score_search
-from rerank.fitting.unanswerable import (
+from rerank.fitting.scored_plan import (
     ENOUGH_UNANSWERABLE,
+    ScoredPlan,
     add_copies,
     answers,
     copies_in,
     copies_wanted,
     described_mixture,
     missed_share,
+    score_search,
 )
 from rerank.types import Candidates, Passage, Query, Scored
 
@@ -103,7 +104,7 @@ def test_the_report_is_of_the_mixture_of_the_fit(
         lambda _, to_fit, to_report, **__: seen.extend(map(len, (to_fit, to_report))),
     )
     grouping = Grouping("question", "new", {})
-    plan = Plan(part(fitted_on), part(2), "test", 0, 0, 0, False, 0, grouping)
+    plan = Plan(part(fitted_on), part(2), "test", 0, 0, 0, False, 0, grouping, frozenset())
     score_search(cast(Pipeline, _Unsearched(config)), plan)
     assert [count > 40 for count in seen] == [copied, copied]
 

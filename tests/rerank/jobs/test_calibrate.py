@@ -19,8 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from small_sets import relabelled
 
-from calibration.maps import LogisticMap, map_from_dict
-from calibration.score_maps import TILT, IsotonicMap
+from calibration.maps import TILT, IsotonicMap, LogisticMap, map_from_dict
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import predict

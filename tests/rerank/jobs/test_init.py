@@ -19,8 +19,7 @@ from rerank.config import Config
 from rerank.errors import FolderError, InputError
 from rerank.fitting.fit import Fitted
 from rerank.inference.model_files import BUNDLED, resolve
-from rerank.jobs.init import init
-from rerank.jobs.update import update
+from rerank.jobs.update import init, update
 
 NEEDS_MAPS = pytest.mark.skipif(
     not list((BUNDLED / Config().reranker).glob(FILES)), reason="`make pooled` has not been run"

@@ -10,9 +10,9 @@ import pytest
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.model_files import find_model
-from rerank.jobs import precision
+from rerank.jobs import automatic
+from rerank.jobs.automatic import with_precision
 from rerank.jobs.calibrate import calibrate
-from rerank.jobs.precision import with_precision
 from rerank.storage.folder import read_manifest
 
 
@@ -25,7 +25,7 @@ def test_the_one_that_rounds_least_of_the_fastest_is_taken(
 ) -> None:
     """Within a tenth of the fastest."""
     of = dict(zip(("fp32", "bf16", "int8"), rates, strict=True))
-    monkeypatch.setattr(precision, "_pairs_a_second", lambda config, _: of[config.precision])
+    monkeypatch.setattr(automatic, "_pairs_a_second", lambda config, _: of[config.precision])
     model = find_model("minilm-reranker-small", "reranker")
     assert with_precision(Config(precision="auto"), model).precision == chosen
     assert with_precision(Config(precision="fp32"), model).precision == "fp32"
@@ -39,12 +39,12 @@ def test_a_model_keeps_what_was_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Measured once with the real networks; again, `calibrate` finds the model as it is."""
-    monkeypatch.setattr(precision, "SECONDS", 0.3)
-    automatic = replace(config, precision="auto")
+    monkeypatch.setattr(automatic, "SECONDS", 0.3)
+    to_choose = replace(config, precision="auto")
     out = tmp_path / "model"
-    assert calibrate(small, out, automatic, work=work).made
+    assert calibrate(small, out, to_choose, work=work).made
     chosen = read_manifest(out)["config"]["precision"]
     assert chosen in ("fp32", "bf16", "int8")
     monkeypatch.setattr("rerank.jobs.pipelines.with_precision", lambda config, _: config)
-    assert not calibrate(small, out, automatic, work=work).made
+    assert not calibrate(small, out, to_choose, work=work).made
     assert read_manifest(out)["config"]["precision"] == chosen

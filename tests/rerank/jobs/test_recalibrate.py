@@ -44,7 +44,6 @@ from rerank.fitting.certificates import (
 )
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.evaluate import evaluate
-from rerank.jobs.init import init
 from rerank.jobs.recalibrate import (
     WEIGHTED,
     WORSE_IN,
@@ -55,6 +54,7 @@ from rerank.jobs.recalibrate import (
     usable_labels,
 )
 from rerank.jobs.track import record_of
+from rerank.jobs.update import init
 from rerank.report.calibration import BOUNDS
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST

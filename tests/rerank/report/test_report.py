@@ -14,9 +14,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from calibration.arrays import sigmoid
-from calibration.maps import LogisticMap, TwoStageMap
+from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
 from calibration.plots import Picture
-from calibration.score_maps import IsotonicMap
 from calibration.tables import aligned
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES

@@ -1,12 +1,14 @@
-"""The language of a corpus, found in a sample of its passages by py3langid.
+"""What auto means: the language of a corpus, by a sample of it, and the precision of its reranker.
 
-It decides how texts become words (`rerank.data.words`), and what `language` auto means.
+py3langid finds the language, which decides how texts become words (`rerank.data.words`). A few
+seconds of scoring on this machine choose the precision.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -16,8 +18,11 @@ from typing import Any
 
 import Stemmer
 
-from rerank.config import Config
-from rerank.errors import optional
+from rerank.config import Config, Precision
+from rerank.errors import InputError, optional
+from rerank.inference.cross_encoder import open_reranker
+from rerank.inference.given import Given
+from rerank.inference.model_files import Model
 from rerank.types import Passage
 
 logger = logging.getLogger(__name__)
@@ -34,6 +39,11 @@ STEMMED = {  # codes of ISO 639-1 to Snowball's names
     "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish",
     "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
+SECONDS = 5.0  # of scoring, shared by the precisions
+NEARLY = 0.9  # of the fastest one's pairs a second: a precision that rounds less is taken instead
+LEAST_ROUNDED: tuple[Precision, ...] = ("fp32", "bf16", "int8")
+QUERY = "how are the missing values of a table filled with the last known one"
+SENTENCE = "Each column keeps its own last value, until another one is seen in a later row. "
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +101,46 @@ def with_language(config: Config, passages: Collection[Passage], *, encodes: boo
     stems = "no stemmer" if found.language == "none" else f"the stemmer {found.language}"
     logger.warning("the passages are in %s: words with %s (--language)%s", found, stems, vectors)
     return config
+
+
+def with_precision(config: Config, reranker: Model) -> Config:
+    """The configuration with the precision that suits this machine, where it says auto; logged.
+
+    It is the fastest, or one that rounds less and scores at least `NEARLY` as many pairs a second.
+    bf16 takes part where torch is installed. A model's calibration keeps what was chosen.
+    """
+    if config.precision != "auto":
+        return config
+    if isinstance(reranker, Given):  # it has a precision of its own
+        return replace(config, precision=Config().precision)
+    rates = {}
+    for precision in LEAST_ROUNDED:
+        if precision != "bf16" or importlib.util.find_spec("torch"):
+            try:
+                rates[precision] = _pairs_a_second(replace(config, precision=precision), reranker)
+            except InputError:  # not of this model
+                continue
+    if not rates:
+        raise InputError(f"{reranker.name} scores in no precision here; name one (--precision)")
+    chosen = next(p for p, rate in rates.items() if rate >= NEARLY * max(rates.values()))
+    told = ", ".join(f"{p} {rate:.0f}" for p, rate in rates.items())
+    logger.warning("precision %s: pairs a second on this machine: %s (--precision)", chosen, told)
+    return replace(config, precision=chosen)
+
+
+def _pairs_a_second(config: Config, reranker: Model) -> float:
+    """Of a question and passages of 1 to 12 sentences, without a cache."""
+    opened = open_reranker(
+        reranker,
+        max_length=config.max_length,
+        windows=config.reranker_windows,
+        instruction=config.instruction,
+        precision=config.precision,
+    )
+    pairs = [(QUERY, SENTENCE * (1 + i % 12)) for i in range(24)]
+    opened.score(pairs)  # the network is loaded, and exported where it is new
+    rounds, begun = 0, time.perf_counter()
+    while (seconds := time.perf_counter() - begun) < SECONDS / len(LEAST_ROUNDED):
+        opened.score(pairs)
+        rounds += 1
+    return rounds * len(pairs) / seconds
