@@ -23,13 +23,14 @@ from rerank.assessment.model_folder import (
     REPORT,
     SECOND,
     bound_to,
+    open_folder,
     write_changed,
 )
 from rerank.cores import one_blas_thread
 from rerank.data.grouping import sampled_units
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import drawn_at_random
-from rerank.errors import InputError
+from rerank.errors import FolderError, InputError
 from rerank.evaluation.cascade import Cascade, Stage, expected_gains, measure_cascade
 from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.certificates import (
@@ -154,6 +155,8 @@ def _check_joined(
     for one in both:
         one.files.check_single()
         one.files.sha256()  # refuses a model that has no folder
+        if not one.calibrated:
+            raise InputError(f"{one.folder} is not calibrated, so it has no confidence to go by")
         if one.objects:
             raise InputError(
                 f"the {' and '.join(one.objects)} of {one.folder} is an object, which no folder "
@@ -194,6 +197,8 @@ def write_joined(
             picture.unlink()  # of the first model alone
         clear_away(folder / ANSWERS)
         shutil.copytree(second.folder, folder / SECOND)
+        if open_folder(folder / SECOND).manifest != second.manifest:
+            raise FolderError(f"{second.folder} was changed since it was opened; run it again")
         bound = bound_to(manifest["config"], manifest["fingerprints"])
         write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(maps)})
         write_json(folder / MEASURED, {"cascade": cascade.to_dict()})

@@ -217,6 +217,16 @@ def test_models_that_cannot_be_one_are_refused(made: SimpleNamespace, small: Lab
     other.pipeline.config = config
     with pytest.raises(rerank.InputError, match="sufficiency_k"):
         job.evaluate_cascade(first, other, small, out=made.out.parent / "none")
+    unlabelled = rerank.load(second.folder)
+    unlabelled.maps["search"] = replace(unlabelled.maps["search"], calibrated=False)
+    with pytest.raises(rerank.InputError, match="not calibrated"):
+        job.evaluate_cascade(first, unlabelled, small, out=made.out.parent / "none")
+    changed = rerank.load(second.folder)
+    changed.files = replace(changed.files, manifest={**changed.manifest, "digest": "another"})
+    with pytest.raises(rerank.FolderError, match="was changed"):
+        job.write_joined(
+            first, changed, made.cascade, made.out.parent / "none", "search", overwrite=False
+        )
     with pytest.raises(rerank.FolderError, match="overwrite"):
         job.evaluate_cascade(first, second, small, out=made.out)
 
