@@ -259,6 +259,8 @@ def _benchmark(
 
     if wrong := [n for n in labels if n != "all" and not n.isdecimal()]:
         raise InputError(f"--labels: expected whole numbers, or all, got {wrong[0]!r}")
+    if (out and (out / "benchmark.json").exists()) or (out and out.is_file()):
+        raise InputError(f"{out} exists; give another --out, or move it away")
     model: Any = None
     if chosen.model.is_file():
         how["predictions"] = (chosen.model, *how["predictions"])
@@ -276,7 +278,8 @@ def _benchmark(
     taken = "; ".join([*METER.sentences(), f"{time.perf_counter() - began:.0f} seconds"])
     said = f"{rows[0]['questions']} questions of {labelled.name}, {split}"
     said = f"{said}; {rows[0]['lent']} others lend labels; {taken}."
-    sections, rows = [*tables(rows), differences(rows)], as_json(rows)
+    compared = [differences(rows)] if any(row["less"] for row in rows) else []
+    sections, rows = [*tables(rows), *compared], as_json(rows)
     if out:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "benchmark.json", {"said": said, "rows": rows})

@@ -44,7 +44,8 @@ def measure_predictions(
     """Measure a file with a line for each query of a split, as `rerank rescore` writes it.
 
     A line has `query_id`, `confidence` and `ranking`: ids, or objects with `doc_id`. A query is
-    right if its first passage is; one without a right passage never is. Lines of other queries are
+    right if its first passage is; one without a right passage never is. Of a passage that is named
+    twice the first place counts. Lines of other queries are
     counted and left out. At `threshold` the share of accepted ones that are right is measured.
 
     Raises:
@@ -101,4 +102,4 @@ def _prediction(row: Mapping[str, Any]) -> tuple[str, float, list[str]]:
     found = [one for one in named if isinstance(one, str)]
     if len(found) < len(named):
         raise InputError(f"{LINE}, got a passage without an id in 'ranking'")
-    return read_text(row, "query_id"), confidence, found
+    return read_text(row, "query_id"), confidence, list(dict.fromkeys(found))

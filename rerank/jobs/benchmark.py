@@ -73,15 +73,18 @@ def benchmark(
     by the configuration of the model. A `Config` is measured likewise: any reranker, or the last
     stage of lists that come with their scores. Files of `predictions` are measured as they are. If
     they have lines of the questions that lend labels, so is Platt's scaling of their confidence;
-    without a model, it is what is called calibrated. Beside the rows are notes for the user.
+    without a model, that of the first file is called calibrated. Beside the rows are notes.
 
     Raises:
-        InputError: as `rerank.calibrate` and `measure_predictions`; or a number of labels on which
-            nothing is calibrated.
+        InputError: as `rerank.calibrate` and `measure_predictions`; a number of labels on which
+            nothing is calibrated; two files of one name; or a folder of two models.
     """
     for n in labels:
         if n is not None and 0 != n < CALIBRATED_FROM:
             raise InputError(f"expected 0 labels, {CALIBRATED_FROM} or more, or all; got {n}")
+    names = [*map(stem, predictions), OURS, POOLED, AS_IT_IS]
+    if taken := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InputError(f"two rows would be called {taken[0]!r}; give the files other names")
     source, maps, seen = None, dict[str, FittedMaps](), frozenset[str]()
     if isinstance(model, CalibratedReranker):
         source = _of_model(labelled, model, Workspace(Path(work)))
@@ -114,7 +117,7 @@ def benchmark(
     if pipeline:
         maps |= {POOLED: pooled.maps["search"]} if pooled else {}
         asked, ways = by_networks(pipeline, planned, maps)
-    for path in predictions:
+    for number, path in enumerate(predictions):
         lines = read_predictions(path, ids, split)
         (p, orders), (of_lent, lent_orders) = (
             zip(*(lines.get(q.query_id, (np.nan, [])) for q in some.items), strict=True)
@@ -124,7 +127,7 @@ def benchmark(
             notes.append(f"{path}: not calibrated: it lacks lines of questions that lend labels.")
         right = Answers(lent_orders, np.array(of_lent)).right(planned.fit)
         said, name = Answers(orders, np.array(p)), stem(path)
-        scaled = f"{name}, scaled" if pipeline else OURS
+        scaled = f"{name}, scaled" if pipeline or number else OURS
         ways.append(scaling(name, scaled, said, log_odds(p), log_odds(of_lent), right))
     lent = len(planned.fit)
     sizes, how = [lent if n is None else n for n in labels], {"draws": draws, "seed": config.seed}
@@ -132,6 +135,7 @@ def benchmark(
 
 
 def _of_model(labelled: LabelledSet, model: CalibratedReranker, work: Workspace) -> CandidateSource:
+    model.files.check_single()
     labelled, notes = model.source.held(grouped_as(labelled, model))
     pipeline, pooled = pipeline_over(labelled, model, work), None
     models = pipeline.model_files if pipeline.models else None

@@ -78,7 +78,7 @@ def evaluate_cascade(
         can be measured on no query, or they cannot be one model; FolderError for `out`.
     """
     if out is not None:
-        _check_joined(first, second, labelled)
+        _check_joined(first, second, labelled, Path(out))
         with output_folder(Path(out), overwrite=overwrite, kind=MODEL_KIND):
             how: Any = {"share": share, "price": price, "work": work}
             evaluation, cascade = evaluate_cascade(first, second, labelled, split, **how)
@@ -135,10 +135,22 @@ def _stage(evaluation: Evaluation, ids: Sequence[str]) -> Stage:
 
 
 def _check_joined(
-    first: CalibratedReranker, second: CalibratedReranker, labelled: LabelledSet
+    first: CalibratedReranker, second: CalibratedReranker, labelled: LabelledSet, out: Path
 ) -> None:
     """Refuse two models that cannot answer as one, or not what is measured here."""
     both, alike = (first, second), ("thresholds", "sufficiency_k", "segment_by")
+    for one in both:
+        one.files.check_single()
+        one.files.sha256()  # refuses a model that has no folder
+        if not one.calibrated:
+            raise InputError(f"{one.folder} is not calibrated, so it has no confidence to go by")
+        if out.resolve() in (place := one.folder.resolve(), *place.parents):
+            raise InputError(f"{out} holds {one.folder}, which would be lost; give another --out")
+        if one.objects:
+            raise InputError(
+                f"the {' and '.join(one.objects)} of {one.folder} is an object, which no folder "
+                "can hold: join models whose parts have names"
+            )
     for name in alike:
         values = [getattr(one.pipeline.config, name) for one in both]
         if values[0] != values[1]:
@@ -152,16 +164,6 @@ def _check_joined(
     search = labelled.mode == "search" and first.source.takes_corpus
     if search and labelled.corpus_digest() != first.manifest["corpus_digest"]:
         raise InputError(f"{labelled.name}: its corpus is another than that of the models")
-    for one in both:
-        one.files.check_single()
-        one.files.sha256()  # refuses a model that has no folder
-        if not one.calibrated:
-            raise InputError(f"{one.folder} is not calibrated, so it has no confidence to go by")
-        if one.objects:
-            raise InputError(
-                f"the {' and '.join(one.objects)} of {one.folder} is an object, which no folder "
-                "can hold: join models whose parts have names"
-            )
 
 
 def write_joined(
@@ -178,13 +180,13 @@ def write_joined(
     `cascade` was measured on these models, on queries of `mode`.
 
     Raises:
-        InputError: the second model expects no gain of any query.
+        InputError: the second model is asked for no query.
         FolderError: as `write_folder`.
     """
-    if cascade.band == NEVER:
+    if cascade.band == NEVER or not cascade.held.asked:
         raise InputError(
-            "the second model expects no gain of any query, so there is nothing to join: serve the "
-            "first one alone; without --out, the same command prints the figures"
+            "the second model is asked for no query, so there is nothing to join: serve the first "
+            "one alone; without --out, the same command prints the figures"
         )
     maps = {m: refuse_certificates(of_mode, ONE_MODE) for m, of_mode in first.maps.items()}
     maps[mode] = replace(maps[mode], certificate=cascade.certificate, documents_certificate=None)

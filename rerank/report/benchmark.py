@@ -253,7 +253,10 @@ def differences(rows: Iterable[Row]) -> Section:
     cells = [["way", "labels", *COMPARED]]
     for labels, way in sorted(found, key=lambda key: by_labels(key[0])):
         of_both = interval(found[labels, way]).tolist()
-        shown = [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]" for value, low, high in of_both]
+        shown = [
+            "" if np.isnan(value) else f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+            for value, low, high in of_both
+        ]
         cells.append([way, str(labels), *shown])
     note = "95% intervals, paired: the same questions, draws and resamples of groups."
     return Section(f"{OURS.capitalize()} less the others", table=cells, note=note)

@@ -43,7 +43,7 @@ BOUNDS = {  # before a number
     r"(?:less|fewer|lower|smaller) than|below": "under",
 }
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
-RANGE = rf"(?:\s?(?:-|–|to|and|or)\s?{NUMBER.pattern})*"
+RANGE = rf"(?:\s?(?:-|–|to|and|or)\s?{NUMBER.pattern}){{0,3}}"
 UNIT = re.compile(rf"{RANGE}[ -]?([^\W\d_]+)")  # what follows a number or a range
 MEASURE = re.compile(rf"({NUMBER.pattern})[ -]?([%°]|[^\W\d_]+)")
 MONEY = {"$": "dollar", "€": "euro", "£": "pound"}
@@ -71,7 +71,8 @@ PLACED |= {"least": "least0", "may": "can0", "fewer": "less0", "beneath": "below
 CASES = PLACED | {word: f"{word}0" for word in ADVERBIAL.split()}
 LIMITS, BINDS = ({PLACED[word] for word in told.split()} for told in (LIMITING, BINDING))
 BY = PLACED["by"]
-COMPARED = 100  # words of a clause whose order is compared
+COMPARED = 100  # words of a clause whose order is compared; and clauses of a claim
+NEAR = 60  # characters beside a number in which its unit is looked for
 REACH = 4  # words behind it in which a relation may have its own
 
 
@@ -152,7 +153,8 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
 
 def _clauses(text: str) -> list[str]:
     """The clauses of a text, each with what parts it from the next one."""
-    bounds = [0, *(found.end() for found in CLAUSE.finditer(text)), len(text)]
+    ends = (found.end() for found in islice(CLAUSE.finditer(text), COMPARED))
+    bounds = [0, *ends, len(text)]
     return [text[start:end] for start, end in pairwise(bounds)]
 
 
@@ -176,13 +178,14 @@ def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
 def _measured(text: str, lexicon: Lexicon) -> Iterator[tuple[str, list[str]]]:
     """Each number with its currency, and with the stems behind it; none if it has no unit."""
     for number in NUMBER.finditer(text):
-        before = text[: number.start()].split()[-1:]
+        before = text[max(0, number.start() - NEAR) : number.start()].split()[-1:]
         if is_money := before and before[0] in MONEY.values():
             yield number[0], before
         unit = UNIT.match(text, number.end())
         behind = ""
         if unit and content_words(unit[1], language=lexicon.language):
-            behind = re.split(r"[\d,;:.()]", text[unit.start(1) :], maxsplit=1)[0]
+            after = text[unit.start(1) : unit.start(1) + NEAR]
+            behind = re.split(r"[\d,;:.()]", after, maxsplit=1)[0]
         if behind or not is_money:
             yield number[0], words(behind, language=lexicon.language)
 
@@ -298,6 +301,7 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
 
 def _in_digits(text: str) -> str:
     """The text with counts in digits, units and limits in words, and "not" as a word of its own."""
+    text = re.sub(r"[^\S\n]{2,}", " ", re.sub(r"\n{3,}", "\n\n", text))
     text = N_T.sub(" not", CAN_NOT.sub("can not", THOUSANDS.sub("", text)))
     text = re.sub(r"([$€£])\s?(?=\d)", lambda sign: f" {MONEY[sign[1]]} ", text)
     text = re.sub(r"(met|lit)re(?=s?\b)", r"\1er", _replaced(text, DIGITS))

@@ -45,7 +45,7 @@ def lines() -> list[Line]:
     rng, made = np.random.default_rng(4), []
     for i in range(120):
         right = i < 90 and rng.random() < 0.7
-        ranking: list[Any] = [f"d{rng.integers(240)}" for _ in range(5)]
+        ranking: list[Any] = [f"d{n}" for n in rng.permutation(240) if n != 2 * i][:5]
         ranking = [f"d{2 * i}", *ranking] if right else [*ranking, f"d{2 * i}"]
         p = round(float(rng.beta(6, 2) if right else rng.beta(3, 4)), 2)
         named = [{"doc_id": one} for one in ranking] if i % 2 else ranking
@@ -147,3 +147,14 @@ def test_the_command_refuses_it(
     file = written(tmp_path / "theirs.jsonl", lines[1:])
     assert "'q0'" in refused(capsys, "evaluate", file, folder)
     assert "'tset'" in refused(capsys, "evaluate", file, folder, "--split", "tset")
+
+
+def test_a_passage_that_is_named_twice_counts_once(
+    folder: Path, lines: list[Line], tmp_path: Path
+) -> None:
+    """Where it comes first, as in the files of other tools; else nDCG would exceed 1."""
+    labelled = LabelledSet.read(folder)
+    twice = [{**line, "ranking": [*line["ranking"][:1] * 3, *line["ranking"]]} for line in lines]
+    both = (written(tmp_path / name, some) for name, some in (("a", lines), ("b", twice)))
+    once, repeated = (measure_predictions(path, labelled).order for path in both)
+    assert once == repeated

@@ -238,5 +238,5 @@ def test_the_command_writes_no_folder_without_a_gain(
     first = str(made.models[0].folder)
     command = ["evaluate", first, str(made.folder), "--then", first, "--work", str(work)]
     assert main([*command, "--out", str(tmp_path / "two")]) == 2
-    assert "expects no gain" in capsys.readouterr().err
+    assert "is asked for no query" in capsys.readouterr().err
     assert not (tmp_path / "two").exists()
