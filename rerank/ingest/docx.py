@@ -316,9 +316,12 @@ class _Body:
             return True
         if not HEX.fullmatch(colour) or any(kind_of(n) in EFFECTS for s in shapes for n in s):
             return False
+        colours = (shape.find(f"{W}color") for shape in shapes)
+        if any(each is not None and each.get(f"{W}themeColor") for each in colours):
+            return False  # the theme's colour is shown instead
         grounds = [_shade(shape) for shape in shapes]
         for around in run.iterancestors():
-            grounds.append(_shade(around.find(f"{W}tcPr")))
+            grounds += [_shade(around.find(f"{W}{name}")) for name in ("tcPr", "tblPr")]
             if (
                 kind_of(around) == "txbxContent"
                 or value(around, "tblPr/tblStyle", "TableGrid") not in PLAIN
@@ -519,7 +522,7 @@ def _shade(shape: Any | None) -> str:
     marked = "" if shape is None else value(shape, "highlight").replace("none", "")
     if shade is None or marked:
         return MARKERS.get(marked, marked)
-    if shade.get(f"{W}themeFill") or value(shade) not in ("clear", "nil"):
+    if shade.get(f"{W}themeFill") or value(shade) != "clear":
         return "of a theme or a pattern"
     return str(shade.get(f"{W}fill", "")).replace("auto", "")
 

@@ -554,6 +554,8 @@ CELL = "<w:tbl><w:tblPr>{}</w:tblPr><w:tr><w:tc><w:tcPr>{}</w:tcPr>{}</w:tc></w:
         (CELL.format("", BLUE, p(run("It is secret.", WHITE))), True),
         (CELL.format("", "", p(run("It is secret.", WHITE))), False),
         (CELL.format("<w:tblStyle w:val='Dark'/>", "", p(run("It is secret.", WHITE))), True),
+        (CELL.format(BLUE, "", p(run("It is secret.", WHITE))), True),
+        (p(run("It is secret.", "<w:color w:val='FFFFFF' w:themeColor='text1'/>")), True),
     ],
 )
 def test_text_that_nobody_sees_is_counted_and_not_read(body: str, seen: bool) -> None:
