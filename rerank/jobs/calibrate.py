@@ -118,6 +118,11 @@ def calibrate(
         FolderError: `out` is another model, and `overwrite` is False; or another job writes it now,
             or nothing can be written there.
     """
+    if not isinstance(labelled, LabelledSet):
+        raise InputError(
+            f"expected a labelled set, got {labelled!r:.80}; read a folder with "
+            "rerank.LabelledSet.read(FOLDER)"
+        )
     out, workspace, config = Path(out), Workspace(Path(work)), config or Config()
     config = replace(
         config,

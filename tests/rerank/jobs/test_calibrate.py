@@ -382,3 +382,9 @@ def test_the_model_is_registered(run: Run, tracked: Any) -> None:
         path.name for path in (place / INNER).iterdir()
     }
     assert verify_folder(place / INNER) == verify_folder(run.folder)
+
+
+def test_a_path_is_no_labelled_set(tmp_path: Path) -> None:
+    """It says how to read one."""
+    with pytest.raises(InputError, match=r"LabelledSet\.read"):
+        calibrate(str(tmp_path), tmp_path / "model")  # type: ignore[arg-type]
