@@ -259,7 +259,7 @@ def _benchmark(
 
     if wrong := [n for n in labels if n != "all" and not n.isdecimal()]:
         raise InputError(f"--labels: expected whole numbers, or all, got {wrong[0]!r}")
-    if (out and (out / "benchmark.json").exists()) or (out and out.is_file()):
+    if out and (out.is_file() or (out / "benchmark.json").exists()):
         raise InputError(f"{out} exists; give another --out, or move it away")
     model: Any = None
     if chosen.model.is_file():

@@ -16,7 +16,6 @@ from selectolax.lexbor import LexborHTMLParser
 NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 SELECTOR = re.compile(r"[\w.#-]*[\w-](?:(?: +| *> *)[\w.#-]*[\w-]){0,2}")  # no state as :hover
-STATE = re.compile(r":(?:hover|focus|active|visited|before|after|:)")
 RULES = 300  # selectors of a page are looked at
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
@@ -102,8 +101,9 @@ def add_rules(tree: LexborHTMLParser) -> bool:
     """
     on_screen = [s for s in tree.css("style") if _media(s) in MEDIA]
     whole = [STRING.sub("", style.text()) for style in on_screen]
-    sheets = [sheet for sheet in whole if not IN_RULE.search(NESTED_RULES.sub("", sheet))]
-    rules = [rule for sheet in sheets for rule in RULE.findall(NESTED_RULES.sub("", sheet))]
+    flat = {sheet: NESTED_RULES.sub("", sheet) for sheet in whole}
+    sheets = [sheet for sheet in whole if not IN_RULE.search(flat[sheet])]
+    rules = [rule for sheet in sheets for rule in RULE.findall(flat[sheet])]
     shown = " ".join(which for which, what in rules if SHOWN.search(what))
     told = [
         (one, what)

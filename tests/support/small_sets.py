@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,3 +87,36 @@ def _some_queries(labelled: LabelledSet, split: str, count: int) -> tuple[str, .
 
 def _mixed(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
+
+
+QUERIES = 240  # of `write_numbered`
+
+
+def encoder(texts: Sequence[str]) -> np.ndarray:
+    """How often each of `WORDS` is in a text."""
+    counts = [[text.split().count(word) for word in WORDS] for text in texts]
+    return np.array(counts, dtype=np.float64) + 0.01
+
+
+def write_numbered(folder: Path, *, asked: int) -> Path:
+    """Questions of `asked` words about passages of six, both with a number at the end.
+
+    A fifth has no answer; half is `test`.
+    """
+    for part in ("qrels", "splits"):
+        (folder / part).mkdir(parents=True)
+    draw = np.random.default_rng(5)
+    texts = [" ".join(draw.choice(WORDS, 6)) for _ in range(QUERIES)]
+    passages = [{"_id": f"d{i}", "title": "", "text": f"{t} x{i}"} for i, t in enumerate(texts)]
+    queries = [
+        {"_id": f"q{i}", "text": " ".join([*t.split()[:asked], f"y{i if i % 5 else -1 - i}"])}
+        for i, t in enumerate(texts)
+    ]
+    for name, rows in (("corpus", passages), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for split, rest in (("train", 0), ("test", 1)):
+        ids = [i for i in range(QUERIES) if i % 2 == rest]
+        right = "".join(f"q{i}\td{i}\t1\n" for i in ids if i % 5)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{right}")
+        (folder / "splits" / f"{split}.txt").write_text("".join(f"q{i}\n" for i in ids))
+    return folder

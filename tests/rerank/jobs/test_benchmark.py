@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import call, refused
 from known_lists import known_lists, write_lines
-from small_sets import WORDS
+from small_sets import QUERIES, encoder, write_numbered
 
 import rerank
 from rerank.data.labels import Labelled
@@ -33,13 +33,7 @@ from rerank.report.benchmark import (
 )
 
 CONFIG = rerank.Config(rerank_depth=5, candidates=10, pool=20, folds=2)
-QUERIES = 240
 Row = dict[str, Any]
-
-
-def encoder(texts: Sequence[str]) -> np.ndarray:
-    counts = [[text.split().count(word) for word in WORDS] for text in texts]
-    return np.array(counts, dtype=np.float64) + 0.01
 
 
 def reranker(query: str, texts: Sequence[str]) -> list[float]:
@@ -50,32 +44,11 @@ def reranker(query: str, texts: Sequence[str]) -> list[float]:
     ]
 
 
-def write_set(folder: Path) -> Path:
-    """Questions of two words about passages of six; a fifth has no answer; half is `test`."""
-    for part in ("qrels", "splits"):
-        (folder / part).mkdir(parents=True)
-    draw = np.random.default_rng(5)
-    texts = [" ".join(draw.choice(WORDS, 6)) for _ in range(QUERIES)]
-    passages = [{"_id": f"d{i}", "title": "", "text": f"{t} x{i}"} for i, t in enumerate(texts)]
-    queries = [
-        {"_id": f"q{i}", "text": " ".join([*t.split()[:2], f"y{i if i % 5 else -1 - i}"])}
-        for i, t in enumerate(texts)
-    ]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for split, rest in (("train", 0), ("test", 1)):
-        ids = [i for i in range(QUERIES) if i % 2 == rest]
-        right = "".join(f"q{i}\td{i}\t1\n" for i in ids if i % 5)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{right}")
-        (folder / "splits" / f"{split}.txt").write_text("".join(f"q{i}\n" for i in ids))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A model of all labels of a tiny set, its predictions, and the benchmark of both."""
     work = tmp_path_factory.mktemp("work")
-    labelled = rerank.LabelledSet.read(write_set(work / "set"))
+    labelled = rerank.LabelledSet.read(write_numbered(work / "set", asked=2))
     own: Any = {"reranker": reranker, "encoder": encoder}
     rerank.calibrate(labelled, work / "model", CONFIG, work=work, **own)
     model = rerank.load(work / "model", **own)

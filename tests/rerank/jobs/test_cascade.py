@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from small_sets import WORDS
+from small_sets import QUERIES, encoder, write_numbered
 
 import rerank
 from rerank.jobs.cascade import FITTED_HERE, evaluate_cascade
 
 CONFIG = rerank.Config(rerank_depth=5, candidates=10, pool=20, folds=2)
-QUERIES = 240
-
-
-def encoder(texts: Sequence[str]) -> np.ndarray:
-    counts = [[text.split().count(word) for word in WORDS] for text in texts]
-    return np.array(counts, dtype=np.float64) + 0.01
 
 
 def knows_nothing(query: str, texts: Sequence[str]) -> list[float]:
@@ -34,32 +25,11 @@ def knows_all(query: str, texts: Sequence[str]) -> list[float]:
     return [float(text.split()[-1][1:] == number) for text in texts]
 
 
-def write_set(folder: Path) -> Path:
-    """Questions of three words about passages of six; a fifth has no answer; half is `test`."""
-    for part in ("qrels", "splits"):
-        (folder / part).mkdir(parents=True)
-    draw = np.random.default_rng(5)
-    texts = [" ".join(draw.choice(WORDS, 6)) for _ in range(QUERIES)]
-    passages = [{"_id": f"d{i}", "title": "", "text": f"{t} x{i}"} for i, t in enumerate(texts)]
-    queries = [
-        {"_id": f"q{i}", "text": " ".join([*t.split()[:3], f"y{i if i % 5 else -1 - i}"])}
-        for i, t in enumerate(texts)
-    ]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for split, rest in (("train", 0), ("test", 1)):
-        ids = [i for i in range(QUERIES) if i % 2 == rest]
-        right = "".join(f"q{i}\td{i}\t1\n" for i in ids if i % 5)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{right}")
-        (folder / "splits" / f"{split}.txt").write_text("".join(f"q{i}\n" for i in ids))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """Two models that differ in the reranker alone, and the set."""
     work = tmp_path_factory.mktemp("work")
-    labelled, models = rerank.LabelledSet.read(write_set(work / "set")), []
+    labelled, models = rerank.LabelledSet.read(write_numbered(work / "set", asked=3)), []
     for scorer in (knows_nothing, knows_all):
         out, own = work / scorer.__name__, {"reranker": scorer, "encoder": encoder}
         rerank.calibrate(labelled, out, CONFIG, work=work, **own)
