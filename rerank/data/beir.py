@@ -21,6 +21,7 @@ from rerank.data.lines import (
     Problems,
     ending,
     lines,
+    not_found,
     other_separator,
     parts_of,
     read_records,
@@ -46,12 +47,14 @@ PART_NUMBER = re.compile(r"-\d+-of-\d+$")  # in the names of the hub's part file
 def _by_id(
     paths: Sequence[Path], make: Callable[[Mapping[str, Any]], Any], problems: Problems, what: str
 ) -> dict[str, Any]:
-    """Passages or queries by id, the first of each; errors in a line go to `problems`."""
+    """Passages or queries by id, equal ones once; errors in a line go to `problems`."""
     by_id: dict[str, Any] = {}
     for where, row in (pair for path in paths for pair in records(path, make, problems, what)):
         key = row.doc_id if isinstance(row, Passage) else row.query_id
-        if by_id.setdefault(key, row) is not row:
-            problems.add(where, f"id {key!r} appears twice", what)
+        if (first := by_id.setdefault(key, row)) == row:
+            problems.merged += first is not row
+        else:
+            problems.add(where, f"id {key!r} appears twice, and says something else", what)
     return by_id
 
 
@@ -260,7 +263,7 @@ def read_files(
     if need_qrels and not _qrels_files(folder):
         missing.append(folder / "qrels/<split>.tsv")
     if missing:
-        raise InputError(f"{', '.join(map(str, missing))}: no such file")
+        raise not_found(missing)
     corpus: Mapping[str, Passage] | None = None
     if corpus_paths:
         corpus = _by_id(corpus_paths, read_passage, problems, "passages")

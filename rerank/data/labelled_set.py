@@ -47,7 +47,7 @@ class Reading:
     on_bad_lines: str = "refuse"
     left_out: Mapping[str, int] = field(default_factory=dict)  # by what the lines hold
     listed: str = ""  # the same in a sentence, with the first lines
-    merged: int = 0  # judgements that are there twice, with the same grade
+    merged: int = 0  # lines that are there twice, and say the same
     own_passages: int = 0  # queries that are themselves a passage, which they do not find
 
     @classmethod
@@ -63,7 +63,7 @@ class Reading:
 
     def notes(self, queries: int) -> list[str]:
         """The same in sentences, with the lines, of so many `queries`."""
-        twice = f"{self.merged} judgements are there twice, and count once."
+        twice = f"{self.merged} lines are there twice, and count once."
         own = (
             f"{self.own_passages} of {queries} queries have the id of a passage, and its words: as "
             "BEIR does for ArguAna and Quora, a query's own passage is left out of its candidates. "

@@ -12,12 +12,13 @@ bytes, not by the name. A file of another kind is refused in one sentence.
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
 import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +90,13 @@ def parts_of(path: Path) -> list[Path]:
     return parts
 
 
+def not_found(paths: Sequence[Path]) -> InputError:
+    """The error that there are no such files, with those that differ only in the ending."""
+    alike = {n.name for p in paths for n in p.parent.glob(f"{glob.escape(stem(p))}.*")}
+    there = f"; there is {', '.join(sorted(alike))}" if alike else ""
+    return InputError(f"{', '.join(map(str, paths))}: no such file{there}")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """The bytes of a regular file, as they are."""
@@ -96,7 +104,7 @@ def opened(path: Path) -> Iterator[Any]:
         with regular(path) as file:
             yield file
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise not_found([path]) from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
 

@@ -27,6 +27,7 @@ PANDAS_WHOLE = (
     " (a whole number beside a missing one, of pandas? Save the column as text, or Int64)"
 )
 SHOWN = 200  # characters of a value, in a message
+SHOWN_FIELDS = 8  # of a record, likewise
 
 QUERY = ("query", "text", "question")  # a query's text field; the last only without the others
 PASSAGES = ("passages", "documents")
@@ -132,7 +133,8 @@ def read_text(
 ) -> str:
     """A field with text of at most `max_length` characters; with `empty`, it may be empty."""
     if key not in row:
-        raise InputError(f"{key!r} is missing")
+        others = ", ".join(map(quoted, list(row)[:SHOWN_FIELDS]))
+        raise InputError(f"{key!r} is missing{f'; there is {others}' if others else ''}")
     value = row[key]
     try:
         value = value.decode() if isinstance(value, bytes) else value

@@ -161,7 +161,7 @@ def test_a_bad_row_of_a_folder_is_told_with_its_part(run: Run, tmp_path: Path) -
         "part": "b.jsonl",
         "line_in_part": 2,
         "_id": "3",
-        "reason": "'query' is missing",
+        "reason": "'query' is missing; there is '_id'",
     }
     with pytest.raises(InputError, match=r"parts/b\.jsonl:2: 'query' is missing"):
         rescore(model, tmp_path / "parts", out, strict=True)

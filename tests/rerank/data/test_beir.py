@@ -165,6 +165,7 @@ BAD_LINES = [
     ("corpus", '{"_id": "d3", "text": "a", "text": "b"}', "the key 'text' appears twice"),
     ("corpus", '{"_id": "d3", "text": "  "}', "'text' is empty"),
     ("corpus", '{"_id": "d3"}', "'text' is missing"),
+    ("corpus", '{"_id": "d3", "contents": "x"}', "'text' is missing; there is '_id', 'contents'"),
     ("corpus", '{"_id": 3.5, "text": "a number"}', "'_id' should be text or a whole number"),
     ("corpus", '{"text": "no id"}', "'_id' is missing"),
     ("corpus", '{"_id": "d\\t3", "text": "tab"}', "holds a tab"),
@@ -230,6 +231,19 @@ def test_all_bad_lines_stand_in_one_error(tmp_path: Path) -> None:
     ]
 
 
+def test_equal_lines_count_once(tmp_path: Path) -> None:
+    """A passage, a query or a judgement that stands there twice, and says the same."""
+    plain = LabelledSet.read(folder_of(tmp_path / "plain"))
+    folder = folder_of(
+        tmp_path / "doubled",
+        corpus=lines([*CORPUS, CORPUS[0]]),
+        queries=lines([*QUERIES, QUERIES[0]]),
+    )
+    doubled = LabelledSet.read(folder)
+    assert doubled.reading.merged == 2
+    assert (doubled.corpus, doubled.queries) == (plain.corpus, plain.queries)
+
+
 def test_a_flood_of_bad_lines_is_counted(tmp_path: Path) -> None:
     """Beyond the first twenty the error says how many more bad lines there are."""
     message = refusal(folder_of(tmp_path, corpus=lines([*CORPUS, *["{"] * 50])))
@@ -244,6 +258,14 @@ def test_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     folder = folder_of(tmp_path)
     (folder / name).unlink()
     assert refusal(folder) == f"{folder / name}: no such file"
+
+
+@pytest.mark.parametrize("packed", ["corpus.jsonl.bz2", "corpus.zip", "corpus.txt"])
+def test_a_file_of_another_ending_is_named(tmp_path: Path, packed: str) -> None:
+    """Whoever has the file in another packing learns that it was seen."""
+    folder = folder_of(tmp_path)
+    (folder / "corpus.jsonl").rename(folder / packed)
+    assert refusal(folder).endswith(f"no such file; there is {packed}")
 
 
 def test_all_missing_files_are_named_at_once(tmp_path: Path) -> None:
