@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rerank.advice.strategies import DEEPEST, Strategy
+from rerank.advice.settings import DEEPEST, Strategy
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.config import VERDICTS
 from rerank.data.duplicates import distinct

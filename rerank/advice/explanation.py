@@ -14,7 +14,7 @@ import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
 from rerank.advice.places import place_of
-from rerank.advice.strategies import FLOOR
+from rerank.advice.settings import FLOOR
 from rerank.assessment.decisions import LABEL_FIRST, REASONS, SLIGHT, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_features import list_ranking_features

@@ -10,8 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rerank.advice.answer_settings import AnswerConfig
-from rerank.advice.strategies import Strategy
+from rerank.advice.settings import AnswerConfig, Strategy
 from rerank.commands import options
 from rerank.commands.command import REJECTED, Only, Typed, command, named_by_flags
 from rerank.commands.printing import counted, print_json, print_passages, tell
@@ -114,7 +113,7 @@ def search(
 
 
 def _strategy(numbers: Strategy, name: str, file: Path | None, typed: Typed) -> Strategy:
-    from rerank.advice.strategies import BUNDLED, strategy
+    from rerank.advice.settings import BUNDLED, strategy
 
     if "guaranteed" in typed:
         why = "not with --guaranteed, which chooses all numbers itself"

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Protocol
 
-from rerank.advice.answer_settings import LanguageModelConfig
+from rerank.advice.settings import LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.errors import InputError

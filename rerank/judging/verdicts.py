@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.advice.answer_settings import LanguageModelConfig
+from rerank.advice.settings import LanguageModelConfig
 from rerank.commands.printing import counted, note
 from rerank.cores import in_threads
 from rerank.data.checks import to_json

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
-from rerank.advice.answer_settings import LanguageModelConfig
+from rerank.advice.settings import LanguageModelConfig
 from rerank.commands.command import Only, Typed, command
 from rerank.commands.options import WORK, Json, ModelChoice, Overwrite, Work
 from rerank.commands.printing import counted, note, printable, tell

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rerank.advice.answer_settings import AnswerConfig
+from rerank.advice.settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.checkpoint import PREDICTIONS, CheckpointProgress, open_checkpoint
 from rerank.config import Thresholds

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from rerank.advice.answer_settings import AnswerConfig
+from rerank.advice.settings import AnswerConfig
 from rerank.commands import options
 from rerank.commands.command import REJECTED, Instead, Only, Typed, command, named_by_flags
 from rerank.commands.printing import note, print_json, printable

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from rerank.advice.adaptive import depth
-from rerank.advice.strategies import DEEPEST, FLOOR
+from rerank.advice.settings import DEEPEST, FLOOR
 from rerank.config import Thresholds, hundredths
 from rerank.data.duplicates import distinct
 from rerank.errors import InputError

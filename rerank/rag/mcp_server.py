@@ -9,7 +9,7 @@ from typing import Any
 
 from rerank.advice import explanation
 from rerank.advice.adaptive import take
-from rerank.advice.strategies import Strategy
+from rerank.advice.settings import Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY

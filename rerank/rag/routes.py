@@ -19,9 +19,8 @@ from pydantic import BaseModel, Field
 
 from rerank.advice import explanation
 from rerank.advice.adaptive import check_floor, guaranteed, take
-from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.places import MAX_BYTES, in_document, place_of
-from rerank.advice.strategies import Strategy
+from rerank.advice.settings import AnswerConfig, Strategy
 from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.rag.answer.answering import answer_assessed

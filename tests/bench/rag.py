@@ -31,8 +31,7 @@ from calibration.arrays import group_codes
 from calibration.metrics import MIN_GROUPS
 from rerank import CalibratedReranker, LabelledSet
 from rerank.advice.adaptive import take
-from rerank.advice.answer_settings import AnswerConfig
-from rerank.advice.strategies import DEEPEST, Strategy
+from rerank.advice.settings import DEEPEST, AnswerConfig, Strategy
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
 from rerank.rag.answer.bounded import usable_context

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rerank.advice.answer_settings import AnswerConfig
+from rerank.advice.settings import AnswerConfig
 from rerank.config import Config, Thresholds
 from rerank.errors import InputError
 

@@ -81,7 +81,7 @@ find_model("http://localhost:9/rerank", "reranker")
 """,
     "openai": """
 from rerank.rag.answer.llm import LanguageModel
-from rerank.advice.answer_settings import LanguageModelConfig
+from rerank.advice.settings import LanguageModelConfig
 LanguageModel(LanguageModelConfig(llm="http://localhost/v1", llm_model="m"))
 """,
     "pandas": "from rerank.batch.table import frame; frame({})",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rerank.advice.answer_settings import CONTEXT, NO_ANSWER
+from rerank.advice.settings import CONTEXT, NO_ANSWER
 from rerank.data.words import Lexicon, words
 from rerank.rag.answer.sentences import CITATION, ROW, split_passage
 from rerank.rag.answer.sources import Source, context, gives_order, without_orders

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.advice.answer_settings import AnswerConfig
+from rerank.advice.settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ANSWERS, MODEL_KIND, write_changed
 from rerank.config import Thresholds

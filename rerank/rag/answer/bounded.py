@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.advice.adaptive import near, take
-from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig
+from rerank.advice.settings import NO_ANSWER, AnswerConfig
 from rerank.config import two_digits
 from rerank.data.duplicates import distinct
 from rerank.data.words import Lexicon

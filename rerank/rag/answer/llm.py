@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from rerank.advice.answer_settings import LanguageModelConfig
+from rerank.advice.settings import LanguageModelConfig
 from rerank.errors import EndpointError, optional
 from rerank.inference.remote.client import seconds_of
 from rerank.rag.answer.answerers import Generated, messages

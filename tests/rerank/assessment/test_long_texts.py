@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.explanation import explain
 from rerank.advice.places import in_document
+from rerank.advice.settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, read_query
 from rerank.data.words import READ

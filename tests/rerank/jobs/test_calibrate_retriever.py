@@ -24,8 +24,8 @@ from pieces import SPEED, driven
 from server import serving
 
 import rerank
-from rerank.advice.answer_settings import AnswerConfig
 from rerank.advice.explanation import explain, signals_for
+from rerank.advice.settings import AnswerConfig
 from rerank.assessment import model_folder
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features

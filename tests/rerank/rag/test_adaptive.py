@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.advice.adaptive import depth, guaranteed, search, take
-from rerank.advice.answer_settings import AnswerConfig
-from rerank.advice.strategies import Strategy
+from rerank.advice.settings import AnswerConfig, Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.commands.use import STOPPED
 from rerank.config import Thresholds

@@ -11,7 +11,7 @@ import pytest
 from command_line import call
 from llm_endpoint import endpoint, says, status
 
-from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
+from rerank.advice.settings import AnswerConfig, LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
 from rerank.data.labelled_set import LabelledSet

@@ -13,7 +13,7 @@ from calibration.maps import LogisticMap
 from calibration.segments import Segments
 from rerank.advice.adaptive import search, take
 from rerank.advice.explanation import explain
-from rerank.advice.strategies import Strategy
+from rerank.advice.settings import Strategy
 from rerank.assessment.fitted_maps import MapsByMode
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds

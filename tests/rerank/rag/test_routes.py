@@ -21,9 +21,8 @@ from llm_endpoint import says, status
 from server import serving
 
 from rerank.advice.adaptive import search
-from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig, LanguageModelConfig
 from rerank.advice.explanation import explain
-from rerank.advice.strategies import Strategy
+from rerank.advice.settings import NO_ANSWER, AnswerConfig, LanguageModelConfig, Strategy
 from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
 from rerank.rag import routes as rag_routes

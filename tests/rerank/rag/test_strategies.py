@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.advice.strategies import Strategy, read_strategies, strategy
+from rerank.advice.settings import Strategy, read_strategies, strategy
 from rerank.errors import InputError
 
 BUNDLED = {  # as the people who asked for them know them

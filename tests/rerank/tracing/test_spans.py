@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from server import serving
 
-from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
+from rerank.advice.settings import AnswerConfig, LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.errors import InputError
 from rerank.serving.settings import Settings

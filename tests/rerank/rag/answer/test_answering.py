@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from llm_endpoint import endpoint, status
 
-from rerank.advice.answer_settings import AnswerConfig, LanguageModelConfig
+from rerank.advice.settings import AnswerConfig, LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Thresholds
 from rerank.rag.answer.answering import answer, cross_encoder_judge

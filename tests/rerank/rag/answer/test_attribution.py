@@ -8,7 +8,7 @@ import pytest
 from assessments import make_assessment
 from llm_endpoint import endpoint, says
 
-from rerank.advice.answer_settings import LanguageModelConfig
+from rerank.advice.settings import LanguageModelConfig
 from rerank.data.words import Lexicon
 from rerank.rag.answer.answerers import ExtractiveAnswerer
 from rerank.rag.answer.attribution import (

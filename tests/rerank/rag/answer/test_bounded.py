@@ -9,7 +9,7 @@ import pytest
 from assessments import make_assessment
 from hand_made import EnglishWords
 
-from rerank.advice.answer_settings import AnswerConfig
+from rerank.advice.settings import AnswerConfig
 from rerank.assessment.decisions import as_uncalibrated
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
 
-from rerank.advice.answer_settings import NO_ANSWER, AnswerConfig, LanguageModelConfig
+from rerank.advice.settings import NO_ANSWER, AnswerConfig, LanguageModelConfig
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError, InputError
