@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
-from rerank.advice.places import place_of
 from rerank.advice.settings import FLOOR
 from rerank.assessment.decisions import LABEL_FIRST, REASONS, SLIGHT, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
@@ -21,6 +20,7 @@ from rerank.assessment.list_features import list_ranking_features
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import two_digits
 from rerank.data.duplicates import distinct
+from rerank.retrieval.corpus import place_of
 from rerank.types import Assessment, metadata_name
 
 if TYPE_CHECKING:

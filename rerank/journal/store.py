@@ -23,11 +23,11 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateColumn
 
-from rerank.advice.places import place_of
 from rerank.data.checks import as_text, query_hash
 from rerank.data.records import query_row
 from rerank.errors import InputError, JournalError
 from rerank.protocols import GivenAnswer
+from rerank.retrieval.corpus import place_of
 from rerank.types import Assessment
 
 SCHEMA, OLDER = "6", ("1", "2", "3", "4", "5")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from rerank.advice.places import place_of
 from rerank.labelling.state import LabelConfig, OnTask
+from rerank.retrieval.corpus import place_of
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal
 from rerank.serving.requests import KnownFields, StrictRoute

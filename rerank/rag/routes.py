@@ -19,13 +19,13 @@ from pydantic import BaseModel, Field
 
 from rerank.advice import explanation
 from rerank.advice.adaptive import check_floor, guaranteed, take
-from rerank.advice.places import MAX_BYTES, in_document, place_of
 from rerank.advice.settings import AnswerConfig, Strategy
 from rerank.data.duplicates import distinct
 from rerank.errors import InputError
 from rerank.rag.answer.answering import answer_assessed
 from rerank.rag.answer.bounded import BoundedAnswer
 from rerank.rag.answer.llm import LanguageModel
+from rerank.retrieval.corpus import MAX_BYTES, in_document, place_of
 from rerank.serving import responses
 from rerank.serving.middleware import while_connected
 from rerank.serving.parts import AssessedRequest, Host, Part, RequestAssessor

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rerank.advice.places import Place, place_of
 from rerank.config import two_digits
 from rerank.rag.answer.sentences import END, without_controls
+from rerank.retrieval.corpus import Place, place_of
 from rerank.types import RankedPassage
 
 LEFT_OUT = "[an instruction to the reader was left out here]"

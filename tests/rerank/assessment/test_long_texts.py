@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from rerank.advice.explanation import explain
-from rerank.advice.places import in_document
 from rerank.advice.settings import AnswerConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.records import LONGEST_PASSAGE, LONGEST_QUERY, read_query
 from rerank.data.words import READ
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import open_tokenizer
-from rerank.retrieval.corpus import Corpus, write_passages
+from rerank.retrieval.corpus import Corpus, in_document, write_passages
 from rerank.retrieval.dense import windows
 from rerank.types import Assessment, Passage, Query
 

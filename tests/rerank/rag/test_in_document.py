@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from rerank.advice.places import in_document
 from rerank.data.beir import read_corpus
-from rerank.retrieval.corpus import LINES, Corpus, write_passages
+from rerank.retrieval.corpus import LINES, Corpus, in_document, write_passages
 from rerank.types import Passage
 
 

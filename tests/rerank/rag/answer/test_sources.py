@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rerank.advice.places import place_of
 from rerank.rag.answer.answerers import NO_ANSWER, STRICT, messages
 from rerank.rag.answer.sources import LEFT_OUT, Source, context
+from rerank.retrieval.corpus import place_of
 
 
 def test_a_source_is_listed_with_its_place(sources: list[Source]) -> None:
