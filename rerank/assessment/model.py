@@ -23,7 +23,7 @@ from rerank.assessment.fitted_maps import (
     pooled_for,
     read_maps,
 )
-from rerank.assessment.metadata_features import entities_of
+from rerank.assessment.metadata_features import TURN_FEATURES, entities_of
 from rerank.assessment.model_folder import (
     FITTED_ON,
     GIVEN,
@@ -38,7 +38,6 @@ from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.predictions import predict
 from rerank.assessment.sources.own_index import CallerPassages
 from rerank.assessment.sources.source import Source
-from rerank.assessment.turn_features import TURN_FEATURES
 from rerank.config import ON_RERANKER_ERROR, Config
 from rerank.data.checks import has_text, is_encodable
 from rerank.errors import InputError, RetrieverError, check_one_of

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.assessment.metadata_features import (
+    TURN_FEATURES,
     MetadataFeature,
+    asked_speaker,
+    asked_time,
     choose_metadata_features,
     metadata_features,
 )
-from rerank.assessment.turn_features import TURN_FEATURES, asked_speaker, asked_time
 from rerank.types import Passage, Query
 
 
