@@ -14,7 +14,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.checks import as_text
 from rerank.data.records import LONGEST_QUERY
 from rerank.errors import InputError, RerankError, nearest, optional
-from rerank.rag.context import gate_handed_on
+from rerank.rag.decisions import gate_handed_on
 from rerank.types import Assessment
 
 with optional():

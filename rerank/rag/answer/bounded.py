@@ -28,7 +28,7 @@ from rerank.rag.answer.attribution import (
 )
 from rerank.rag.answer.sentences import without_controls
 from rerank.rag.answer.sources import Source, sources_of
-from rerank.rag.context import UNASSESSED, ContextVerdict, gate_handed_on
+from rerank.rag.decisions import UNASSESSED, ContextVerdict, gate_handed_on
 from rerank.types import Assessment, RankedPassage
 
 RECORD = (

@@ -13,7 +13,7 @@ from assessments import make_assessment
 
 from rerank.config import Thresholds
 from rerank.errors import InputError
-from rerank.rag.advisory import LEGAL, decide
+from rerank.rag.decisions import LEGAL, decide
 
 
 @pytest.mark.parametrize(

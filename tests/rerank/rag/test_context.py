@@ -11,7 +11,7 @@ from assessments import make_assessment
 
 from rerank.config import Thresholds
 from rerank.errors import InputError
-from rerank.rag.context import gate, gate_handed_on
+from rerank.rag.decisions import gate, gate_handed_on
 
 TEXTS = ("one", "two", "three", "four", "five", "six")
 RELEVANCE = (0.5, 0.3, 0.2, 0.1, 0.1, 0.9)

@@ -13,8 +13,7 @@ from rerank.advice.adaptive import take
 from rerank.advice.explanation import explain_by
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import RANKING_FEATURES
-from rerank.rag.advisory import decide
-from rerank.rag.context import gate
+from rerank.rag.decisions import decide, gate
 from rerank.types import Assessment
 
 

@@ -20,9 +20,9 @@ from rerank.config import Thresholds
 from rerank.serving.responses import JSON_KEYS
 from rerank.types import Query
 
-advisory = pytest.importorskip("rerank.rag.advisory")
+advisory = pytest.importorskip("rerank.rag.decisions")
 answering = pytest.importorskip("rerank.rag.answer.answering")
-context = pytest.importorskip("rerank.rag.context")
+context = pytest.importorskip("rerank.rag.decisions")
 stores = pytest.importorskip("rerank.journal.store")
 
 ROUTES = ("search", "retrieve", "explain", "answer")
