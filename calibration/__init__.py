@@ -17,6 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from calibration.drift import Drift, Sketch, alarm, sketch
 from calibration.label_selection import Sample, choose_rows, weighted_mean
 from calibration.maps import (
     BetaMap,
@@ -48,13 +49,11 @@ from calibration.metrics import (
     smece_interval,
 )
 from calibration.metrics.intervals import Estimate
-from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
-from calibration.monitoring.recalibration import Recalibration, fit_recalibration
-from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.prediction_powered import Powered, Strata, lower_draws, powered_mean
+from calibration.recalibration import Recalibration, Segments, fit_recalibration
 from calibration.reliability import Comparison, Reliability, comparison, measure
-from calibration.segments import Segments
 from calibration.selection import Choice, choose, cross_fit, grouped_folds
+from calibration.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.thresholds import (
     Certificate,
     certify,

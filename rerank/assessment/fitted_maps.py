@@ -18,7 +18,7 @@ import numpy as np
 
 from calibration.group_tests import LEVEL
 from calibration.maps import LogisticMap, TwoStageMap, map_from_dict
-from calibration.segments import Segments
+from calibration.recalibration import Segments
 from calibration.thresholds import Certificate
 from rerank.assessment.list_features import list_passage_features, list_ranking_features
 from rerank.assessment.metadata_features import Metadata, metadata_from_dict

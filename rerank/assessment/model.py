@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calibration.cascade import Band
-from calibration.monitoring.drift import Sketch
+from calibration.drift import Sketch
 from rerank.assessment.decisions import FAILED, SHIFTED, as_uncalibrated, joined, to_assessments
 from rerank.assessment.fitted_maps import (
     MADE_BY,

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.arrays import group_codes
+from calibration.drift import MIN_ROWS, Sketch, sketch
 from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
-from calibration.monitoring.drift import MIN_ROWS, Sketch, sketch
-from calibration.segments import Segments, fit_segments
+from calibration.recalibration import Segments, fit_segments
 from calibration.selection import MINIMUM_ROWS, enough_rows, grouped_folds, held_out
 from calibration.thresholds import ABOUT, Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps, features_of, range_of

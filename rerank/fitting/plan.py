@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from calibration.monitoring.drift import MIN_ROWS
+from calibration.drift import MIN_ROWS
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, marks_of
 from rerank.data.labelled_set import Grouping, LabelledSet

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibration.monitoring.recalibration import (
+from calibration.recalibration import (
     Recalibration,
+    Segments,
     compose_updates,
     fit_recalibration,
     rebase_update,
 )
-from calibration.segments import Segments
 from calibration.thresholds import ABOUT
 from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, range_of

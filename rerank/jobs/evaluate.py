@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from calibration.drift import Drift, alarm
 from calibration.label_selection import ACCEPTED_STRATA
-from calibration.monitoring.drift import Drift, alarm
 from calibration.prediction_powered import Strata, powered_mean
 from rerank.assessment.fitted_maps import pooled_over
 from rerank.assessment.model import CalibratedReranker, as_queries

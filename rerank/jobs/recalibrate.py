@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibration.monitoring.recalibration import Recalibration
+from calibration.recalibration import Recalibration
 from rerank.assessment.fitted_maps import maps_to_dict, pooled_over
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import ColumnElement, Integer, Select, case, cast, exists, func, select
 
-from calibration.monitoring.drift import Drift, Sketch, alarm
-from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
+from calibration.drift import Drift, Sketch, alarm
+from calibration.sequential import AccuracyMonitor, CalibrationMonitor
 from calibration.tables import aligned
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LEVELS, Thresholds
@@ -77,7 +77,7 @@ def monitors(
 ) -> tuple[AccuracyMonitor, CalibrationMonitor]:
     """Tests whether a model's accepted answers are right as often as `target`, and its calibration.
 
-    Both may be looked at after every label: see `calibration.monitoring.sequential`. They read the
+    Both may be looked at after every label: see `calibration.sequential`. They read the
     first judgement of each question: what raised an alarm must not vanish.
     """
     columns = (_C.question_hash, _C.mode, _C.first_right, _C.confidence, _C.accepted)

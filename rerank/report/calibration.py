@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calibration.monitoring.recalibration import Recalibration
+from calibration.recalibration import Recalibration
 from calibration.reliability import Reliability, reliability_bins
 from rerank.errors import optional
 from rerank.evaluation.baselines import SOURCES

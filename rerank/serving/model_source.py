@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from calibration.monitoring.drift import Sketch
+from calibration.drift import Sketch
 from calibration.reliability import Comparison, Reliability
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MEASURED, REPORT, SECOND

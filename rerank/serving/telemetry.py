@@ -24,7 +24,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from calibration.monitoring.drift import Drift, Sketch, alarm
+from calibration.drift import Drift, Sketch, alarm
 from rerank.config import LEVELS
 from rerank.data.checks import query_hash
 from rerank.types import MODES, Assessment, Floats

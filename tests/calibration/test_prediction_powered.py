@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import beta, binom
 
 from calibration.label_selection import choose_judged, judged_strata
-from calibration.monitoring.recalibration import fit_recalibration
 from calibration.prediction_powered import Judged, Strata, labels_for, powered_mean
+from calibration.recalibration import fit_recalibration
 from calibration.thresholds import Certificate, certify_judged
 
 TAIL = 0.006  # three standard errors of a tail of 5% in 20,000 draws, with the last digit

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from calibration.maps import LogisticMap
 from calibration.metrics import log_loss
-from calibration.segments import Segments, fit_segments
+from calibration.recalibration import Segments, fit_segments
 
 SHIFT = {"easy": 1.0, "hard": -1.0, "rare": -1.0}
 

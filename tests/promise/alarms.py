@@ -12,9 +12,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from worlds import Featured
 
+from calibration.drift import alarm, sketch
 from calibration.fitting import fit_two_stage
-from calibration.monitoring.drift import alarm, sketch
-from calibration.monitoring.sequential import TOLERANCE, AccuracyMonitor, CalibrationMonitor
+from calibration.sequential import TOLERANCE, AccuracyMonitor, CalibrationMonitor
 
 LEVEL = 0.05
 WIDTH = 40

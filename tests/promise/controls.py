@@ -13,8 +13,8 @@ from numpy.random import Generator
 from worlds import TARGET, WORLDS, Featured, population
 
 from calibration.fitting import fit_logistic
-from calibration.monitoring.sequential import CalibrationMonitor
 from calibration.sequence_tests import rows_to_begin_with
+from calibration.sequential import CalibrationMonitor
 from calibration.thresholds import certify
 
 CLUSTERED = "50 groups right together, 68%"

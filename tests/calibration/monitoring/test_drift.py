@@ -11,8 +11,7 @@ import pytest
 from scipy.stats import betabinom, ks_2samp
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import effective_rows
-from calibration.monitoring.drift import (
+from calibration.drift import (
     FeatureSketch,
     Sketch,
     alarm,
@@ -20,6 +19,7 @@ from calibration.monitoring.drift import (
     outside_p_value,
     sketch,
 )
+from calibration.effective_sample_size import effective_rows
 
 NAMES = tuple(f"f{i}" for i in range(40))
 LEVEL = 0.05

@@ -15,7 +15,7 @@ from calibration.arrays import log_odds
 from calibration.fitting import fit_update
 from calibration.maps import LogisticMap
 from calibration.metrics.scores import row_losses
-from calibration.monitoring.recalibration import (
+from calibration.recalibration import (
     WORSE,
     Recalibration,
     compose_updates,

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import expit, logit
 from scipy.stats import beta, binom
 
-from calibration.monitoring.sequential import (
+from calibration.sequential import (
     DIRECTIONS,
     FALLS,
     PARTS,

@@ -13,8 +13,8 @@ from hand_made import make_scored
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from calibration.drift import sketch
 from calibration.maps import IsotonicMap
-from calibration.monitoring.drift import sketch
 from calibration.selection import grouped_folds
 from calibration.thresholds import Certificate, certify
 from rerank.assessment.fitted_maps import FittedMaps

@@ -14,7 +14,7 @@ from coherence import check_coherent
 from command_line import call
 
 from calibration.arrays import log_odds
-from calibration.monitoring.recalibration import WORSE
+from calibration.recalibration import WORSE
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import REPORT, open_folder
 from rerank.config import Config

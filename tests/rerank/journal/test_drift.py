@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from journals import make_entry, sqlite_url
 
-from calibration.monitoring.drift import Drift, Sketch, alarm, sketch
+from calibration.drift import Drift, Sketch, alarm, sketch
 from rerank.journal.reading import journal_drift
 from rerank.journal.store import DAY, Entry, JournalStore
 from rerank.types import Floats

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from journals import make_entry, sqlite_url
 
-from calibration.monitoring.sequential import AccuracyMonitor, CalibrationMonitor
+from calibration.sequential import AccuracyMonitor, CalibrationMonitor
 from rerank.journal.reading import (
     DOCUMENT_COLUMNS,
     monitors,

@@ -19,7 +19,7 @@ from http_checks import assert_refused, metric
 from journals import make_entry, sqlite_url
 from server import serving
 
-from calibration.monitoring.drift import alarm
+from calibration.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import Config
 from rerank.data.feedback import read_feedback

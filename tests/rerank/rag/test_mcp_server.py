@@ -10,7 +10,7 @@ import pytest
 from assessments import make_assessment
 
 from calibration.maps import LogisticMap
-from calibration.segments import Segments
+from calibration.recalibration import Segments
 from rerank.advice.adaptive import search, take
 from rerank.advice.explanation import explain
 from rerank.advice.settings import Strategy

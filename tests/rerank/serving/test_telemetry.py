@@ -11,7 +11,7 @@ import pytest
 from http_checks import metric
 from server import serving
 
-from calibration.monitoring.drift import alarm
+from calibration.drift import alarm
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.ranking_features import ranking_features
 from rerank.serving.telemetry import LOGGERS, JsonLines, OnceAMinute, log_to_stderr

@@ -1,1 +1,0 @@
-"""What is watched after calibration: drift, accuracy over time, and updates from new labels."""
