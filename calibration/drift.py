@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from calibration import arrays
 from calibration.arrays import Floats, Groups
 from calibration.effective_sample_size import effective_rows
-from calibration.tables import aligned
+from calibration.reliability import aligned
 
 BINS = 20  # bins of equal mass per feature; ties reduce their number
 MIN_ROWS = 4  # independent fitted rows below which `ks_bound` is not known to hold

@@ -6,7 +6,7 @@ Labels and confidences in, numbers and plain text out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from calibration.group_tests import mean_lower_bounds
 from calibration.metrics import calibration_error as errors
 from calibration.metrics import intervals, scores
 from calibration.metrics.intervals import Interval
-from calibration.tables import aligned
 from calibration.thresholds import lower_bound
 
 
@@ -292,3 +291,21 @@ def comparison(
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     return Comparison(tuple(results))
+
+
+WIDTH = 100  # characters of a line, at most
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of equal length, one line each: the first column to the left, the others to the right.
+
+    Names in the first column that do not fit into `WIDTH` characters are cut.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    first = max(1, min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    lines = []
+    for name, *cells in rows:
+        shown = name if len(name) <= first else f"{name[: first - 1]}…"
+        right = [f"{cell:>{w}}" for cell, w in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join([f"{shown:<{first}}", *right]).rstrip())
+    return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Folds by query group, out-of-fold predictions, and the choice among calibrators.
+"""Folds by query group, out-of-fold predictions, the choice among calibrators, and that of a band.
 
-Arrays in, a named choice out; numpy only. Candidates are out-of-fold probabilities, in order from
-the simplest candidate to the most complex.
+Arrays in, a named choice or a band out; numpy only. Candidates are out-of-fold probabilities, in
+order from the simplest candidate to the most complex.
 """
 
 from __future__ import annotations
@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibration import arrays
-from calibration.arrays import Codes, Floats, GroupNames, Groups, Ints
+from calibration.arrays import (
+    Bools,
+    Codes,
+    Floats,
+    GroupNames,
+    Groups,
+    Ints,
+    as_floats,
+    check_share,
+)
 from calibration.effective_sample_size import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
@@ -162,3 +171,40 @@ def choose(
 def enough_rows(name: str, n: float) -> bool:
     """Return whether n independent rows are enough to consider a candidate (`MINIMUM_ROWS`)."""
     return n >= MINIMUM_ROWS.get(name, 0)
+
+
+class Band(NamedTuple):
+    """The first stage's confidences, both ends included, at which the second stage is asked."""
+
+    low: float
+    high: float
+
+    def asks(self, first: ArrayLike) -> Bools:
+        """Which of the confidences `first` (n,) lie in the band."""
+        values = as_floats(first)
+        return (values >= self.low) & (values <= self.high)
+
+
+NEVER = Band(1.0, 0.0)
+ROUNDING = 1e-9  # of sums
+
+
+def choose_band(first: ArrayLike, gains: ArrayLike, most: float) -> Band:
+    """The band with the largest gain that asks for at most a share `most` of the rows, in (0, 1).
+
+    `first` (n,) are the first stage's confidences, `gains` (n,) what is to be expected from asking
+    the second one. Rows of equal `first` are asked together. Of equal gains the band that asks for
+    fewer rows; `NEVER`, if none has a gain.
+    """
+    distinct, number = np.unique(as_floats(first), return_inverse=True)
+    counts, of_rows = np.bincount(number), np.bincount(number, as_floats(gains))
+    rows, gain = (np.concatenate([[0], np.cumsum(each)]) for each in (counts, of_rows))
+    room = check_share("most", most) * len(number)
+    ends = np.searchsorted(rows, rows[:-1] + room + ROUNDING, side="right")
+    best, band = (ROUNDING, 0), NEVER
+    for start, end in enumerate(ends.tolist()):
+        place = start + int((gain[start:end] - gain[start]).argmax())
+        found = float(gain[place] - gain[start]), -int(rows[place] - rows[start])
+        if found > best:
+            best, band = found, Band(float(distinct[start]), float(distinct[place - 1]))
+    return band

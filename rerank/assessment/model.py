@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calibration.cascade import Band
 from calibration.drift import Sketch
+from calibration.selection import Band
 from rerank.assessment.decisions import FAILED, SHIFTED, as_uncalibrated, joined, to_assessments
 from rerank.assessment.fitted_maps import (
     MADE_BY,

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calibration.arrays import plain
-from calibration.cascade import Band, choose_band
 from calibration.metrics import smece
 from calibration.metrics.intervals import Estimate, student_interval
-from calibration.selection import grouped_folds, held_out
+from calibration.selection import Band, choose_band, grouped_folds, held_out
 from calibration.thresholds import Certificate, certify
 from rerank.data.labels import Labels
 from rerank.errors import InputError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.cascade import NEVER, Band, choose_band
+from calibration.selection import NEVER, Band, choose_band
 
 
 def best_of_all(first: np.ndarray, gains: np.ndarray, most: float) -> tuple[float, int]:

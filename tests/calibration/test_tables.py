@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibration.tables import WIDTH, aligned
+from calibration.reliability import WIDTH, aligned
 
 
 def test_columns_by_hand() -> None:
