@@ -21,8 +21,8 @@ import numpy as np
 from sqlalchemy import ColumnElement, Integer, Select, case, cast, exists, func, select
 
 from calibration.drift import Drift, Sketch, alarm
+from calibration.reliability import aligned
 from calibration.sequential import AccuracyMonitor, CalibrationMonitor
-from calibration.tables import aligned
 from rerank.assessment.model import CalibratedReranker
 from rerank.config import LEVELS, Thresholds
 from rerank.data.feedback import MOVED, Feedback, feedback_from, still_first

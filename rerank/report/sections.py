@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from calibration.tables import aligned
+from calibration.reliability import aligned
 from rerank.errors import optional
 
 if TYPE_CHECKING:
