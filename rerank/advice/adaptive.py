@@ -1,24 +1,37 @@
-"""As many passages as a question needs: the first k at which sufficiency reaches a threshold."""
+"""What to hand on: as many passages as a question needs, and those of a second try.
+
+A question needs the first k at which sufficiency reaches a threshold. A second try expands the
+query with words of its passages (RM3: Lavrenko & Croft, SIGIR 2001; Abdul-Jaleel et al., TREC
+2004). It brings other passages only if it raises the confidence, and keeps the first confidence:
+the higher one of two is too high.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 from rerank.advice.settings import DEEPEST, Strategy
 from rerank.assessment.fitted_maps import FittedMaps
+from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.relevance import relevance_and_sufficiency
 from rerank.config import VERDICTS
 from rerank.data.duplicates import distinct
+from rerank.data.words import Lexicon, words
 from rerank.errors import InputError
 from rerank.filters import Where
-from rerank.types import Assessment, Query, RankedPassage
-
-if TYPE_CHECKING:
-    from rerank.assessment.model import CalibratedReranker
+from rerank.types import Assessment, Candidates, Floats, Passage, Query, RankedPassage
 
 THRESHOLD, MAX_K, LEAST_GAIN, NO_MORE = "threshold", "max_k", "least_gain", "no_more"
 NO_RESULTS, NO_PASSAGES = "no_results", "no_passages"
+FEEDBACK = 5  # passages whose words expand a query
+MOST_WORDS = 10  # that are added
+FREQUENT = math.log(9)  # the idf of a word that occurs in a tenth of all passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +150,90 @@ def take(assessment: Assessment, strategy: Strategy = Strategy()) -> AdaptiveRes
     while k > strategy.min_k and sufficiency[k] - sufficiency[k - 1] < strategy.least_gain:
         k, reason = k - 1, LEAST_GAIN
     return AdaptiveResult(tuple(passages[:k]), sufficiency[k], reason, assessment)
+
+
+def with_second_try(model: CalibratedReranker, first: Assessment) -> Assessment:
+    """The first assessment, or one of the expanded query if it is not accepted.
+
+    Raises:
+        InputError: the model has no index, or the query brings its own passages.
+    """
+    if model.source.folder is None or first.mode != "search":
+        raise InputError(
+            "a second try searches the model's own index, and here the passages come from "
+            "elsewhere; leave second tries out"
+        )
+    if first.accepted or first.asked_before or not len(first.ranking):
+        return first
+    candidates = expand_query(model.pipeline, first)
+    scored = model.pipeline.score_by([candidates], model.maps["search"].policy)
+    (second,) = model.assess_scored(scored, [first.ranking.query])
+    if second.confidence <= first.confidence:
+        return first
+    return with_confidence(model, second, first.confidence)
+
+
+def with_confidence(
+    model: CalibratedReranker, assessment: Assessment, confidence: float
+) -> Assessment:
+    """The same ranking at another confidence, with the other probabilities; without certificate."""
+    maps = model.maps["search"]
+    hazards = maps.hazard, maps.hazard_after_hit
+    relevance, at = relevance_and_sufficiency(
+        assessment.ranking, confidence, *hazards, maps.confidence.max_probability
+    )
+    return replace(
+        assessment,
+        relevance=relevance,
+        confidence=confidence,
+        sufficiency_at=tuple(at.tolist()),
+        certified=False,
+        context_certified=False,
+        reasons=(*assessment.reasons, "found by a second try"),
+    )
+
+
+def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
+    """The candidates of the query expanded with words from its best passages.
+
+    Only BM25 uses the added words; similarity, coverage and the cross-encoder use the query alone.
+    """
+    query, index, config = first.ranking.query, pipeline.index, pipeline.config
+    best, _ = distinct(first.ranking.passages[:FEEDBACK])
+    passages = [first.ranking.passages[i] for i in best]
+    more = expansion_words(query.text, passages, first.relevance[best], index)
+    text = " ".join([query.text, *more])
+    stage = index.search(
+        text,
+        pipeline.encoder.encode([query.text])[0],
+        pool=config.pool,
+        count=config.candidates,
+        rrf_k=config.rrf_k,
+        where=query.where,
+    )
+    asked, all_words = (len(words(t, language=index.language)) for t in (query.text, text))
+    stage = replace(stage, bm25=stage.bm25 * asked / max(1, all_words))
+    return pipeline.source.ranked_candidates(
+        query, [index.passage(row) for row in stage.rows], stage
+    )
+
+
+def expansion_words(
+    query: str, passages: Sequence[Passage], relevance: Floats, lexicon: Lexicon
+) -> list[str]:
+    """The likeliest words of the relevance model that the query lacks, best first.
+
+    `relevance` (n,) weighs the passages. At most `MOST_WORDS`, no more than the query has words,
+    and none that is in more than a tenth of the passages.
+    """
+    asked = words(query, language=lexicon.language)
+    weights: Counter[str] = Counter()
+    spelled: dict[str, str] = {}  # the first spelling of each stem
+    for passage, relevant in zip(passages, relevance.tolist(), strict=True):
+        written = words(passage.full_text, language="none")
+        stems = words(passage.full_text, language=lexicon.language)
+        for word, stem in zip(written, stems, strict=True):
+            spelled.setdefault(stem, word)
+            weights[stem] += relevant / len(stems)
+    best = (s for s, _ in weights.most_common() if s not in asked and lexicon.idf(s) >= FREQUENT)
+    return [spelled[stem] for stem in islice(best, min(MOST_WORDS, len(asked)))]

@@ -163,8 +163,7 @@ def _explained(model: CalibratedReranker, found: Assessment) -> Answer:
 def _selected(
     model: CalibratedReranker, found: Assessment, strategy: Strategy, *, second_tries: bool
 ) -> Answer:
-    from rerank.advice.adaptive import take
-    from rerank.advice.second_try import with_second_try
+    from rerank.advice.adaptive import take, with_second_try
 
     result = take(with_second_try(model, found) if second_tries else found, strategy)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hand_made import EnglishWords
 
-from rerank.advice.second_try import expansion_words
+from rerank.advice.adaptive import expansion_words
 from rerank.types import Passage
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rerank.advice.second_try import expand_query, with_confidence, with_second_try
+from rerank.advice.adaptive import expand_query, with_confidence, with_second_try
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
