@@ -135,13 +135,9 @@ class Reading:
     def read_one(self, folder: Path, *, corpus_elsewhere: bool = False) -> LabelledSet:
         """The set, not grouped; notes say what is left out, or counts as unanswerable."""
         from rerank.data.labelled_set import LabelledSet
-        from rerank.data.pairs import read_training_set
 
-        how = {"unjudged": self.unjudged, "on_bad_lines": self.on_bad_lines}
-        if corpus_elsewhere:
-            labelled = LabelledSet.read(folder, corpus_elsewhere=True, **how)
-        else:
-            labelled = read_training_set(folder, **how)
+        how: Any = {"unjudged": self.unjudged, "on_bad_lines": self.on_bad_lines}
+        labelled = LabelledSet.read(folder, corpus_elsewhere=corpus_elsewhere, **how)
         count = len(labelled.queries)
         for one in labelled.reading.notes(count):
             note(f"{folder}: {one}")

@@ -26,7 +26,6 @@ from rerank.cores import one_blas_thread
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
-from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
 from rerank.fitting.certificates import refuse_certificates
 from rerank.fitting.fit import fit
@@ -106,7 +105,7 @@ def _read_sets(folders: Sequence[Path], out: Path, on_bad_lines: str) -> Mapping
         raise InputError(f"{out} is a folder; expected the name of a file, such as pooled.json")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out} cannot be written: there is no folder {out.parent}")
-    sets = {folder: read_training_set(folder, on_bad_lines=on_bad_lines) for folder in folders}
+    sets = {folder: LabelledSet.read(folder, on_bad_lines=on_bad_lines) for folder in folders}
     for labelled in sets.values():
         labelled.refuse_lists()
         for one in labelled.reading.notes(len(labelled.queries)):

@@ -28,8 +28,8 @@ from rerank.assessment.fitted_maps import FittedMaps, pooled_for
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.assessment.predictions import predict
 from rerank.config import Config
+from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
-from rerank.data.pairs import read_training_set
 from rerank.errors import InputError
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.passage_maps import choose_cutoff, fit_prior, limit_labelled
@@ -47,7 +47,7 @@ SEED = 7
 
 def score(folder: Path, out: Path, max_queries: int, chosen: Config) -> None:
     """Write the scored candidates of the queries of a set that no model and no map has seen."""
-    labelled = read_training_set(folder)
+    labelled = LabelledSet.read(folder)
     config = with_language(chosen, labelled.corpus.values(), encodes=True)
     models, config = find_models(replace(config, expected_unanswerable=EVERY))
     pooled = pooled_for(*models, config)
