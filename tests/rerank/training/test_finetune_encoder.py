@@ -15,11 +15,11 @@ from rerank.config import Config
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
+from rerank.inference.model_cache import pack_finetuned
 from rerank.inference.model_files import resolve, trained_on, training
 from rerank.retrieval.dense import Encoder
 from rerank.training.finetune import TrainingRun, finetune
 from rerank.training.mining import TrainingSet
-from rerank.training.packing import pack_finetuned
 from rerank.training.settings import EncoderConfig
 
 CHEAP = EncoderConfig(steps=2, batch=4, max_length=48, warmup=0.0, check_every=1, depth=10)

@@ -16,11 +16,10 @@ from torch.nn import Identity
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.model_cache import unpack
+from rerank.inference.model_cache import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
 from rerank.training.finetune import finetune
 from rerank.training.mining import Example, TrainingSet
-from rerank.training.packing import pack_finetuned
 from rerank.training.settings import FinetuneConfig
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
