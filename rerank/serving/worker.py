@@ -12,18 +12,20 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from prometheus_client import Counter
+
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.steps import Piece, Stage, Steps, expected_seconds, run_piece, steps
+from rerank.data.checks import to_json
 from rerank.errors import FilterError, InputError, RetrieverError
 from rerank.inference.remote.client import patience
 from rerank.serving.admission import Busy, Schedule, ScheduledRequest, TooLarge
-from rerank.serving.answer_cache import AnswerCache
 from rerank.serving.model_source import ModelHolder, ServedModel, release_memory
 from rerank.serving.refusals import Refusal, not_ready
 from rerank.serving.settings import Settings
@@ -35,6 +37,7 @@ IN_TIME = 0.85  # share of the time-out for the queue; under load, reading and s
 SWITCH = 0.0005  # seconds; at Python's 0.005, each round of the event loop waits that long to go on
 WITH_ANSWER = 0.5  # share of the time-out for a reranker, if the first stage answers after it
 SEARCHES = 32  # concurrent calls to an external search system
+MAX_ASSESSMENTS = 1000  # kept in the cache; beyond that, the one that expires next goes
 
 
 @dataclass(slots=True, eq=False)
@@ -319,3 +322,52 @@ def _server_error(job: Job, error: BaseException) -> BaseException:
     ours = (RetrieverError if job.piece.stage == "search" else RuntimeError)(str(error))
     ours.__cause__ = error
     return ours
+
+
+class AnswerCache:
+    """Keeps a search's assessment by one model version for `seconds` times its confidence.
+
+    `lookups` counts `hit` and `miss`. Only the event loop uses it.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        lookups: Counter | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds, self._lookups, self._clock = seconds, lookups, clock
+        self._version = ""
+        self._kept: dict[str, tuple[float, Assessment]] = {}  # with the time when it expires
+
+    def get(self, query: Query, version: str) -> Assessment | None:
+        """The kept assessment by the model of this version, or None."""
+        if version != self._version:
+            self._version, self._kept = version, {}
+        key = self._key(query)
+        if key is None:
+            return None
+        until, found = self._kept.get(key, (0.0, None))
+        if found is not None and self._clock() >= until:
+            del self._kept[key]
+            found = None
+        if self._lookups is not None:
+            self._lookups.labels("miss" if found is None else "hit").inc()
+        return found
+
+    def add(self, query: Query, version: str, assessment: Assessment) -> None:
+        """Keep an assessment, unless a model of another version answers by now."""
+        key, life = self._key(query), self._seconds * assessment.confidence
+        if key is None or life <= 0 or version != (self._version or version):
+            return
+        self._version = version
+        if key not in self._kept and len(self._kept) >= MAX_ASSESSMENTS:
+            del self._kept[min(self._kept, key=lambda k: self._kept[k][0])]
+        self._kept[key] = self._clock() + life, assessment
+
+    def _key(self, query: Query) -> str | None:
+        """The key of a search; None if it is not cached."""
+        if not self._seconds or query.mode != "search":
+            return None
+        return to_json([query.text, query.metadata, query.where and query.where.to_dict()])

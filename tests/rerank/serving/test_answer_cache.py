@@ -10,8 +10,8 @@ from assessments import make_assessment
 from http_checks import metric
 from server import serving
 
-from rerank.serving import answer_cache
-from rerank.serving.answer_cache import AnswerCache
+from rerank.serving import worker
+from rerank.serving.worker import AnswerCache
 from rerank.types import Passage, Query
 
 Run = Any  # the session's run, see conftest
@@ -80,7 +80,7 @@ def test_other_questions_are_others() -> None:
 
 def test_the_next_to_be_forgotten_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the surest stay."""
-    monkeypatch.setattr(answer_cache, "MAX_ASSESSMENTS", 2)
+    monkeypatch.setattr(worker, "MAX_ASSESSMENTS", 2)
     cache = AnswerCache(100, clock=Clock())
     for text, confidence in (("a", 0.9), ("b", 0.3), ("c", 0.5)):
         cache.add(Query(text), "m", make_assessment(confidence=confidence))
