@@ -33,7 +33,7 @@ demo: .venv/installed ## plain questions to a calibrated model of their answers,
 	@$(BIN)/rerank evaluate work/demo $(DEMO) --examples | tee work/demo.txt
 
 readme: demo ## README.md with what the demo prints
-	$(BIN)/python docs/generator/demo.py work/demo.txt
+	$(BIN)/python docs/generator/pages.py work/demo.txt
 
 $(MODEL)/manifest.json: | .venv/installed
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)

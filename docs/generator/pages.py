@@ -1,7 +1,8 @@
 """The site: pages that are written elsewhere (README.md, the cards of models), and fields' texts.
 
 What the code says of a field becomes its text in the API reference: the comment behind it, or the
-help of an `option(default, help)`, whose default is then shown alone.
+help of an `option(default, help)`, whose default is then shown alone. As a script it puts what
+`make demo` has printed into README.md: `make readme`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+import sys
 from pathlib import Path
 
 from griffe import Attribute, Docstring, Extension
@@ -25,6 +27,8 @@ ELSEWHERE = {
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 FILE_NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # as the text of a link
+SHOWN = re.compile(r"(The demo prints[^\n]*\n\n```text\n).*?(```)", re.DOTALL)
+REASONS = re.compile(r"(^ {5}start:.*\n.*\n)(?: {5}.*\n)*", re.MULTILINE)  # the first two are shown
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -63,3 +67,17 @@ class Fields(Extension):
             text = line.partition("  # ")[2]
         if text:
             attr.docstring = Docstring(text, parent=attr)
+
+
+def with_demo(page: str, printed: str) -> str:
+    """The page with the sentences of a run of the demo and its three answers."""
+    head, *answers = printed.rstrip().split("\n\n")
+    sentences = [line for line in head.splitlines() if line.startswith(("Top passage", "One of"))]
+    answered = (REASONS.sub(r"\1", f"{answer}\n") for answer in answers)
+    shown = "\n".join(["\n".join((*sentences, "")), *answered])
+    return SHOWN.sub(lambda block: f"{block[1]}{shown}{block[2]}", page)
+
+
+if __name__ == "__main__":
+    readme, printed = ROOT / "README.md", Path(sys.argv[1]).read_text(encoding="utf-8")
+    readme.write_text(with_demo(readme.read_text(encoding="utf-8"), printed), encoding="utf-8")
