@@ -47,8 +47,8 @@ from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
+from rerank.storage.folder import Workspace
 from rerank.types import Ranking, Scored
-from rerank.workspace import Workspace
 
 settings.register_profile("no clock", deadline=None)  # a busy machine is slow, not wrong
 settings.load_profile("no clock")

@@ -24,7 +24,7 @@ LAYERS = (  # of rerank/, lowest first; a module imports from its own package an
     {"config", "cores", "progress", "normal_form", "storage"},
     {"filters"},
     {"types"},
-    {"data", "inference", "workspace"},
+    {"data", "inference"},
     {"client", "retrieval", "tracking"},  # tracking knows MLflow and folders, not what is in them
     {"assessment"},
     {"evaluation", "batch", "advice", "adapters"},

@@ -98,7 +98,7 @@ def track(
 ) -> None:
     """Log a model to MLflow if `calibrate` could not (safe to repeat)."""
     from rerank.jobs.track import track_model
-    from rerank.workspace import Workspace
+    from rerank.storage.folder import Workspace
 
     run = track_model(model, work=Workspace(work))
     if json:

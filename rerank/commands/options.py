@@ -177,7 +177,7 @@ class ModelChoice:
         """Load it; its cross-encoder's scores are cached under `work`, if that is given."""
         from rerank.assessment.model import CalibratedReranker
         from rerank.inference.score_cache import ScoreCache
-        from rerank.workspace import Workspace
+        from rerank.storage.folder import Workspace
 
         how: Any = {"allow_download": self.download, "manifest_sha256": self.manifest_sha256}
         how["on_reranker_error"] = on_reranker_error

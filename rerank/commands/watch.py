@@ -47,7 +47,7 @@ def drift(
     from rerank.data.grouping import grouped
     from rerank.jobs.evaluate import detect_drift
     from rerank.jobs.pipelines import pipeline_over
-    from rerank.workspace import Workspace
+    from rerank.storage.folder import Workspace
 
     if (queries is None) == (journal is None):
         raise InputError("expected QUERIES, or a journal's URL with --journal")

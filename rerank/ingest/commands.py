@@ -17,8 +17,7 @@ from rerank.config import Config
 from rerank.errors import InputError, command_line
 from rerank.ingest.passages import IngestConfig
 from rerank.serving.settings import Settings
-from rerank.storage.folder import MANIFEST
-from rerank.workspace import sqlite_url
+from rerank.storage.folder import MANIFEST, sqlite_url
 
 if TYPE_CHECKING:
     from rerank.ingest.ingest import Ingested

@@ -46,8 +46,8 @@ from rerank.jobs.pipelines import (
     pipeline_over,
 )
 from rerank.report.benchmark import Answers, Asked, Row, Way, measured_rows
+from rerank.storage.folder import Workspace
 from rerank.types import Floats, Ints, Ranking, Scored
-from rerank.workspace import Workspace
 
 AS_IT_IS, POOLED = "the model as it is", "pooled maps"
 LENT = 0.45  # share of the questions that lend labels, of a set without another split

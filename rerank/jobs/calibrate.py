@@ -51,10 +51,9 @@ from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.report.calibration import report_figures, report_pictures, report_sections
 from rerank.report.report import make_report
 from rerank.report.sections import as_page, as_text
-from rerank.storage.folder import is_made_from, output_folder, read_manifest
+from rerank.storage.folder import Workspace, is_made_from, output_folder, read_manifest
 from rerank.tracking.registry import name_of
 from rerank.types import INSTRUCTION, Mode, main_mode, metadata_name
-from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun

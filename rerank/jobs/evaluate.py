@@ -57,9 +57,8 @@ from rerank.jobs.pipelines import pipeline_over
 from rerank.report.calibration import cascade_section
 from rerank.report.sections import Section, as_page, as_text
 from rerank.storage.files import clear_away, write_json
-from rerank.storage.folder import output_folder
+from rerank.storage.folder import Workspace, output_folder
 from rerank.types import Mode, Query, metadata_name
-from rerank.workspace import Workspace
 
 
 def grouped_as(labelled: LabelledSet, model: CalibratedReranker) -> LabelledSet:

@@ -31,9 +31,8 @@ from rerank.retrieval.dense import Encoder, PassageText
 from rerank.retrieval.index import INDEX_KIND, Index, build_index, layout_of
 from rerank.retrieval.system import VECTOR, SearchSystem
 from rerank.rooms import offered
-from rerank.storage.folder import reserved, verify_folder
+from rerank.storage.folder import Workspace, reserved, verify_folder
 from rerank.types import Passage
-from rerank.workspace import Workspace
 
 POOLED_OVER_IT = (
     "the pooled maps were fitted on labels of a set named {name}, too. If it is this one, its "

@@ -35,8 +35,8 @@ from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import find_models, open_pipeline
 from rerank.storage.files import write_file
+from rerank.storage.folder import Workspace
 from rerank.types import MODES, Mode, Scored
-from rerank.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

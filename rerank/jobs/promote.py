@@ -28,8 +28,8 @@ from rerank.fitting.plan import unseen
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import evaluate, grouped_as
 from rerank.jobs.track import model_name, track_model
+from rerank.storage.folder import Workspace
 from rerank.tracking.registry import BEST, CHAMPION, aliases, fetch, set_champion
-from rerank.workspace import Workspace
 
 MAX_TIMES = 100  # times the queries given; a check is never said to need more
 

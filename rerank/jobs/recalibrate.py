@@ -41,10 +41,9 @@ from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
 from rerank.report.calibration import recalibration_pictures, recalibration_sections
 from rerank.report.sections import as_page, as_text
-from rerank.storage.folder import output_folder
+from rerank.storage.folder import Workspace, output_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Mode
-from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from rerank.tracking.records import TrackedRun

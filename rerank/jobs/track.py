@@ -16,11 +16,11 @@ from rerank.config import Config
 from rerank.errors import command_line
 from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
+from rerank.storage.folder import Workspace
 from rerank.tracking.records import DataUsed, Flavour, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
 from rerank.types import Mode
-from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -33,10 +33,9 @@ from rerank.retrieval.corpus import Corpus
 from rerank.retrieval.dense import Encoder
 from rerank.retrieval.index import BEFORE, INDEX_KIND, build_index
 from rerank.storage.files import write_json
-from rerank.storage.folder import output_folder, read_manifest, reserved, verify_folder
+from rerank.storage.folder import Workspace, output_folder, read_manifest, reserved, verify_folder
 from rerank.tracking.registry import name_of
 from rerank.types import Passage
-from rerank.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

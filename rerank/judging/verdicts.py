@@ -35,9 +35,8 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.progress import in_chunks
 from rerank.rooms import offered
 from rerank.storage.files import appending, whole_lines
-from rerank.storage.folder import MANIFEST
+from rerank.storage.folder import MANIFEST, Workspace
 from rerank.types import Assessment, Floats, Query, Ranking
-from rerank.workspace import Workspace
 
 PROMPT = (
     "You judge what a search has found. Does the passage answer the question? A passage that is "

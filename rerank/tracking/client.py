@@ -20,7 +20,7 @@ from mlflow import MlflowClient
 from sqlalchemy.engine import make_url
 
 from rerank.storage.files import locked, remove_leftovers
-from rerank.workspace import sqlite_url
+from rerank.storage.folder import sqlite_url
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 _IN_USE = RLock()

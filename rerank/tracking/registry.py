@@ -17,8 +17,8 @@ from urllib.request import url2pathname
 
 from rerank.errors import InputError, MovedError, RerankError, TrackingError
 from rerank.storage.files import lock
+from rerank.storage.folder import Workspace
 from rerank.tracking import records
-from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from rerank.errors import MissingExtraError, TrackingError
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST
+from rerank.storage.folder import MANIFEST, Workspace
 from rerank.tracking import records
-from rerank.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -38,13 +38,19 @@ from rerank.jobs.pipelines import open_index
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST, is_made_from, output_folder, reserved, write_folder
+from rerank.storage.folder import (
+    MANIFEST,
+    Workspace,
+    is_made_from,
+    output_folder,
+    reserved,
+    write_folder,
+)
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import if_installed, track
 from rerank.training import mining
 from rerank.training.settings import EncoderConfig, FinetuneConfig
-from rerank.workspace import Workspace
 
 CHUNK = 512  # pairs that a teacher scores between two updates of the progress bar
 Models = Mapping[str, Any]  # the files of each by its role

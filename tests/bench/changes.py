@@ -39,9 +39,9 @@ from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.evaluate import detect_drift, evaluate
 from rerank.jobs.pipelines import find_models, pipeline_over
+from rerank.storage.folder import Workspace
 from rerank.training.mining import NAME, NUMBER
 from rerank.types import Passage
-from rerank.workspace import Workspace
 
 COPIES = 3
 

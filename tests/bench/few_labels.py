@@ -40,7 +40,7 @@ from rerank.jobs.automatic import with_language
 from rerank.jobs.benchmark import EVERY, halves
 from rerank.jobs.pipelines import find_models, open_pipeline
 from rerank.jobs.pool import fit_pooled_maps
-from rerank.workspace import Workspace
+from rerank.storage.folder import Workspace
 
 SEED = 7
 

@@ -36,8 +36,8 @@ from rerank.jobs.pipelines import open_index
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import NEIGHBOURS, SEARCHING, Encoder, Graph, Vectors, write_graph
 from rerank.retrieval.fusion import top
+from rerank.storage.folder import Workspace
 from rerank.types import Ints
-from rerank.workspace import Workspace
 
 SENTENCES = 4  # a passage
 NOISE = 0.5  # length of what is added to a vector of the set to make another

@@ -20,7 +20,7 @@ from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference.model_files import resolve, trained_on
 from rerank.jobs.pipelines import open_pipeline
 from rerank.storage.files import write_file
-from rerank.workspace import Workspace
+from rerank.storage.folder import Workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from rerank.advice.settings import DEEPEST, AnswerConfig, Strategy
 from rerank.data.labels import hits
 from rerank.inference.score_cache import ScoreCache
 from rerank.rag.answer.bounded import usable_context
+from rerank.storage.folder import Workspace
 from rerank.types import Bools, Floats, Ints
-from rerank.workspace import Workspace
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9)  # of adaptive retrieval; 0.7 is the default
 FIXED = (1, 3, 5, 8)

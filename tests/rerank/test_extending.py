@@ -28,8 +28,8 @@ from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.index import Index
+from rerank.storage.folder import Workspace
 from rerank.types import FirstStage, Floats, Passage, Ranking
-from rerank.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)

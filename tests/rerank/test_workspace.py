@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rerank
-from rerank.workspace import Workspace
+from rerank.storage.folder import Workspace
 
 
 def test_a_run_is_kept_in_mind_of_this_very_folder(tmp_path: Path) -> None:

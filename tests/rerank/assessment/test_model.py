@@ -31,9 +31,8 @@ from rerank.errors import InputError
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import with_digest
+from rerank.storage.folder import Workspace, with_digest
 from rerank.types import Passage, Query, Scored
-from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 UNUSED = ("sklearn", "mlflow", "pandas", "matplotlib")

@@ -22,8 +22,8 @@ from rerank.inference.cross_encoder import CrossEncoder
 from rerank.inference.score_cache import ScoreCache
 from rerank.protocols import Request
 from rerank.retrieval.index import Index
+from rerank.storage.folder import Workspace
 from rerank.types import FirstStage, Query, Scored
-from rerank.workspace import Workspace
 
 
 def same(one: Scored, other: Scored) -> bool:

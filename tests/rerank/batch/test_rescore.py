@@ -21,8 +21,8 @@ from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.inference.score_cache import ScoreCache
+from rerank.storage.folder import Workspace
 from rerank.types import Passage, Query
-from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 FIELDS = {  # "Prediction" in the design: the fields of a line, with their types

@@ -22,7 +22,7 @@ from rerank.cluster.ray_process import LISTENS_EVERYWHERE, ray_module, users
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, RerankError, RetrieverError
 from rerank.inference.score_cache import ScoreCache
-from rerank.workspace import Workspace
+from rerank.storage.folder import Workspace
 
 ray = pytest.importorskip("ray")
 

@@ -26,8 +26,8 @@ from rerank.data.records import read_query
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.pipelines import open_index
+from rerank.storage.folder import Workspace
 from rerank.types import Passage, Query
-from rerank.workspace import Workspace
 
 
 def test_distinct_by_hand() -> None:

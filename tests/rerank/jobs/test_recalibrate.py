@@ -57,9 +57,8 @@ from rerank.jobs.track import record_of
 from rerank.jobs.update import init
 from rerank.report.calibration import BOUNDS
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST
+from rerank.storage.folder import MANIFEST, Workspace
 from rerank.types import Query, Ranking
-from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 

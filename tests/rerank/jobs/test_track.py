@@ -29,11 +29,10 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, TrackingError
 from rerank.jobs.track import metrics_of, record_of, track_if_installed, track_model
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST, verify_folder, with_digest
+from rerank.storage.folder import MANIFEST, Workspace, verify_folder, with_digest
 from rerank.tracking.client import sqlite_file
 from rerank.tracking.runs import read_note
 from rerank.types import Query
-from rerank.workspace import Workspace
 
 mlflow = pytest.importorskip("mlflow")
 pd = pytest.importorskip("pandas")

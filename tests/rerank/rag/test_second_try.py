@@ -19,8 +19,8 @@ from rerank.config import Config, Thresholds
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.jobs.pipelines import open_index
+from rerank.storage.folder import Workspace
 from rerank.types import Assessment, Passage, Query
-from rerank.workspace import Workspace
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from rerank.fitting.scored_plan import (
 from rerank.inference.cross_encoder import CrossEncoder, open_reranker
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.bm25 import BM25, score_texts
+from rerank.storage.folder import Workspace
 from rerank.types import Passage, Query, Scored
-from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 QUESTION = "median along an axis while ignoring NaNs"

@@ -17,9 +17,8 @@ from rerank.jobs.recalibrate import recalibrate
 from rerank.jobs.update import export
 from rerank.serving.responses import NOT_RECORDED, lineage
 from rerank.storage.files import package_version, sha256_file
-from rerank.storage.folder import MANIFEST, with_digest
+from rerank.storage.folder import MANIFEST, Workspace, with_digest
 from rerank.types import Query
-from rerank.workspace import Workspace
 
 Parts = dict[str, dict[str, Any]]
 

@@ -11,10 +11,10 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.errors import MovedError, TrackingError
+from rerank.storage.folder import Workspace
 from rerank.tracking.records import RunRecord
 from rerank.tracking.registry import BEST, CHAMPION, aliases, set_champion
 from rerank.tracking.runs import log_run
-from rerank.workspace import Workspace
 
 NAME = "a model"
 

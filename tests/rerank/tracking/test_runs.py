@@ -20,12 +20,11 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.errors import TrackingError
-from rerank.storage.folder import write_folder
+from rerank.storage.folder import Workspace, write_folder
 from rerank.tracking.client import store
 from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import fetch
 from rerank.tracking.runs import log_run, track
-from rerank.workspace import Workspace
 
 Log = Callable[..., TrackedRun]
 

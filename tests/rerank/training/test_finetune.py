@@ -22,11 +22,10 @@ from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import resolve, trained_on
 from rerank.inference.score_cache import ScoreCache
 from rerank.storage.files import sha256_file
-from rerank.storage.folder import MANIFEST, verify_folder
+from rerank.storage.folder import MANIFEST, Workspace, verify_folder
 from rerank.training.finetune import add_teacher_scores, finetune, write_network
 from rerank.training.mining import Example, TrainingSet
 from rerank.training.settings import FinetuneConfig
-from rerank.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("one_list_chooses")
 
