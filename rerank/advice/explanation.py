@@ -14,9 +14,9 @@ import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
 from rerank.advice.settings import FLOOR
-from rerank.assessment.decisions import LABEL_FIRST, REASONS, SLIGHT, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.list_features import list_ranking_features
+from rerank.assessment.predictions import LABEL_FIRST, REASONS, SLIGHT, unlike_labelled
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import two_digits
 from rerank.data.duplicates import distinct

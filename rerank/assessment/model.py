@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from calibration.drift import Sketch
 from calibration.selection import Band
-from rerank.assessment.decisions import FAILED, SHIFTED, as_uncalibrated, joined, to_assessments
 from rerank.assessment.fitted_maps import (
     MADE_BY,
     FittedMaps,
@@ -35,7 +34,14 @@ from rerank.assessment.model_folder import (
     open_folder,
 )
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.predictions import predict
+from rerank.assessment.predictions import (
+    FAILED,
+    SHIFTED,
+    as_uncalibrated,
+    joined,
+    predict,
+    to_assessments,
+)
 from rerank.assessment.sources.own_index import CallerPassages
 from rerank.assessment.sources.source import Source
 from rerank.config import ON_RERANKER_ERROR, Config

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rerank.assessment.decisions import joined
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.predictions import joined
 from rerank.assessment.ranking import prior_score
 from rerank.data.words import READ, PassageWords, kept, read_words, words
 from rerank.inference.cross_encoder import Pair

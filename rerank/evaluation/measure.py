@@ -25,9 +25,8 @@ from calibration.reliability import (
     comparison,
     reliability_bins,
 )
-from rerank.assessment.decisions import certified
 from rerank.assessment.fitted_maps import FittedMaps
-from rerank.assessment.predictions import Predictions, predict
+from rerank.assessment.predictions import Predictions, certified, predict
 from rerank.assessment.ranking import limit_scored, rank, reorder
 from rerank.assessment.relevance import DEPTH
 from rerank.config import Config
@@ -167,7 +166,7 @@ class Evaluation:
     confidences: dict[str, Floats]  # name -> (n,)
     relevance: list[Floats]  # of each ranking: P(each passage is right)
     right: Labels  # (n,) 1 where the top passage is right
-    certified: Bools  # (n,) see `rerank.assessment.decisions.certified`
+    certified: Bools  # (n,) see `rerank.assessment.predictions.certified`
     events: dict[str, dict[str, float]]  # sufficiency, relevance -> `EVENT_METRICS`
     orders: dict[str, dict[str, float]]  # of `ORDERS` -> nDCG@10, MRR@10, hit@1, ...
     passages_scored: float  # by the cross-encoder, mean per query

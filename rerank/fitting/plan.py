@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from calibration.drift import MIN_ROWS
-from rerank.assessment.decisions import CALIBRATED_FROM
+from rerank.assessment.predictions import CALIBRATED_FROM
 from rerank.data.grouping import NEW_DOCUMENTS, choose_grouping, groupings, marks_of
 from rerank.data.labelled_set import Grouping, LabelledSet
 from rerank.data.labels import Labelled, drawn_at_random

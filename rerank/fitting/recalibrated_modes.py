@@ -18,10 +18,9 @@ from calibration.recalibration import (
     rebase_update,
 )
 from calibration.thresholds import ABOUT
-from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import FittedMaps, MapsByMode, range_of
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.predictions import Predictions, have_passages, predict
+from rerank.assessment.predictions import CALIBRATED_FROM, Predictions, have_passages, predict
 from rerank.assessment.ranking import by_prior, prior_score
 from rerank.data.feedback import Feedback, group_labels, hit_labels, search_labels
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from calibration.arrays import log_odds, sigmoid
-from rerank.assessment.decisions import CALIBRATED_FROM, certified
 from rerank.assessment.fitted_maps import FittedMaps, pooled_for
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
-from rerank.assessment.predictions import predict
+from rerank.assessment.predictions import CALIBRATED_FROM, certified, predict
 from rerank.assessment.ranking import read, reorder
 from rerank.config import Config
 from rerank.cores import one_blas_thread

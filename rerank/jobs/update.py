@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rerank.assessment import model_folder
-from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.fitted_maps import maps_to_dict, pooled_for, read_maps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import ModelFolder
+from rerank.assessment.predictions import CALIBRATED_FROM
 from rerank.config import Config
 from rerank.data.beir import CORPUS, read_corpus
 from rerank.data.labelled_set import LabelledSet, corpus_digest

@@ -265,7 +265,7 @@ def _done(session: Session) -> int:
 
 
 def _finish(session: Session, model: Path, out: Path) -> None:
-    from rerank.assessment.decisions import CALIBRATED_FROM
+    from rerank.assessment.predictions import CALIBRATED_FROM
     from rerank.labelling.labels import agreement_sentence, agreements
 
     count = session.write()

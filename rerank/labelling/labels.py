@@ -28,8 +28,8 @@ from calibration.label_selection import (
 )
 from calibration.metrics.intervals import Agreement, cohens_kappa
 from calibration.thresholds import ABOUT, certify
-from rerank.assessment.decisions import CALIBRATED_FROM
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.predictions import CALIBRATED_FROM
 from rerank.data.beir import LabelledFiles
 from rerank.data.checks import query_hash, to_json
 from rerank.data.feedback import question_key

@@ -17,10 +17,9 @@ import rerank
 from calibration import comparison, measure
 from calibration.score_fitting import SCORE_FITS, fit_platt
 from rerank import Config, InputError, LabelledSet, Query
-from rerank.assessment.decisions import to_assessments
 from rerank.assessment.passage_features import PASSAGE_FEATURES, View, first_stage
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.predictions import predict
+from rerank.assessment.predictions import predict, to_assessments
 from rerank.assessment.ranking_features import GROUPS, feature, meaning
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.data.words import words

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calibration.arrays import log_odds, sigmoid
 from calibration.thresholds import Certificate
-from rerank.assessment import decisions
+from rerank.assessment import predictions
 from rerank.assessment.fitted_maps import NO_FILTER, FittedMaps
 from rerank.assessment.predictions import predict
 from rerank.assessment.ranking_features import RANKING_FEATURES, meaning
@@ -75,7 +75,7 @@ def test_reasons_by_hand() -> None:
     names = list(RANKING_FEATURES)[:5]
     moves = np.array([0.2, -1.5, 0.01, 0.7, -0.3])
     values, usual = np.arange(5.0), (9.0,) * 5
-    found = decisions.reasons(names, values, usual, moves)
+    found = predictions.reasons(names, values, usual, moves)
     assert len(found) == 3
     for text, i in zip(found, (1, 3, 4), strict=True):
         assert text.startswith("for: " if moves[i] > 0 else "against: ")
@@ -87,7 +87,7 @@ def test_reasons_by_hand() -> None:
 def test_what_moves_nothing_is_no_reason() -> None:
     """A slight contribution is not worth reading."""
     names = list(RANKING_FEATURES)[:2]
-    assert decisions.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()
+    assert predictions.reasons(names, np.zeros(2), (0.0, 0.0), np.array([0.01, -0.02])) == ()
 
 
 def test_reasons_start_where_a_usual_query_stands(
@@ -95,7 +95,7 @@ def test_reasons_start_where_a_usual_query_stands(
 ) -> None:
     """From there, all that moves the log-odds gives the confidence."""
     predicted = predict(to_report.items, maps, config)
-    answers = decisions.to_assessments(predicted, maps, config, ["search"] * len(to_report))
+    answers = predictions.to_assessments(predicted, maps, config, ["search"] * len(to_report))
     moves = maps.confidence.contributions(predicted.features).sum(axis=1)
     start = maps.confidence.predict(np.array([maps.confidence.first.mean]))
     expected = sigmoid(log_odds(start) + moves)
@@ -112,9 +112,9 @@ def test_a_certified_context_is_sufficient(
     for context, expected in ((sure, True), (None, False)):
         told = replace(maps, context_certificate=context)
         predicted = predict(to_report.items, told, config)
-        answers = decisions.to_assessments(predicted, told, config, ["search"] * len(to_report))
+        answers = predictions.to_assessments(predicted, told, config, ["search"] * len(to_report))
         features = np.stack([a.features for a in answers])
-        unlike = decisions.unlike_labelled(features, maps)
+        unlike = predictions.unlike_labelled(features, maps)
         sufficient = [
             a.verdict == "SUFFICIENT" and expected and not strange
             for a, strange in zip(answers, unlike, strict=True)
@@ -129,24 +129,25 @@ def test_a_question_unlike_the_labelled_ones_is_never_certified(
 ) -> None:
     """Few held-out questions are unlike; with three features out of range none is certified."""
     predicted, first = predict(to_report.items, maps, config), maps.confidence.first
-    assert decisions.unlike_labelled(predicted.features, maps).mean() < 0.5
+    assert predictions.unlike_labelled(predicted.features, maps).mean() < 0.5
     all_certified = Certificate(0.0, 0.7, 0.95, 100, 100, 90, None)
     told = replace(maps, certificate=all_certified, context_certificate=all_certified)
     features = predicted.features.copy()
     features[:, :3] = 1e6
     strange = replace(predicted, features=features)
     modes: list[Mode] = ["search"] * len(to_report)
-    usual, unlike = (decisions.to_assessments(p, told, config, modes) for p in (predicted, strange))
+    both = (predicted, strange)
+    usual, unlike = (predictions.to_assessments(p, told, config, modes) for p in both)
     assert any(a.certified for a in usual)
     assert any(a.context_certified for a in usual)
     assert not any(a.certified or a.context_certified for a in unlike)
     assert [a.accepted for a in unlike] == [a.accepted for a in usual]
-    assert all((decisions.UNLIKE in a.reasons) == a.accepted for a in unlike)
+    assert all((predictions.UNLIKE in a.reasons) == a.accepted for a in unlike)
     flat = replace(maps.confidence, first=replace(first, low=(), high=()))
-    assert not decisions.unlike_labelled(features, replace(maps, confidence=flat)).any()
+    assert not predictions.unlike_labelled(features, replace(maps, confidence=flat)).any()
     labelled = features.min(axis=0), features.max(axis=0)
     as_labelled = replace(maps, feature_range=tuple(tuple(x.tolist()) for x in labelled))
-    assert not decisions.unlike_labelled(features, as_labelled).any()
+    assert not predictions.unlike_labelled(features, as_labelled).any()
 
 
 def test_a_filter_that_no_labelled_question_had_certifies_nothing(
@@ -169,14 +170,14 @@ def test_a_filter_that_no_labelled_question_had_certifies_nothing(
         told = FittedMaps.from_dict(told.to_dict())
         assert told.filters == filters
         for asked, had in ((predicted, ()), (filtered, ("language", "year"))):
-            answers = decisions.to_assessments(asked, told, config, modes)
+            answers = predictions.to_assessments(asked, told, config, modes)
             known = had in filters
             assert any(a.certified for a in answers) == known
             assert any(a.context_certified for a in answers) == known
             assert [a.certified for a in answers] == list(
-                decisions.certified(asked, told, config.thresholds)
+                predictions.certified(asked, told, config.thresholds)
             )
             words = "a filter on language and year" if had else "no filter"
-            said = decisions.FILTERED.format(words)
+            said = predictions.FILTERED.format(words)
             assert all((said in a.reasons) != known for a in answers if len(a.ranking))
             assert any(a.accepted for a in answers)

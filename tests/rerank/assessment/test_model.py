@@ -17,13 +17,12 @@ from coherence import check_coherent
 from hand_made import make_scored
 from processes import run_python
 
-from rerank.assessment.decisions import to_assessments, unlike_labelled
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import bound_to
 from rerank.assessment.passage_features import PASSAGE_FEATURES
 from rerank.assessment.pipeline import Pipeline
-from rerank.assessment.predictions import predict
+from rerank.assessment.predictions import predict, to_assessments, unlike_labelled
 from rerank.assessment.ranking_features import RANKING_FEATURES
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rerank.assessment.decisions import to_assessments
 from rerank.assessment.fitted_maps import FittedMaps, PooledMaps
-from rerank.assessment.predictions import predict
+from rerank.assessment.predictions import predict, to_assessments
 from rerank.config import Config
 from rerank.errors import InputError
 from rerank.fitting.fit import fit

@@ -19,10 +19,10 @@ from command_line import call, flags, refused
 from known_lists import known_lists, unlabelled, write_lines
 from server import serving
 
-from rerank.assessment.decisions import FILTERED
 from rerank.assessment.fitted_maps import NO_FILTER
 from rerank.assessment.metadata_features import QUERY_ENTITIES, number
 from rerank.assessment.model import CalibratedReranker
+from rerank.assessment.predictions import FILTERED
 from rerank.batch import rescore
 from rerank.batch.table import assess_table
 from rerank.client import Client

@@ -20,10 +20,9 @@ from rerank.advice.explanation import (
     signal_of,
     signals_for,
 )
-from rerank.assessment.decisions import to_assessments
 from rerank.assessment.fitted_maps import FittedMaps, features_of
 from rerank.assessment.metadata_features import MetadataFeature
-from rerank.assessment.predictions import predict
+from rerank.assessment.predictions import predict, to_assessments
 from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled

@@ -10,7 +10,7 @@ from assessments import make_assessment
 from hand_made import EnglishWords
 
 from rerank.advice.settings import AnswerConfig
-from rerank.assessment.decisions import as_uncalibrated
+from rerank.assessment.predictions import as_uncalibrated
 from rerank.config import Thresholds
 from rerank.data.words import Lexicon
 from rerank.errors import EndpointError
