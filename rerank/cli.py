@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads are ours: `rerank.cores`
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads are ours: `rerank.process`
     command, options = _parsed(arguments)
     try:
         with optional(), progress_shown(on=not options.quiet):

@@ -21,7 +21,7 @@ ROOMS = {room.package.split(".")[1] for room in rooms.ROOMS.values()}
 LAYERS = (  # of rerank/, lowest first; a module imports from its own package and from lower layers
     {"errors"},
     {"protocols", "rooms"},
-    {"config", "cores", "progress", "normal_form", "storage"},
+    {"config", "process", "progress", "normal_form", "storage"},
     {"filters"},
     {"types"},
     {"data", "inference"},

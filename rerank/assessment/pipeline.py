@@ -15,13 +15,13 @@ from calibration.maps import LogisticMap
 from rerank.assessment.ranking import prior_score
 from rerank.assessment.sources.source import Selection, Source
 from rerank.config import Config
-from rerank.cores import in_threads
 from rerank.errors import InputError, RetrieverError
 from rerank.inference.cross_encoder import Pair, Reranker, open_reranker
 from rerank.inference.given import Given
 from rerank.inference.model_files import ModelPair, find_model
 from rerank.inference.remote.client import LimitError
 from rerank.inference.score_cache import ScoreCache
+from rerank.process import in_threads
 from rerank.progress import in_chunks
 from rerank.retrieval.dense import Encoder, Vectors, cosines
 from rerank.retrieval.index import SearchableIndex

@@ -22,8 +22,8 @@ from rerank.assessment.model_folder import GIVEN
 from rerank.batch.input import FileIdentity, Input, open_input
 from rerank.batch.job import ScoredChunk, score_chunk
 from rerank.cluster.ray_process import guarded, ray_module
-from rerank.cores import CORES, cores
 from rerank.errors import InputError, RetrieverError
+from rerank.process import CORES, cores
 
 ACTOR_CORES = 4  # cores of an actor, unless the number of actors or GPUs decides
 SPARE = 0.5  # share of its last core that an actor leaves to Ray, which hangs without any

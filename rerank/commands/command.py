@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn, Union, get_args, get_or
 
 from rerank.config import NOUNS, Option, check_option
 from rerank.errors import InputError, nearest
-from rerank.inference import user_choices
+from rerank.process import chosen
 
 REJECTED = 3  # exit code of a job that is done, except for rows that cannot be used
 SHARED = {"quiet", "device", "trust_remote_code"}  # by commands, beside their own options
@@ -209,7 +209,7 @@ class Command:
         """Run it with parsed arguments."""
         given = {n: v for n, v in vars(options).items() if v is not None and n not in SHARED}
         trust = getattr(options, "trust_remote_code", False)
-        with user_choices.chosen(getattr(options, "device", None) or "", trust=trust):
+        with chosen(getattr(options, "device", None) or "", trust=trust):
             answer: bool | int | None = build(self.function, given)
         return answer
 

@@ -33,7 +33,6 @@ from rerank.assessment.predictions import have_passages, segments_of
 from rerank.assessment.ranking_features import ranking_features
 from rerank.assessment.relevance import DEPTH, fit_hazards
 from rerank.config import Config
-from rerank.cores import in_processes
 from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, sampled_units
 from rerank.data.labels import Labelled, Labels, hits
 from rerank.errors import InputError, optional
@@ -41,6 +40,7 @@ from rerank.evaluation.baselines import best_logit, highest
 from rerank.fitting.certificates import Hazards, certify_context, require_both_kinds
 from rerank.fitting.passage_maps import choose_cutoff, fit_rankings, read_labelled
 from rerank.fitting.scored_plan import ScoredPlan, copies_in
+from rerank.process import in_processes
 from rerank.progress import progress_shown
 from rerank.types import Bools, Floats, Mode, Ranking, Scored, main_mode
 

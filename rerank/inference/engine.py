@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import Config, Graphs, Precision
-from rerank.cores import cores, in_threads
 from rerank.errors import FolderError, InputError, MissingExtraError, one_line, optional
 from rerank.inference.model_cache import TRAINED_ON, cache_folder, made_once
 from rerank.inference.model_files import Kind, Model, ModelFiles, interacts_late
 from rerank.inference.onnx_safety import check_graph_is_safe
 from rerank.inference.tokenizer import TOKENIZER_JSON, Tokenizer, Tokens, tokenizer_json
+from rerank.process import cores, in_threads
 from rerank.progress import progress
 from rerank.storage.files import write_json
 from rerank.storage.folder import read_manifest, read_verified

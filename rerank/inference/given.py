@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.cores import in_threads
 from rerank.errors import InputError
 from rerank.inference.model_cache import cache_folder
 from rerank.inference.remote.client import Client, RemoteEmbedder, RemoteScorer
 from rerank.inference.remote.wires import address_of
+from rerank.process import in_threads
 from rerank.protocols import (
     Embedder,
     FunctionEmbedder,

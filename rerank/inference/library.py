@@ -13,12 +13,11 @@ import onnx  # torch exports with it, and its error is unclear if it is missing
 import torch
 from numpy.typing import NDArray
 
-from rerank.cores import cores
 from rerank.errors import InputError, RerankError, optional
 from rerank.inference.model_files import Kind, ModelFiles, interacts_late, saved_as
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, check_length
-from rerank.inference.user_choices import device, local
 from rerank.normal_form import normal_form
+from rerank.process import cores, device, local
 from rerank.protocols import Role
 
 ON_GPU = 64  # pairs or texts in a batch; on a CPU one, so that none depends on its neighbours

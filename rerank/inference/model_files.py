@@ -25,7 +25,7 @@ from rerank.inference.model_cache import (
     unpacked_once,
 )
 from rerank.inference.remote.wires import is_remote
-from rerank.inference.user_choices import trusted
+from rerank.process import trusted
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.folder import read_verified
 

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rerank.cores import cores
 from rerank.errors import InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles
-from rerank.inference.user_choices import local
 from rerank.normal_form import APART, IGNORED
+from rerank.process import cores, local
 from rerank.progress import by_size
 
 TOKENIZER_JSON = "tokenizer.json"  # in a model's folder

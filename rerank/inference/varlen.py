@@ -20,13 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
-from rerank.cores import cores, in_threads
 from rerank.errors import RerankError, one_line
 from rerank.inference import library
 from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError, check_gap
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
-from rerank.inference.user_choices import device
+from rerank.process import cores, device, in_threads
 from rerank.progress import by_size
 
 logger = logging.getLogger(__name__)

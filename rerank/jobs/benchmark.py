@@ -17,7 +17,6 @@ from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.predictions import CALIBRATED_FROM, certified, predict
 from rerank.assessment.ranking import read, reorder
 from rerank.config import Config
-from rerank.cores import one_blas_thread
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Item, Labelled
 from rerank.data.lines import stem
@@ -44,6 +43,7 @@ from rerank.jobs.pipelines import (
     open_candidate_source,
     pipeline_over,
 )
+from rerank.process import one_blas_thread
 from rerank.report.benchmark import Answers, Asked, Row, Way, measured_rows
 from rerank.storage.folder import Workspace
 from rerank.types import Floats, Ints, Ranking, Scored

@@ -21,7 +21,6 @@ from rerank.assessment.pipeline import Models
 from rerank.assessment.ranking import reorder
 from rerank.assessment.sources.source import Source
 from rerank.config import Config
-from rerank.cores import one_blas_thread
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import hits
 from rerank.errors import FolderError, InputError, check_one_of
@@ -46,6 +45,7 @@ from rerank.inference.engine import (
 from rerank.jobs.automatic import with_language
 from rerank.jobs.pipelines import find_models, open_candidate_source
 from rerank.jobs.track import track_if_installed
+from rerank.process import one_blas_thread
 from rerank.progress import progress
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.report.calibration import report_figures, report_pictures, report_sections

@@ -35,7 +35,6 @@ from rerank.assessment.model_folder import (
 )
 from rerank.assessment.pipeline import Pipeline, ReadPolicy
 from rerank.assessment.predictions import predict
-from rerank.cores import one_blas_thread
 from rerank.data.checks import query_hash
 from rerank.data.grouping import grouped, sampled_units
 from rerank.data.labelled_set import LabelledSet, given_group, group_label
@@ -54,6 +53,7 @@ from rerank.fitting.certificates import (
 from rerank.fitting.plan import unseen
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
+from rerank.process import one_blas_thread
 from rerank.report.calibration import cascade_section
 from rerank.report.sections import Section, as_page, as_text
 from rerank.storage.files import clear_away, write_json

@@ -22,7 +22,6 @@ import numpy as np
 from rerank.assessment.fitted_maps import FittedMaps, PooledMaps, scored_by
 from rerank.assessment.pipeline import ReadPolicy
 from rerank.config import Config
-from rerank.cores import one_blas_thread
 from rerank.data.grouping import marks_of
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
@@ -34,6 +33,7 @@ from rerank.fitting.plan import plan
 from rerank.fitting.scored_plan import ScoredPlan, score_modes
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import find_models, open_pipeline
+from rerank.process import one_blas_thread
 from rerank.storage.files import write_file
 from rerank.storage.folder import Workspace
 from rerank.types import MODES, Mode, Scored

@@ -17,7 +17,6 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MODEL_KIND, ModelContents, write_model
 from rerank.assessment.pipeline import Pipeline
 from rerank.assessment.predictions import have_passages
-from rerank.cores import one_blas_thread
 from rerank.data.checks import query_hash
 from rerank.data.feedback import (
     LATER,
@@ -39,6 +38,7 @@ from rerank.inference.engine import NETWORKS, write_exported
 from rerank.inference.model_files import trained_on
 from rerank.jobs.pipelines import pipeline_over
 from rerank.jobs.track import model_name, track_if_installed
+from rerank.process import one_blas_thread
 from rerank.report.calibration import recalibration_pictures, recalibration_sections
 from rerank.report.sections import as_page, as_text
 from rerank.storage.folder import Workspace, output_folder

@@ -24,7 +24,6 @@ from rerank.advice.settings import LanguageModelConfig
 from rerank.assessment.model import CalibratedReranker
 from rerank.commands.printing import counted, note
 from rerank.config import Config
-from rerank.cores import in_threads
 from rerank.data.checks import to_json
 from rerank.errors import InputError, RerankError
 from rerank.inference.cross_encoder import Reranker, open_reranker
@@ -32,6 +31,7 @@ from rerank.inference.model_files import find_model
 from rerank.inference.remote.client import METER, THREADS, LimitError, RemoteScorer
 from rerank.inference.remote.wires import read_choice, read_predicates, read_questions
 from rerank.inference.score_cache import ScoreCache
+from rerank.process import in_threads
 from rerank.progress import in_chunks
 from rerank.rooms import offered
 from rerank.storage.files import appending, whole_lines

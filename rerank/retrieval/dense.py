@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rerank.config import Config, Graphs
-from rerank.cores import cores, in_threads
 from rerank.errors import InputError, optional
 from rerank.inference.engine import NoExportError, onnx_runtime, open_engine, stand_aside
 from rerank.inference.given import Given, vectors_of
 from rerank.inference.model_files import Model, check_bi_encoder
 from rerank.inference.tokenizer import Tokenizer, open_tokenizer
+from rerank.process import cores, in_threads
 from rerank.progress import in_chunks, progress
 from rerank.protocols import Embedder, Role
 from rerank.retrieval.fusion import top

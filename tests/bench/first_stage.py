@@ -28,11 +28,11 @@ from rank_bm25 import BM25Okapi
 from ratios import in_turns, installed, ratios, table, versions
 
 from rerank.config import Config
-from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.words import words
 from rerank.inference.model_files import resolve
 from rerank.jobs.pipelines import open_index
+from rerank.process import cores
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.dense import NEIGHBOURS, SEARCHING, Encoder, Graph, Vectors, write_graph
 from rerank.retrieval.fusion import top

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ratios import table
 
-from rerank.cores import cores
+from rerank.process import cores
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 from known_lists import known_lists, write_lines

@@ -16,9 +16,9 @@ from ratios import in_turns, ratios, table, versions
 from sentence_transformers import SentenceTransformer
 
 from rerank.config import Config, Graphs
-from rerank.cores import CORES
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.model_files import resolve
+from rerank.process import CORES
 from rerank.retrieval.dense import Encoder, PassageText
 
 PEER = "sentence-transformers, {}"

@@ -31,13 +31,13 @@ from sentence_transformers import CrossEncoder as Reference
 from transformers import AutoConfig
 
 from rerank.config import Config, Graphs
-from rerank.cores import cores
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.engine import Engine, open_engine
 from rerank.inference.library import load
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.tokenizer import Tokenizer, Tokens
 from rerank.inference.varlen import UnpaddedEngine, open_unpadded
+from rerank.process import cores
 
 PER_QUERY = 16  # pairs in a row that share their query, as a reranker's do
 GRAPHS: tuple[Graphs, ...] = ("fp32", "int8")

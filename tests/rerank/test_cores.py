@@ -12,8 +12,8 @@ import pytest
 from processes import run_python
 from threadpoolctl import threadpool_limits
 
-from rerank.cores import CORES, cores, in_threads, quotas
 from rerank.errors import InputError
+from rerank.process import CORES, cores, in_threads, quotas
 from rerank.retrieval.dense import product
 
 THREADS = """
@@ -56,7 +56,7 @@ def test_with_one_core_no_other_thread_runs(monkeypatch: pytest.MonkeyPatch) -> 
 PROCESSES = """
 import os
 from threadpoolctl import threadpool_info
-from rerank.cores import in_processes, one_blas_thread
+from rerank.process import in_processes, one_blas_thread
 
 def one(item):
     if item == "killed" and os.getpid() != here:

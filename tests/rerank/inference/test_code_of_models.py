@@ -24,7 +24,7 @@ from rerank.inference import library, model_files
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import LOCAL, ModelFiles, resolve
 from rerank.inference.tokenizer import tokenizer_json
-from rerank.inference.user_choices import DEVICE, TRUST, chosen, device
+from rerank.process import DEVICE, TRUST, chosen, device
 
 AUTO_MAP = {
     "AutoConfig": "evil.Config",

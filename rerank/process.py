@@ -1,5 +1,6 @@
-"""How many cores this process may use, and work in as many threads or processes. All that computes
-asks here.
+"""What this process may use: cores, and by the user's choice a device and the code of models.
+
+All that computes asks here; it works in as many threads or processes as there are cores.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import Any, TypeVar
 from rerank.errors import InputError, optional
 
 CORES = "RERANK_CORES"  # environment variable: for several processes that share a machine
+DEVICE = "RERANK_DEVICE"
+TRUST = "RERANK_TRUST_REMOTE_CODE"
+AUTO = "auto"
 CGROUPS = Path("/sys/fs/cgroup")  # where Linux shows control groups
 
 Item = TypeVar("Item")
@@ -136,3 +140,43 @@ def quotas(groups: Path = Path("/proc/self/cgroup"), mounts: Path = CGROUPS) -> 
                     quota, period = map(int, " ".join(texts).split())
                     if quota > 0:
                         yield ceil(quota / period)
+
+
+def device() -> str:
+    """Where torch runs: the choice (an InputError if it is not here), the first GPU, or cpu."""
+    with optional():
+        import torch
+    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    there = ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+    chosen = os.environ.get(DEVICE) or AUTO
+    found = {AUTO: [*gpus, "cpu"][0], "cuda": "cuda:0"}.get(chosen, chosen)
+    if found not in there:
+        raise InputError(
+            f"`device` (--device, {DEVICE}) is {chosen!r:.80}, and torch has {', '.join(there)} "
+            f"here; expected one of these, or {AUTO}"
+        )
+    return found
+
+
+@contextmanager
+def chosen(place: str, *, trust: bool) -> Iterator[None]:
+    """Choose a device and trust, for a block and the processes that it starts; "", False: as is."""
+    made = {DEVICE: place, TRUST: "1" if trust else ""}
+    before = {name: os.environ.get(name, "") for name in made}
+    os.environ.update({name: value for name, value in made.items() if value})
+    try:
+        if place not in ("", AUTO, "cpu"):
+            device()
+        yield
+    finally:
+        os.environ.update(before)
+
+
+def trusted() -> bool:
+    """Whether the code of models may run: `RERANK_TRUST_REMOTE_CODE` (--trust-remote-code)."""
+    return os.environ.get(TRUST, "") == "1"
+
+
+def local() -> dict[str, Any]:
+    """How a library opens a model's folder: without a network, and without asking on a terminal."""
+    return {"local_files_only": True, "trust_remote_code": trusted()}
