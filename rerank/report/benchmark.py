@@ -221,6 +221,14 @@ def by_labels(labels: int | str) -> float:
     return float(str(labels).replace("all", "inf"))
 
 
+def labels_shown(labels: int | str, lent: int | Sequence[int]) -> str:
+    """A number of labels; of all that sets have `lent`, how many: `all 58`, or `all 58 to 310`."""
+    if labels != "all" or not np.size(lent):
+        return str(labels)
+    low, high = np.min(lent), np.max(lent)
+    return f"all {low}" if low == high else f"all {low} to {high}"
+
+
 def tables(rows: Iterable[Row]) -> list[Section]:
     """The figures of the rows of one set, or of their means over sets."""
     found, rows = [], sorted(rows, key=lambda row: by_labels(row["labels"]))
@@ -230,7 +238,8 @@ def tables(rows: Iterable[Row]) -> list[Section]:
         for row in rows:
             if any(name in row for name in shown):
                 of_row = [_cell(name, row.get(name)) for name in shown]
-                cells.append([row["way"], str(row["labels"]), *of_row])
+                labels = labels_shown(row["labels"], row.get("lent", ()))
+                cells.append([row["way"], labels, *of_row])
         if shown:
             said = note.format(rows[0]["threshold"])
             found.append(Section(title, table=cells, note=said, ours=OURS))
@@ -247,7 +256,9 @@ def _cell(name: str, value: float | None) -> str:
 def differences(rows: Iterable[Row]) -> Section:
     """Ours less each other way, the mean over sets."""
     found: dict[tuple[Any, str], list[Floats]] = defaultdict(list)
+    lent: list[int] = []
     for row in rows:
+        lent.append(row["lent"])
         for labels, values in row["less"].items():
             found[labels, row["way"]].append(values)
     cells = [["way", "labels", *COMPARED]]
@@ -257,7 +268,7 @@ def differences(rows: Iterable[Row]) -> Section:
             "" if np.isnan(value) else f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
             for value, low, high in of_both
         ]
-        cells.append([way, str(labels), *shown])
+        cells.append([way, labels_shown(labels, lent), *shown])
     note = "95% intervals, paired: the same questions, draws and resamples of groups."
     return Section(f"{OURS.capitalize()} less the others", table=cells, note=note)
 

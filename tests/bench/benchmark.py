@@ -205,7 +205,8 @@ def page(rows: Sequence[Row]) -> str:
     for row in rows:
         of_key.setdefault((row["way"], row["labels"]), []).append(row)
     whole = [
-        {"way": way, "labels": n, "threshold": ADVISORY, **mean(ones)}
+        {"way": way, "labels": n, "lent": [row["lent"] for row in ones], **mean(ones)}
+        | {"threshold": ADVISORY}
         for (way, n), ones in of_key.items()
     ]
     parts = [

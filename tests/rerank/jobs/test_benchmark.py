@@ -156,15 +156,21 @@ def test_several_sets_are_averaged(made: SimpleNamespace) -> None:
     """A difference is the mean over sets; numbers of labels are in order, all of them last."""
     twice = [*made.rows, *({**r, "set": "other"} for r in made.rows)]
     assert differences(twice).table == differences(made.rows).table
+    of_one, lent = f"all {QUERIES // 2}", QUERIES // 2 + 7
+    more = [*made.rows, *({**r, "set": "other", "lent": lent} for r in made.rows)]
+    for shown, rows in ((of_one, made.rows), (f"{of_one} to {lent}", more)):
+        assert {line[1] for line in differences(rows).table[1:]} == {"40", shown}
+    assert {line[1] for line in tables(made.rows)[0].table[1:]} == {"0", "40", of_one}
     numbers: list[int | str] = ["all", 2000, 50]
     assert sorted(numbers, key=by_labels) == [50, 2000, "all"]
-    rows = [{"way": "a", "labels": n, "AUROC": 0.5, "threshold": 0.7} for n in ("all", 2000, 50)]
+    same: dict[str, Any] = {"way": "a", "AUROC": 0.5, "threshold": 0.7, "lent": [58, 310, 60]}
+    rows = [{"labels": n, **same} for n in ("all", 2000, 50)]
     (section,) = tables(rows)
     assert section.table == [
         ["way", "labels", "AUROC"],
         ["a", "50", ".500"],
         ["a", "2000", ".500"],
-        ["a", "all", ".500"],
+        ["a", "all 58 to 310", ".500"],
     ]
 
 
