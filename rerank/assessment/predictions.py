@@ -39,6 +39,7 @@ SHIFTED = (  # if a model behind an address is no longer that of the fit
 )
 FAILED = "not calibrated: the reranker failed, so this is the first stage's order and relevance"
 SECOND_FAILED = "not calibrated: the second model failed, so this is what the first one answers"
+SECOND_CHANGED = "not calibrated: this is what the first model answers, as the second one is {}"
 UNFITTED = (  # an instruction gives other scores
     "not calibrated: no labelled query has this instruction; label some that have it, and calibrate"
 )
@@ -238,8 +239,11 @@ def joined(first: Assessment, second: Assessment | None) -> Assessment:
     if second is None:
         return replace(first, answered_by="first")
     if not second.calibrated:
-        uncalibrated = as_uncalibrated(first, SECOND_FAILED)
-        return replace(uncalibrated, first_stage=True, answered_by="first")
+        failed = second.first_stage
+        uncalibrated = as_uncalibrated(
+            first, SECOND_FAILED if failed else SECOND_CHANGED.format(second.reasons[0])
+        )
+        return replace(uncalibrated, first_stage=failed, answered_by="first")
     why = (
         f"the second model was asked: the confidence of the first is {two_digits(first.confidence)}"
     )

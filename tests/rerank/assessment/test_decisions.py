@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from assessments import make_assessment
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,3 +182,14 @@ def test_a_filter_that_no_labelled_question_had_certifies_nothing(
             said = predictions.FILTERED.format(words)
             assert all((said in a.reasons) != known for a in answers if len(a.ranking))
             assert any(a.accepted for a in answers)
+
+
+def test_a_second_model_that_changed_did_not_fail() -> None:
+    """The first one answers for either, not calibrated, and says which it was."""
+    first, why = make_assessment(confidence=0.5), "not calibrated: another model"
+    for failed in (True, False):
+        second = replace(first, calibrated=False, first_stage=failed, reasons=(why, "for: this"))
+        found = predictions.joined(first, second)
+        assert (found.calibrated, found.answered_by) == (False, "first")
+        assert found.first_stage == failed == (found.reasons[0] == predictions.SECOND_FAILED)
+        assert (why in found.reasons[0]) != failed
