@@ -233,8 +233,12 @@ def evaluate_cascade(
     `out` is a folder to write: both models and the band, which `rerank.load` opens as one model.
 
     Raises: as `rerank.evaluate`; InputError, if a share or price is out of range, both models
-        can be measured on no query, or they cannot be one model; FolderError for `out`.
+        are the same, can be measured on no query, or cannot be one model; FolderError for `out`.
     """
+    for one in (first, second):
+        one.files.check_single()
+    if first.version == second.version:
+        raise InputError(f"{second.folder} is the first model again; expected another one (--then)")
     if out is not None:
         _check_joined(first, second, labelled, Path(out))
         with output_folder(Path(out), overwrite=overwrite, kind=MODEL_KIND):
@@ -298,7 +302,6 @@ def _check_joined(
     """Refuse two models that cannot answer as one, or not what is measured here."""
     both, alike = (first, second), ("thresholds", "sufficiency_k", "segment_by")
     for one in both:
-        one.files.check_single()
         one.files.sha256()  # refuses a model that has no folder
         if not one.calibrated:
             raise InputError(f"{one.folder} is not calibrated, so it has no confidence to go by")

@@ -20,6 +20,7 @@ from pieces import driven
 from server import serving
 
 import rerank
+from calibration.selection import NEVER
 from rerank.assessment.model import CalibratedReranker
 from rerank.cli import main
 from rerank.config import Config
@@ -231,12 +232,29 @@ def test_models_that_cannot_be_one_are_refused(made: SimpleNamespace, small: Lab
         job.evaluate_cascade(first, second, small, out=made.out)
 
 
-def test_the_command_writes_no_folder_without_a_gain(
-    made: SimpleNamespace, work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_second_model_that_is_asked_for_nothing_is_not_joined(
+    made: SimpleNamespace, tmp_path: Path
 ) -> None:
-    """One model twice agrees on every top passage: nothing to join, and exit code 2."""
-    first = str(made.models[0].folder)
-    command = ["evaluate", first, str(made.folder), "--then", first, "--work", str(work)]
-    assert main([*command, "--out", str(tmp_path / "two")]) == 2
-    assert "is asked for no query" in capsys.readouterr().err
-    assert not (tmp_path / "two").exists()
+    """No band has a gain."""
+    never, out = replace(made.cascade, band=NEVER), tmp_path / "two"
+    with pytest.raises(rerank.InputError, match="is asked for no query"):
+        job.write_joined(*made.models, never, out, "search", overwrite=False)
+
+
+@pytest.mark.parametrize("more", [[], ["--out", "OUT"]])
+def test_one_model_twice_is_refused_before_it_is_measured(
+    made: SimpleNamespace,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    more: list[str],
+) -> None:
+    """Also a copy of its folder; exit code 2, and no folder is written."""
+    monkeypatch.setattr(job, "evaluate", lambda *_, **__: pytest.fail("it was measured"))
+    first, out = made.models[0].folder, tmp_path / "two"
+    copy = shutil.copytree(first, tmp_path / "copy")
+    for then in (first, copy):
+        command = ["evaluate", first, made.folder, "--then", then, *more]
+        assert main([str(out if word == "OUT" else word) for word in command]) == 2
+        assert f"{then} is the first model again" in capsys.readouterr().err
+    assert not out.exists()
