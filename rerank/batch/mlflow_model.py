@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd  # MLflow looks at the type hint of `predict`
-from mlflow.models import set_model
-from mlflow.pyfunc import PythonModel
+
+with warnings.catch_warnings():  # it warns of types of its own
+    warnings.simplefilter("ignore")
+    from mlflow.models import set_model
+    from mlflow.pyfunc import PythonModel
 
 if TYPE_CHECKING:
     from rerank.assessment.model import CalibratedReranker
