@@ -39,6 +39,7 @@ STEMMED = {  # codes of ISO 639-1 to Snowball's names
     "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish",
     "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
+NO_LANGUAGE = "zxx"  # ISO 639-2's code of it
 SECONDS = 5.0  # of scoring, shared by the precisions
 NEARLY = 0.9  # of the fastest one's pairs a second: a precision that rounds less is taken instead
 LEAST_ROUNDED: tuple[Precision, ...] = ("fp32", "bf16", "int8")
@@ -54,8 +55,9 @@ class Found:
     language: str  # Snowball's stemmer, or "none": of no known one, or of several languages
 
     def __str__(self) -> str:
-        """Such as `zh 96%, en 4%`."""
-        return ", ".join(f"{code} {share:.0%}" for code, share in self.shares.items())
+        """Such as `zh 96%, en 4%`, or `no language 84%, en 16%` of numbers and signs."""
+        named = {NO_LANGUAGE: "no language"}
+        return ", ".join(f"{named.get(c, c)} {share:.0%}" for c, share in self.shares.items())
 
 
 @cache
@@ -99,7 +101,8 @@ def with_language(config: Config, passages: Collection[Passage], *, encodes: boo
                 f"with pip install 'calibrated-rerank[multilingual]', or name one (--encoder)"
             )
     stems = "no stemmer" if found.language == "none" else f"the stemmer {found.language}"
-    logger.warning("the passages are in %s: words with %s (--language)%s", found, stems, vectors)
+    why = "languages of the passages: %s; words with %s (--language)%s"
+    logger.warning(why, found, stems, vectors)
     return config
 
 

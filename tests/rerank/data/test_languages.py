@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from rerank.config import Config
-from rerank.jobs.automatic import find_language, with_language
+from rerank.jobs.automatic import Found, find_language, with_language
 from rerank.types import Passage
 
 GERMAN = "Der Median ist der mittlere Wert einer sortierten Liste von Zahlen."
@@ -56,3 +56,4 @@ def test_what_was_found_is_told(caplog: pytest.LogCaptureFixture) -> None:
     (told,) = caplog.messages
     assert "de 67%, ja 33%" in told
     assert "--language" in told
+    assert str(Found({"zxx": 0.84, "en": 0.16}, "none")) == "no language 84%, en 16%"
