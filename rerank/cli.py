@@ -180,7 +180,9 @@ def _answer(words: Sequence[str]) -> int:
             known, wrong = list(FAMILIES[first][0]), second
             usage = f"usage: rerank {first} [-h] {'|'.join(known)} ..."
         expected = f"expected one of {', '.join(known)}"
-        got = f", got {wrong!r}{nearest(wrong, known)}" if wrong else ""
+        renamed = [n for n in COMMANDS if n.partition(" ")[2] == first] if first else []
+        hint = f"; it is `rerank {renamed[0]}`" if renamed else nearest(wrong, known)
+        got = f", got {wrong!r}{hint}" if wrong else ""
         print(f"{usage}\nrerank: error: {expected}{got}", file=sys.stderr)
         return 2
     return 0

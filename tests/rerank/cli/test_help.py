@@ -47,6 +47,15 @@ def test_a_family_lists_its_commands(family: str, capsys: pytest.CaptureFixture[
     assert all(name in err for name in below)
 
 
+@pytest.mark.parametrize("name", [name for name in COMMANDS if " " in name])
+def test_a_second_word_alone_is_told_its_first(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As commands were called before they had families: `rerank update`."""
+    assert call(name.split()[1], "work/model") == 2
+    assert f"`rerank {name}`" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_an_example(
     name: str, capsys: pytest.CaptureFixture[str]
