@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -83,7 +84,12 @@ class Given:
                     f"the {role} should be a name, a function, or an object with the method "
                     f"`{method}` and `traits` (rerank.Traits), got {choice!r:.100}"
                 )
+            _check_takes(choice, role, ("query", "texts") if kind is Scorer else ("texts",))
             choice = FunctionScorer(choice) if kind is Scorer else FunctionEmbedder(choice)
+        elif kind is Scorer:
+            _check_takes(choice.score, f"{role}'s `score`", ("requests",))
+        else:
+            _check_takes(choice.embed, f"{role}'s `embed`", ("texts", "role"))
         if not isinstance(choice.traits, Traits):
             raise InputError(
                 f"`traits` of the {role} should be rerank.Traits, got {choice.traits!r:.100}"
@@ -144,6 +150,19 @@ class Given:
         queries = vectors_of(self.model, QUESTIONS, "query").astype(np.float64)
         passages = vectors_of(self.model, texts, "passage").astype(np.float64)
         return np.concatenate([(queries @ passages.T).ravel(), passages[:, :8].ravel()])
+
+
+def _check_takes(function: Callable[..., Any], what: str, names: tuple[str, ...]) -> None:
+    """Refuse a function that cannot be called with so many arguments, if it says what it takes."""
+    try:
+        takes = signature(function)
+    except (TypeError, ValueError):  # of C
+        return
+    try:
+        takes.bind(*names)
+    except TypeError:
+        expected = f"expected a function of {' and '.join(f'`{name}`' for name in names)}"
+        raise InputError(f"the {what} takes {takes}; {expected}") from None
 
 
 def scores_of(

@@ -6,6 +6,7 @@ docs/extending.md says how; this is what it promises.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,32 @@ def my_encoder(texts: Sequence[str]) -> np.ndarray:
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> rerank.LabelledSet:
     return rerank.LabelledSet.read(two_word_questions(tmp_path_factory.mktemp("set")))
+
+
+@pytest.mark.parametrize(
+    ("own", "takes"),
+    [
+        ({"reranker": lambda q: [1.0]}, "the reranker takes (q)"),
+        ({"reranker": lambda q, texts, depth: [1.0]}, "the reranker takes (q, texts, depth)"),
+        ({"encoder": lambda: [[1.0]]}, "the encoder takes ()"),
+        ({"encoder": lambda *, texts: [[1.0]]}, "the encoder takes (*, texts)"),
+        (
+            {
+                "reranker": SimpleNamespace(
+                    traits=rerank.Traits("own"), score=lambda query, texts: [1.0]
+                )
+            },
+            "the reranker's `score` takes (query, texts)",
+        ),
+    ],
+)
+def test_a_function_of_other_arguments_is_refused(
+    labelled: rerank.LabelledSet, tmp_path: Path, own: dict[str, Any], takes: str
+) -> None:
+    """Before anything is made: what it takes, and what it should."""
+    with pytest.raises(rerank.InputError, match=re.escape(takes)):
+        rerank.calibrate(labelled, tmp_path / "model", CONFIG, work=tmp_path, **own)
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.fixture(scope="module")
