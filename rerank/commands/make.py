@@ -27,6 +27,7 @@ from rerank.inference.remote.client import METER, Budget
 from rerank.rooms import offered
 
 if TYPE_CHECKING:
+    from rerank.assessment.model import CalibratedReranker
     from rerank.assessment.model_folder import ModelFolder
 
 
@@ -200,7 +201,7 @@ def evaluate(
         note(*said.notes)
         tell(json, as_text(predictions_sections(said)).removesuffix("\n"), **said.to_dict())
         return
-    model, cascade = chosen.load(work), None
+    model, cascade = _to_measure(chosen, work), None
     labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)
     if then is None:
         from rerank.jobs.evaluate import evaluate
@@ -238,6 +239,16 @@ def evaluate(
             ranked(model, found)[1]()
 
 
+def _to_measure(chosen: options.ModelChoice, work: Path) -> CalibratedReranker:
+    from rerank.assessment.model import DEFAULT
+    from rerank.tracking.registry import is_uri
+
+    if not (chosen.model.exists() or is_uri(chosen.model) or str(chosen.model) == DEFAULT):
+        expected = "expected a model folder, or a file of predictions: a line a query, as in --help"
+        raise InputError(f"there is no {chosen.model}; {expected}")
+    return chosen.load(work)
+
+
 def _benchmark(
     chosen: options.ModelChoice,
     dataset: Path,
@@ -267,7 +278,7 @@ def _benchmark(
     elif str(chosen.model) == DEFAULT:
         model = Config(reranker=reranker or Config().reranker)
     else:
-        model = chosen.load(how["work"])
+        model = _to_measure(chosen, how["work"])
     if reranker and not isinstance(model, Config):
         raise InputError(f"--reranker: only with {DEFAULT!r} as the model, got {chosen.model}")
     elsewhere = bool(model) and not isinstance(model, Config) and model.source.elsewhere

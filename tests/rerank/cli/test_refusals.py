@@ -91,3 +91,14 @@ def test_a_model_is_not_replaced_by_an_index(
     message = refused(capsys, "data", "index", small_folder, "--out", run.folder, "--overwrite")
     assert str(run.folder) in message
     assert (run.folder / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["theirs.jsonl", "theirs.csv", "model"])
+def test_what_evaluate_measures_is_a_model_or_predictions(
+    name: str, small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name of neither could have been meant as either."""
+    message = refused(capsys, "evaluate", tmp_path / name, small_folder)
+    assert str(tmp_path / name) in message
+    assert "model folder" in message
+    assert "file of predictions" in message
