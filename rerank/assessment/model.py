@@ -81,6 +81,7 @@ class CalibratedReranker:
         self.pipeline = pipeline
         self.second: Second | None = None
         self.shifts: Mapping[str, Shift] = {}  # of the models behind addresses, by role
+        self.lost = False  # whether one of these did not answer at loading
         self._remote: dict[str, RemoteModel] = {}
         self._fetched_from = ""  # the URI, if its folder is a temporary copy
 
@@ -236,6 +237,7 @@ class CalibratedReranker:
             if not first_stage or isinstance(error, LimitError):
                 raise
             logger.warning("the first stage answers until a later probe: %s", error)
+            model.lost = True
             model.shifts = {role: lost(found) for role, found in model._remote.items()}
             model.pipeline.reranker.caching = False
         return model

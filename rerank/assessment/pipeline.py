@@ -104,6 +104,7 @@ class Pipeline:
         self.models = models
         self.observe: Observe | None = None
         self.first_stage_on_error = False  # it answers where the reranker does not
+        self.away = False  # the reranker did not answer before, and is not asked again
         if models is not None:
             source.refuse_mismatch(models.encoder)
 
@@ -234,7 +235,8 @@ class Pipeline:
         """
         instruction = self.instruction_of(selection.candidates.query)
         try:
-            return self._score_together([selection], instruction)[0]
+            if not self.away:
+                return self._score_together([selection], instruction)[0]
         except RetrieverError as error:
             if not self.first_stage_on_error or isinstance(error, LimitError):
                 raise

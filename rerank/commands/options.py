@@ -186,6 +186,13 @@ class ModelChoice:
             how |= {"cache": ScoreCache(space.scores), "tracking_uri": space.tracking_uri}
         return CalibratedReranker.load(self.model, **how)
 
+    def load_once(self, on_reranker_error: str) -> CalibratedReranker:
+        """Load it for one command, which asks no reranker again that did not answer."""
+        model = self.load(on_reranker_error=on_reranker_error)
+        for one in model.stages:
+            one.pipeline.away = one.lost
+        return model
+
 
 def typed_queries(
     model: CalibratedReranker,

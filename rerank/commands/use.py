@@ -83,7 +83,7 @@ def search(
         typed.refuse("only with --passages", kind=Strategy)
     select = _strategy(numbers, strategy, strategies, typed) if passages else None
     with options.journal_kept(settings) as record:
-        model = chosen.load(on_reranker_error=on_reranker_error)
+        model = chosen.load_once(on_reranker_error)
         if "similarity_floor" in typed:
             from rerank.advice.adaptive import check_floor
 

@@ -58,7 +58,7 @@ def answer(
         typed.refuse("only with QUERY; a row of a file has it as `filter`", "where")
     rows = _read(queries, chosen.model, out) if queries and out else None
     with options.journal_kept(settings) as record:
-        model = chosen.load(on_reranker_error=on_reranker_error)
+        model = chosen.load_once(on_reranker_error)
         with named_by_flags():
             t = replace(model.pipeline.config.thresholds, **thresholds)
         if rows is not None and out:
