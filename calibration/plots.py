@@ -58,12 +58,7 @@ class Picture:
 
 @checked
 def reliability_diagram(
-    y: Floats,
-    p: Floats,
-    bins: Sequence[Bin],
-    *,
-    title: str = "Reliability",
-    threshold: float = 0.7,
+    y: Floats, p: Floats, bins: Sequence[Bin], *, title: str = "Reliability", threshold: float = 0.7
 ) -> Figure:
     """Return the reliability diagram of confidences p (n,) against labels y (n,) of 0 and 1.
 

@@ -10,14 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import (
-    Bools,
-    Floats,
-    Groups,
-    Ints,
-    as_weights,
-    check_probabilities,
-)
+from calibration.arrays import Bools, Floats, Groups, Ints, as_weights, check_probabilities
 from calibration.metrics.intervals import Interval, mean_interval
 
 

@@ -37,12 +37,7 @@ from rerank.fitting.scored_plan import (
 from rerank.jobs.automatic import with_language
 from rerank.jobs.calibrate import refused_by
 from rerank.jobs.evaluate import grouped_as
-from rerank.jobs.pipelines import (
-    CandidateSource,
-    find_models,
-    open_candidate_source,
-    pipeline_over,
-)
+from rerank.jobs.pipelines import CandidateSource, find_models, open_candidate_source, pipeline_over
 from rerank.process import one_blas_thread
 from rerank.report.benchmark import Answers, Asked, Row, Way, measured_rows
 from rerank.storage.folder import Workspace

@@ -36,12 +36,7 @@ from rerank.fitting.fit import Fitted, FittedFold, check_both_outcomes, fit_fold
 from rerank.fitting.passage_maps import fit_rankings, read_labelled
 from rerank.fitting.plan import Plan, check_corpus, plan
 from rerank.fitting.scored_plan import ScoredPlan, missed_share, score_modes
-from rerank.inference.engine import (
-    NETWORKS,
-    check_exportable,
-    manifest_entry,
-    write_exported,
-)
+from rerank.inference.engine import NETWORKS, check_exportable, manifest_entry, write_exported
 from rerank.jobs.automatic import with_language
 from rerank.jobs.pipelines import find_models, open_candidate_source
 from rerank.jobs.track import track_if_installed

@@ -51,10 +51,7 @@ def make_server(
 
 
 def serve(
-    place: ModelPlace,
-    settings: Settings,
-    given: Mapping[str, Any] | None = None,
-    **how: Any,
+    place: ModelPlace, settings: Settings, given: Mapping[str, Any] | None = None, **how: Any
 ) -> None:
     """Serve the model at a place, until SIGTERM or Ctrl-C; SIGHUP refreshes it.
 
