@@ -10,11 +10,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from math import ceil
-from multiprocessing import get_context
 from pathlib import Path, PurePosixPath
 from threading import active_count
 from typing import Any, TypeVar
@@ -60,6 +58,8 @@ def in_threads(
     threads = min(threads, len(items))
     if threads < 2:
         return list(map(function, items))
+    from concurrent.futures import ThreadPoolExecutor  # heavy, for a command's help
+
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, items))
 
@@ -86,6 +86,8 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> l
     count = min(cores(), len(items))
     if count < 2 or sys.platform != "linux" or active_count() > 1:
         return list(map(function, items))
+    from multiprocessing import get_context
+
     context = get_context("fork")
     results: list[Any] = [None] * len(items)
 
