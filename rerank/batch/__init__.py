@@ -1,5 +1,1 @@
 """Batch rescoring: a file of queries in, a file of predictions out, in the order of the input."""
-
-from rerank.batch.job import RescoreSummary, rescore
-
-__all__ = ["RescoreSummary", "rescore"]

@@ -203,7 +203,7 @@ def rescore(
         engine: this process, or Ray: the cluster of RAY_ADDRESS, else here
         actors: how many actors of Ray, each with the model (default: one per 4 cores)
     """
-    from rerank.batch import rescore
+    from rerank.batch.job import rescore
 
     with suppress(ValueError):  # in another thread than the main one
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops as Ctrl-C does

@@ -18,7 +18,7 @@ from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import MANIFEST
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 from rerank.config import Config
 from rerank.data.feedback import feedback_of
 from rerank.data.labelled_set import LabelledSet

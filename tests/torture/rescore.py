@@ -29,7 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import parquet, rescore, rows
+from rerank.batch import parquet, rows
+from rerank.batch.job import rescore
 from rerank.inference.score_cache import ScoreCache
 
 OLDER_SIDE = b'{"line": 1, "reason": "of an older run"}\n'

@@ -18,7 +18,7 @@ from calibration.arrays import log_odds
 from calibration.maps import LogisticMap
 from rerank import CalibratedReranker
 from rerank.assessment.model_folder import CALIBRATORS, bound_to
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 from rerank.batch.table import assess_table
 from rerank.cli import main
 from rerank.errors import InputError

@@ -14,7 +14,7 @@ import pytest
 from processes import run_python
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 
 Run = Any  # the session's run, see conftest
 REASON = "scoring this row ended the process twice"
@@ -26,7 +26,7 @@ CODE = """
 import os
 from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 
 folder, model = Path({folder!r}), CalibratedReranker.load({model!r})
 encode = model.pipeline.encoder.encode

@@ -25,7 +25,7 @@ ASKED = 20  # rows that are scored
 CODE = """
 from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 
 def memory(what):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -85,7 +85,7 @@ LIMITED = """
 import resource
 from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 
 folder = Path({folder!r})
 model = CalibratedReranker.load({model!r})

@@ -14,8 +14,8 @@ import pytest
 from coherence import check_coherent
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import rescore, rows
-from rerank.batch.job import score_chunk
+from rerank.batch import rows
+from rerank.batch.job import rescore, score_chunk
 from rerank.batch.rows import QueryRow
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet

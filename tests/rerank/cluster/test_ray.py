@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rerank.assessment.model import CalibratedReranker
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 from rerank.batch.rows import CHUNK_ROWS
 from rerank.cluster import on_ray
 from rerank.cluster.ray_process import LISTENS_EVERYWHERE, ray_module, users
@@ -153,7 +153,7 @@ import os, sys
 from pathlib import Path
 
 import rerank
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 from rerank.cluster import on_ray
 
 whole = on_ray.on_ray

@@ -23,7 +23,7 @@ from rerank.assessment.fitted_maps import NO_FILTER
 from rerank.assessment.metadata_features import QUERY_ENTITIES, number
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.predictions import FILTERED
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 from rerank.batch.table import assess_table
 from rerank.client import Client
 from rerank.config import Config

@@ -14,7 +14,7 @@ from server import serving
 import rerank
 from rerank.assessment import fitted_maps
 from rerank.assessment.fitted_maps import FILES, PooledMaps, scored_by
-from rerank.batch import rescore
+from rerank.batch.job import rescore
 from rerank.config import Config
 from rerank.errors import FolderError, InputError
 from rerank.fitting.fit import Fitted
