@@ -8,10 +8,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import shutil
+import ssl
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -30,6 +32,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # Haystack sends usage data, unless told not to
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 
+import numpy as np
+
+from calibration import plots, reliability
+from calibration.metrics import calibration_error
+from calibration.monitoring import recalibration
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
@@ -40,13 +47,16 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.recipes import build_pydata
 from rerank.data.records import query_row
-from rerank.evaluation import measure as measuring
+from rerank.evaluation import measure, predictions_file
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search
+from rerank.inference import engine
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
+from rerank.storage import folder
+from rerank.storage.files import file_state, write_file
 from rerank.storage.folder import Workspace
 from rerank.types import Ranking, Scored
 
@@ -112,9 +122,55 @@ def config() -> Config:
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_draws() -> Iterator[None]:
-    """Bootstrap intervals from 40 resamples and not 500: no test here looks at their ends."""
+    """Intervals of reports from 40 draws and not 500: no test of reports looks at their ends."""
+
+    def comparison(*rows: Any, **options: Any) -> reliability.Comparison:
+        with pytest.MonkeyPatch.context() as patch:
+            floor = calibration_error.smece_floor
+            patch.setattr(
+                calibration_error, "smece_floor", lambda *p, **of: floor(*p, **of, draws=40)
+            )
+            return reliability.comparison(*rows, **options, draws=40)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "comparison", partial(measuring.comparison, draws=40))
+        for module in (measure, predictions_file, recalibration):
+            patch.setattr(module, "comparison", comparison)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _small_pictures() -> Iterator[None]:
+    """The pictures of reports are of one pixel, but for the tests of reports and of pictures."""
+
+    def draw(figure: Any) -> plots.Picture:
+        texts = {text.get_gid(): text.get_text().replace("\n", " ") for text in figure.texts}
+        return plots.Picture(pixel, pixel, texts["title"], texts["caption"])
+
+    pixel = plots._png(np.zeros((1, 1, 4), dtype=np.uint8))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "draw", draw)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _little_to_read() -> Iterator[None]:
+    """What many tests read alike is read once: networks, and the certificates of the web."""
+
+    @lru_cache(maxsize=4)
+    def network(path: Path, sha256: str, size: int, *_state: int) -> bytes:
+        of_one = {"files": {path.name: {"sha256": sha256}}}
+        return folder.read_verified(path.parent, path.name, of_one, max_bytes=size)
+
+    def read_verified(
+        where: Path, name: str, manifest: Mapping[str, Any], *, max_bytes: int
+    ) -> bytes:
+        path = where / name
+        return network(path, manifest["files"][name]["sha256"], max_bytes, *file_state(path))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "read_verified", read_verified)
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        patch.setattr(os, "fsync", lambda _: None)
         yield
 
 
@@ -122,12 +178,18 @@ def _few_draws() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def built() -> tuple[LabelledSet, tuple[str, ...]]:
+def built(shared: Path) -> tuple[LabelledSet, tuple[str, ...]]:
     """The bundled set as this machine's packages give it, and the warnings that came with it."""
+    kept = shared / "pydata.pickle"
+    if kept.exists():  # made by the worker beside this one
+        found: tuple[LabelledSet, tuple[str, ...]] = pickle.loads(kept.read_bytes())
+        return found
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         labelled = build_pydata()
-    return labelled, tuple(str(w.message) for w in heard)
+    made = labelled, tuple(str(w.message) for w in heard)
+    write_file(kept, pickle.dumps(made))
+    return made
 
 
 @pytest.fixture(scope="session")

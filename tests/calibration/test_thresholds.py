@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import binom, binomtest
 
-from calibration import sequence_tests
+from calibration import sequence_tests, thresholds
 from calibration.sequence_tests import foreseen_place, refuted, starts_of, tails
 from calibration.thresholds import (
     Certificate,
@@ -97,6 +97,12 @@ def clustered(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndar
     return np.repeat(rng.random(50), 10), np.repeat(right * 1.0, 10), np.repeat(np.arange(50), 10)
 
 
+@pytest.fixture
+def promises_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many labels a refusal advises is not asked: most of the time of many draws."""
+    monkeypatch.setattr(thresholds, "_labels_needed", lambda *_: None)
+
+
 def test_a_certificate_by_hand() -> None:
     """The tests are those of SciPy, one a rank, at what the starts passed so far have brought."""
     y = np.array([1] * 60 + [0] * 30 + [1] * 60)
@@ -144,6 +150,7 @@ def test_most_of_the_chance_goes_where_the_confidences_say() -> None:
     np.testing.assert_allclose(chances, [0.0475 + 0.0025 / 3, 0.005 / 3])
 
 
+@pytest.mark.usefixtures("promises_alone")
 @pytest.mark.parametrize(
     ("intercept", "slope", "n", "least"),
     [(-0.72, 2.3, 100, 0.3), (0.72, 2.3, 50, 0.55), (-1.0, 5.0, 50, 0.6)],
@@ -181,6 +188,7 @@ def test_tails_are_the_binomials() -> None:
     np.testing.assert_allclose(tails(y, 0.7), expected)
 
 
+@pytest.mark.usefixtures("promises_alone")
 def test_many_labels_certify_what_little_is_above_the_target() -> None:
     """72% right and 20,000 labels, of confidences that say nothing: where one test of all of them
     would nearly always pass, a certificate is given in more than four draws of five.
@@ -190,6 +198,7 @@ def test_many_labels_certify_what_little_is_above_the_target() -> None:
     assert np.mean([found.threshold is not None for found in draws]) > 0.8
 
 
+@pytest.mark.usefixtures("promises_alone")
 @pytest.mark.parametrize("world", [uninformative, tied, clustered])
 def test_false_certificates_are_rare(world: Draw) -> None:
     """Where no threshold deserves it, at most one draw in twenty gets one (400 draws, 3 errors)."""
@@ -215,6 +224,7 @@ def test_groups_of_good_rows_are_certified_by_rows() -> None:
     assert found.queries == 460
 
 
+@pytest.mark.usefixtures("promises_alone")
 def test_clusters_would_fool_a_count_of_rows() -> None:
     """The control: taken as independent, rows that are right together are certified too often."""
     rng = np.random.default_rng(0)
@@ -315,6 +325,7 @@ def test_copies_of_rows_certify_nothing_new() -> None:
     assert again.accepted >= 0.7 * 10 * once.accepted
 
 
+@pytest.mark.usefixtures("promises_alone")
 def test_what_is_certified_was_tested() -> None:
     """Of p from .7 up .66 are right, of the others .85: together enough, those accepted not.
 
@@ -412,6 +423,7 @@ def test_a_threshold_that_does_not_follow_from_its_counts_is_refused(
         Certificate(0.5, 0.7, 0.95, 1000, accepted, right, None, groups=groups)
 
 
+@pytest.mark.usefixtures("promises_alone")
 @pytest.mark.parametrize("target", [0.3, 0.7, 0.95])
 def test_what_was_certified_follows_from_its_counts(target: float) -> None:
     """By rows the tail is SciPy's; by groups none that `certify` makes is refused."""

@@ -6,16 +6,18 @@ import html
 import itertools
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from calibration.arrays import sigmoid
 from calibration.maps import IsotonicMap, LogisticMap, TwoStageMap
-from calibration.plots import Picture
+from calibration.plots import Picture, draw
 from calibration.reliability import aligned
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking_features import GROUPS, RANKING_FEATURES
@@ -32,7 +34,6 @@ from rerank.report.calibration import (
     groups_sentence,
     measured_sections,
     report_figures,
-    report_pictures,
     report_sections,
     scored_sentence,
     split_sentences,
@@ -79,10 +80,15 @@ def report(
     )
 
 
+def drawn(figures: Mapping[str, Figure]) -> dict[str, Picture]:
+    """The real pictures, where other tests make do with small ones."""
+    return {name: draw(figure) for name, figure in figures.items()}
+
+
 @pytest.fixture(scope="module")
 def pictures(report: Report) -> dict[str, Picture]:
     """Its pictures, drawn."""
-    return report_pictures(report_figures(report))
+    return drawn(report_figures(report))
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +182,7 @@ def test_where_nothing_is_right_there_is_still_a_report(
     assert [each.file for each in made.explained] == ["surest_wrong"]
     kept = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     assert kept["ablation"][0]["auroc"] is None
-    report_pictures(report_figures(made))
+    drawn(report_figures(made))
 
 
 def test_the_base_of_an_explanation_by_hand() -> None:
@@ -523,7 +529,7 @@ def test_the_page_is_the_same_every_time(
 ) -> None:
     """No date and no chance: the same run gives the same bytes, pictures and all."""
     again = report_figures(report)["reliability"]
-    redrawn = {**pictures, **report_pictures({"reliability": again})}
+    redrawn = {**pictures, **drawn({"reliability": again})}
     assert report_page(report, redrawn) == page
 
 
