@@ -40,7 +40,7 @@ $(MODEL)/manifest.json: | .venv/installed
 	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 500
 
 test: .venv/tested lint types ## lint, types and tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/tested
 	$(BIN)/ruff check .

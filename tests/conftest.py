@@ -47,12 +47,14 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.data.recipes import build_pydata
 from rerank.data.records import query_row
+from rerank.errors import MissingExtraError
 from rerank.evaluation import measure, predictions_file
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference import engine
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
+from rerank.jobs import track
 from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
 from rerank.storage import folder
@@ -72,6 +74,29 @@ CONFIG = Config(
     folds=2,
     language="english",
 )
+
+
+# of half a minute, where most take a second: the first of them makes what many share
+LONG = (
+    "test_calibrate.py",
+    *("test_families.py", "test_recalibrate.py", "test_readme.py", "test_server.py"),
+    *("test_calibrate_retriever.py", "test_calibrate_lists.py", "test_engine.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come before short ones: no worker is left alone with one.
+
+    One begins with what many tests share, while the others begin with what does without.
+    """
+    asking = {item.path for item in items if "run" in getattr(item, "fixturenames", ())}
+
+    def place(item: pytest.Item) -> int:
+        if item.path.name == LONG[0]:
+            return 0
+        return (2 if item.path.name in LONG else 3) if item.path in asking else 1
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")
@@ -171,6 +196,18 @@ def _little_to_read() -> Iterator[None]:
         patch.setattr(engine, "read_verified", read_verified)
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def untracked() -> Iterator[None]:
+    """As without MLflow, for tests that look at no run: tracking takes as long as a fit."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MissingExtraError("this test has no MLflow")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(track, "track_model", refuse)
         yield
 
 

@@ -30,6 +30,8 @@ from rerank.retrieval.index import Index
 from rerank.storage.folder import Workspace
 from rerank.types import FirstStage, Floats, Passage, Ranking
 
+pytestmark = pytest.mark.usefixtures("untracked")
+
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:

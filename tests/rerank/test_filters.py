@@ -28,6 +28,7 @@ from rerank.retrieval.fusion import reciprocal_rank_fusion, top
 from rerank.retrieval.index import Index, build_index
 from rerank.types import Passage, Query
 
+pytestmark = pytest.mark.usefixtures("untracked")
 Run = Any  # the session's run, see conftest
 ASKED = "median along an axis while ignoring NaNs"
 FILTERS: list[dict[str, Any]] = [

@@ -18,6 +18,7 @@ from small_sets import WORDS, two_word_questions
 
 import rerank
 
+pytestmark = pytest.mark.usefixtures("untracked")
 CONFIG = rerank.Config(rerank_depth=3, candidates=6, pool=12, folds=2)
 
 

@@ -26,6 +26,7 @@ from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
 from rerank.retrieval.dense import Encoder, PassageText
 
+pytestmark = pytest.mark.usefixtures("untracked")
 PAIRS = [
     ("what is the median", "The middle value of a sorted sample, as large as half of the others."),
     ("Mean", "The sum over the count."),

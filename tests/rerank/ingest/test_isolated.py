@@ -10,7 +10,7 @@ from rerank.ingest.isolated import IsolatedReader
 
 def test_a_file_is_read_in_another_process() -> None:
     """Several files, one process; a reason comes back as a reason."""
-    with IsolatedReader(seconds=60) as isolated:
+    with IsolatedReader(seconds=3600) as isolated:
         assert isolated.read("markdown", b"# A\n\ntext").blocks[0].text == "text"
         process = isolated._process
         with pytest.raises(UnreadableError, match="binary data"):
@@ -32,7 +32,7 @@ def test_what_takes_too_long_is_given_up() -> None:
 
 def test_what_takes_too_much_memory_is_given_up() -> None:
     """What 40 MiB of sentences become does not fit into 256 MiB; the next file is read."""
-    with IsolatedReader(seconds=120, memory=256 * 2**20) as isolated:
+    with IsolatedReader(seconds=3600, memory=256 * 2**20) as isolated:
         with pytest.raises(UnreadableError, match=r"memory|ends the process"):
             isolated.read("plain", b"a b. " * 8 * 2**20)
         assert isolated.read("plain", b"text").blocks[0].text == "text"
@@ -41,7 +41,7 @@ def test_what_takes_too_much_memory_is_given_up() -> None:
 def test_an_answer_of_any_length_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file whose text would fill the memory of the parent is refused, and the next one read."""
     monkeypatch.setattr("rerank.ingest.isolated.ANSWER", 1000)
-    with IsolatedReader(seconds=120) as isolated:
+    with IsolatedReader(seconds=3600) as isolated:
         with pytest.raises(UnreadableError, match="its text takes more than"):
             isolated.read("markdown", b"- a\n" * 10_000)
         assert isolated.read("markdown", b"Text.").blocks[0].text == "Text."

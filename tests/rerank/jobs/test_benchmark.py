@@ -32,6 +32,7 @@ from rerank.report.benchmark import (
     tables,
 )
 
+pytestmark = pytest.mark.usefixtures("untracked")
 CONFIG = rerank.Config(rerank_depth=5, candidates=10, pool=20, folds=2)
 Row = dict[str, Any]
 

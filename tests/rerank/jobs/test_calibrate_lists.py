@@ -39,6 +39,7 @@ from rerank.fitting.scored_plan import score_lists
 from rerank.jobs.calibrate import CalibrationRun, calibrate
 from rerank.types import OWN_STAGES, Passage, Query
 
+pytestmark = pytest.mark.usefixtures("untracked")
 CONFIG = Config(folds=2, calibrator="logistic")
 FRESH = known_lists(400, seed=1)
 ALONE = """

@@ -36,6 +36,7 @@ from rerank.jobs.calibrate import calibrate
 from rerank.jobs.recalibrate import recalibrate
 from rerank.types import Passage
 
+pytestmark = pytest.mark.usefixtures("untracked")
 KEYS = "source_type,temperature"
 
 

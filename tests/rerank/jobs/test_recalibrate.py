@@ -42,6 +42,7 @@ from rerank.fitting.certificates import (
     KNOWN_GROUPS_LEFT_OUT,
     NOT_AT_RANDOM,
 )
+from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.evaluate import evaluate
 from rerank.jobs.recalibrate import (
@@ -60,6 +61,7 @@ from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, Workspace
 from rerank.types import Query, Ranking
 
+pytestmark = pytest.mark.usefixtures("untracked")
 Run = Any  # the session's run, see conftest
 
 
@@ -446,7 +448,7 @@ def test_figures_are_tracked_under_the_mode_that_they_are_about(
 
 def test_lists_alone_can_be_recalibrated_again(small: LabelledSet, tmp_path: Path) -> None:
     """Searches of a model without labels stay uncalibrated, and have no sketch."""
-    labels = lists_with_labels(small, "train") + lists_with_labels(small, "test")
+    labels = lists_with_labels(small, "test")
     write_corpus(tuple(small.corpus.values())[:6], tmp_path)
     model = init(tmp_path, tmp_path / "model", work=tmp_path / "work")
     for name in ("first", "second"):
@@ -539,7 +541,7 @@ def test_labels_of_groups_that_were_fitted_on_certify_nothing(
         labels, out = written(tmp_path, [json.dumps(row) for row in rows]), tmp_path / "new"
         if start == out:
             out = tmp_path / "again"
-        model = CalibratedReranker.load(start)
+        model = CalibratedReranker.load(start, cache=ScoreCache(Workspace(tmp_path).scores))
         new = recalibrate(model, labels, out, work=tmp_path, overwrite=True)
         return list(new.notes), CalibratedReranker.load(out).maps["search"].certificate
 

@@ -30,6 +30,8 @@ from rerank.jobs import evaluate as job
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.update import export
 
+pytestmark = pytest.mark.usefixtures("untracked")
+
 
 @pytest.fixture(scope="module")
 def made(run: Any, small: LabelledSet, small_folder: Path, work: Path) -> SimpleNamespace:

@@ -19,7 +19,7 @@ from rerank.journal import journal as writing
 from rerank.journal.journal import Journal
 from rerank.journal.store import JOURNAL, Entry, JournalStore
 
-LONG = 60.0  # seconds; what takes so long has failed
+LONG = 600.0  # seconds; what takes so long has failed
 
 
 @pytest.fixture

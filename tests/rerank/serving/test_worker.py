@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,7 +26,7 @@ from rerank.serving.worker import Worker
 from rerank.types import Passage, Query
 
 Asked = tuple[Query, str | None]
-WAIT = 60  # seconds that no test needs
+WAIT = 3600  # seconds that no test needs
 PATIENT = 3600.0  # seconds: no machine is so slow that a request is refused or late
 
 
@@ -120,7 +121,7 @@ def test_what_takes_too_long_is_refused_at_once(
     monkeypatch.setattr(holder, "current", replace(holder.current, speed=Speed(0.001, 0.001)))
 
     async def main() -> None:
-        worker = Worker(holder, Settings(timeout=30.0))  # not started: all that comes waits
+        worker = Worker(holder, Settings(timeout=PATIENT))  # not started: all that comes waits
         worker.schedule.allowed = 5.0
         with pytest.raises(Refusal, match=r"about [6-9].* seconds, .* may take 5;") as refused:
             await worker.assess(long)
@@ -197,16 +198,26 @@ def test_a_turn_that_does_not_come_is_503(swift: ModelHolder) -> None:
     assert rounds(swift) == [0, 0]
 
 
-def test_an_answer_that_is_not_ready_is_504(swift: ModelHolder) -> None:
+def test_an_answer_that_is_not_ready_is_504(
+    swift: ModelHolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was begun and takes too long is refused; the worker then ends as usual."""
-    ready = threading.Event()
+    begun, ready = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        begun.set()
+        ready.wait(WAIT)
 
     async def main() -> None:
-        worker = Worker(swift, Settings(timeout=5.0))
+        worker = Worker(swift, Settings(timeout=PATIENT))
+        swift.current.model.pipeline.observe = hold
+        answer = asyncio.create_task(worker.assess(Query("median")))
         worker.start()
-        swift.current.model.pipeline.observe = lambda *_: bool(ready.wait(WAIT))
-        with pytest.raises(Refusal, match="not ready within 5 seconds") as refused:
-            await worker.assess(Query("median"))
+        await asyncio.to_thread(begun.wait)
+        loop, now = asyncio.get_running_loop(), time.monotonic
+        monkeypatch.setattr(loop, "time", lambda: now() + PATIENT)
+        with pytest.raises(Refusal, match="not ready within 3600 seconds") as refused:
+            await answer
         assert refused.value.status == 504
         ready.set()
         await asyncio.to_thread(worker.finish)
