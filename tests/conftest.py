@@ -42,6 +42,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline
 from rerank.assessment.ranking import limit_scored, rank
 from rerank.assessment.sources.own_index import OwnIndex
+from rerank.assessment.steps import Speed, measured_speed
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
@@ -178,8 +179,10 @@ def _small_pictures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _little_to_read() -> Iterator[None]:
-    """What many tests read alike is read once: networks, and the certificates of the web."""
+def _once() -> Iterator[None]:
+    """What many tests do alike is done once: they read networks and the certificates of the web,
+    and measure how fast a served model is.
+    """
 
     @lru_cache(maxsize=4)
     def network(path: Path, sha256: str, size: int, *_state: int) -> bytes:
@@ -192,8 +195,15 @@ def _little_to_read() -> Iterator[None]:
         path = where / name
         return network(path, manifest["files"][name]["sha256"], max_bytes, *file_state(path))
 
+    def speed_of(model: CalibratedReranker) -> Speed:
+        if model.version not in speeds:
+            speeds[model.version] = measured_speed(model)
+        return speeds[model.version]
+
+    speeds: dict[str, Speed] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "read_verified", read_verified)
+        patch.setattr("rerank.serving.model_source.measured_speed", speed_of)
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         patch.setattr(os, "fsync", lambda _: None)
         yield

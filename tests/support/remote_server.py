@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rerank.inference.model_cache import cache_folder
 from rerank.inference.remote import client
 
 KEY = "sk-a-secret-4711"
@@ -157,7 +158,14 @@ def late(handler: Handler, answer: Any) -> None:
 
 @contextmanager
 def running_server(cache: Path) -> Iterator[Server]:
-    """The server; a second try comes at once, and probes are kept in the folder `cache`."""
+    """The server; a second try comes at once, and probes are kept in the folder `cache`.
+
+    What has been exported by now is not exported again.
+    """
+    own = cache / "models"
+    own.mkdir(mode=0o700, parents=True)
+    for made in cache_folder().glob("[!.]*"):
+        (own / made.name).symlink_to(made)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "FIRST_WAIT", 0.0)
         patch.setenv("RERANK_CACHE", str(cache))

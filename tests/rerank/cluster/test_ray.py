@@ -103,14 +103,19 @@ node.time, services.time = (types.SimpleNamespace(**vars(time)) for _ in range(2
 node.time.monotonic = lambda: time.monotonic() / 100
 services.time.time = lambda: time.time() / 100
 """
-LIMITS = ("RAY_gcs_server_port_wait_time_s", "RAY_gcs_server_request_timeout_seconds")
+LIMITS = {  # seconds, and how nice a worker is: usually so nice that it waits for all other programs
+    "RAY_gcs_server_port_wait_time_s": "3600",
+    "RAY_gcs_server_request_timeout_seconds": "3600",
+    "RAY_worker_register_timeout_seconds": "3600",
+    "RAY_worker_niceness": "0",
+}
 
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take minutes to start Ray, here and in other processes."""
-    for name in LIMITS:
-        monkeypatch.setenv(name, "3600")
+    for name, value in LIMITS.items():
+        monkeypatch.setenv(name, value)
     for module in ("node", "services"):
         monkeypatch.setattr(f"ray._private.{module}.time", time)  # put back at the end
     exec(PATIENT, {})

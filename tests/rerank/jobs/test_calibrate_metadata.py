@@ -96,7 +96,10 @@ def test_who_is_asked_about_is_learned_without_an_option(tmp_path: Path) -> None
         row["query"] += " Ada"
         for p in row["passages"]:
             p["metadata"] = {"speaker": "Ada" if rng.random() < 0.3 + 0.6 * p["right"] else "Grace"}
-    lists, config = write_lines(tmp_path / "lists.jsonl", rows), Config(calibrator="logistic")
+    lists, config = (
+        write_lines(tmp_path / "lists.jsonl", rows),
+        Config(calibrator="logistic", folds=2),
+    )
     made = calibrate(LabelledSet.read(lists), tmp_path / "model", config, work=tmp_path / "work")
     model = CalibratedReranker.load(made.folder)
     maps = model.maps["lists"]

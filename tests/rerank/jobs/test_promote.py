@@ -24,6 +24,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.records import query_row
 from rerank.errors import InputError
 from rerank.evaluation.measure import OURS, Evaluation
+from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.evaluate import detect_drift, evaluate
 from rerank.jobs.promote import (
     Check,
@@ -38,6 +39,7 @@ from rerank.jobs.recalibrate import recalibrate
 from rerank.storage.folder import with_digest
 from rerank.tracking.registry import BEST, CHAMPION, aliases, set_champion
 from rerank.types import OWN_STAGES, ListKind, Passage, Query
+from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
@@ -319,7 +321,8 @@ def test_queries_of_few_groups_are_few_for_the_alarm(
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["dataset"]["group_by"] = "conversation"
     (folder / "manifest.json").write_text(json.dumps(with_digest(manifest)))
-    model = CalibratedReranker.load(folder)
+    cache = ScoreCache(Workspace(run.work).scores)
+    model = CalibratedReranker.load(folder, cache=cache)
     texts = [f"who won the {1950 + i} election in county {i}" for i in range(40)]
 
     def of_two(key: str) -> list[Query]:
@@ -327,12 +330,13 @@ def test_queries_of_few_groups_are_few_for_the_alarm(
 
     found = detect_drift(model, of_two("conversation"))
     assert found.m < detect_drift(model, texts).m
-    assert found == detect_drift(CalibratedReranker.load(run.folder), of_two("group"))
+    first = CalibratedReranker.load(run.folder, cache=cache)
+    assert found == detect_drift(first, of_two("group"))
     path = tmp_path / "queries.jsonl"
     rows = map(query_row, of_two("conversation"))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     capsys.readouterr()
-    call("watch", "drift", folder, path, "--json", "--work", tmp_path / "work")
+    call("watch", "drift", folder, path, "--json", "--work", run.work)
     assert json.loads(capsys.readouterr().out) == found.to_dict()
 
 
