@@ -47,7 +47,7 @@ lint: .venv/tested
 	$(BIN)/ruff format --check .
 
 types: .venv/tested
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 format: .venv/tested ## put the code into its standard form
 	$(BIN)/ruff check --fix .

@@ -17,7 +17,6 @@ from registries import restored
 import rerank
 from rerank import LabelledSet
 from rerank.cli import main
-from rerank.config import Config
 from rerank.data.beir import read_queries
 
 ROOT = Path(__file__).parents[2]
@@ -37,10 +36,10 @@ def commands(code: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def place(small: LabelledSet, config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as after `make demo`, on a small set: a cheap model, in MLflow too, and files."""
+def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as after `make demo`, on a small set: a model, in MLflow too, and some files."""
     folder = tmp_path_factory.mktemp("readme")
-    splits = {"train": small.splits["train"][:40], "test": small.splits["test"][:12]}
+    splits = {"train": small.splits["train"][:24], "test": small.splits["test"][:10]}
     kept = {i for ids in splits.values() for i in ids}
     queries = {i: q for i, q in small.queries.items() if i in kept}
     qrels = {i: q for i, q in small.qrels.items() if i in kept}
@@ -62,7 +61,7 @@ def place(small: LabelledSet, config: Config, tmp_path_factory: pytest.TempPathF
     before = Path.cwd()
     os.chdir(folder)
     try:
-        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model", config)
+        made = rerank.calibrate(LabelledSet.read("datasets/pydata"), "work/model", max_queries=500)
     finally:
         os.chdir(before)
     assert made.run is not None

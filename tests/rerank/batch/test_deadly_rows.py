@@ -18,7 +18,8 @@ from rerank.batch.job import rescore
 
 Run = Any  # the session's run, see conftest
 REASON = "scoring this row ended the process twice"
-DEADLY = {2: "deadly", 6: "deadly, too", 70: "deadly as well"}  # of two chunks of 64 rows
+ROWS, CHUNK = 10, 8  # of one input, and of a chunk
+DEADLY = {2: "deadly", 6: "deadly, too", 9: "deadly as well"}  # of two chunks
 MOST_RUNS = 12
 
 # Each run is a fork of a process that holds the model; `end` may end it before a text is encoded.
@@ -26,8 +27,10 @@ CODE = """
 import os
 from pathlib import Path
 from rerank.assessment.model import CalibratedReranker
+from rerank.batch import parquet, rows
 from rerank.batch.job import rescore
 
+rows.CHUNK_ROWS = parquet.CHUNK_ROWS = {chunk}
 folder, model = Path({folder!r}), CalibratedReranker.load({model!r})
 encode = model.pipeline.encoder.encode
 
@@ -56,7 +59,8 @@ for number in range({most}):
 
 def codes_of_runs(end: str, model: Path, folder: Path, ending: str) -> list[int]:
     """The exit codes of runs, the same command again and again, until one ends with 0."""
-    code = CODE.format(folder=str(folder), model=str(model), ending=ending, most=MOST_RUNS, end=end)
+    numbers = {"most": MOST_RUNS, "chunk": CHUNK}
+    code = CODE.format(folder=str(folder), model=str(model), ending=ending, end=end, **numbers)
     return [int(code) for code in run_python(code).split()]
 
 
@@ -76,7 +80,7 @@ def write_rows(path: Path, texts: list[str]) -> None:
 @pytest.fixture
 def expected(run: Run, tmp_path: Path, ending: str) -> tuple[bytes, list[int]]:
     """The predictions of the rows that end no process, and which rows do; `rows` has them all."""
-    texts = [f"the median of array {i}" for i in range(80)]
+    texts = [f"the median of array {i}" for i in range(ROWS)]
     harmless = [text for i, text in enumerate(texts) if i not in DEADLY]
     model = CalibratedReranker.load(run.folder)
     write_rows(tmp_path / f"all.{ending}", texts)
@@ -130,13 +134,13 @@ def test_kills_from_outside_blame_no_row(
     """Each run is killed at another row, the first two at one: none is rejected."""
     end = """
 def end(text):
-    if number < 6 and f"array {11 * max(number, 1)}" in text:
+    if number < 6 and f"array {max(number, 1)}" in text:
         os.kill(os.getpid(), 9)
 """
     codes = codes_of_runs(end, run.folder, tmp_path, ending)
     assert codes == [-signal.SIGKILL] * 6 + [0]
     lines, rejected = found(tmp_path, ending)
-    assert (lines.count(b"\n"), rejected) == (80, [])
+    assert (lines.count(b"\n"), rejected) == (ROWS, [])
     assert set(expected[0].splitlines()) < set(lines.splitlines())
 
 

@@ -103,7 +103,7 @@ node.time, services.time = (types.SimpleNamespace(**vars(time)) for _ in range(2
 node.time.monotonic = lambda: time.monotonic() / 100
 services.time.time = lambda: time.time() / 100
 """
-LIMITS = {  # seconds, and how nice a worker is: usually so nice that it waits for all other programs
+LIMITS = {  # seconds; and a worker is usually so nice that it waits for all other programs
     "RAY_gcs_server_port_wait_time_s": "3600",
     "RAY_gcs_server_request_timeout_seconds": "3600",
     "RAY_worker_register_timeout_seconds": "3600",

@@ -448,7 +448,7 @@ def test_figures_are_tracked_under_the_mode_that_they_are_about(
 
 def test_lists_alone_can_be_recalibrated_again(small: LabelledSet, tmp_path: Path) -> None:
     """Searches of a model without labels stay uncalibrated, and have no sketch."""
-    labels = lists_with_labels(small, "test")
+    labels = lists_with_labels(small, "train") + lists_with_labels(small, "test")
     write_corpus(tuple(small.corpus.values())[:6], tmp_path)
     model = init(tmp_path, tmp_path / "model", work=tmp_path / "work")
     for name in ("first", "second"):
