@@ -180,8 +180,8 @@ def _small_pictures() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _once() -> Iterator[None]:
-    """What many tests do alike is done once: they read networks and the certificates of the web,
-    and measure how fast a served model is.
+    """What many tests do alike is done once: they read and open networks, read the certificates of
+    the web, and measure how fast a served model is.
     """
 
     @lru_cache(maxsize=4)
@@ -203,6 +203,7 @@ def _once() -> Iterator[None]:
     speeds: dict[str, Speed] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "read_verified", read_verified)
+        patch.setattr(engine, "_running", {})  # not weak: a network stays open
         patch.setattr("rerank.serving.model_source.measured_speed", speed_of)
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         patch.setattr(os, "fsync", lambda _: None)

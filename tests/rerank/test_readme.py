@@ -39,7 +39,7 @@ def commands(code: str) -> list[str]:
 def place(small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as after `make demo`, on a small set: a model, in MLflow too, and some files."""
     folder = tmp_path_factory.mktemp("readme")
-    splits = {"train": small.splits["train"][:24], "test": small.splits["test"][:10]}
+    splits = {"train": small.splits["train"][:40], "test": small.splits["test"][:12]}
     kept = {i for ids in splits.values() for i in ids}
     queries = {i: q for i, q in small.queries.items() if i in kept}
     qrels = {i: q for i, q in small.qrels.items() if i in kept}

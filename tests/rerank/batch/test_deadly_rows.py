@@ -33,6 +33,7 @@ from rerank.batch.job import rescore
 rows.CHUNK_ROWS = parquet.CHUNK_ROWS = {chunk}
 folder, model = Path({folder!r}), CalibratedReranker.load({model!r})
 encode = model.pipeline.encoder.encode
+model.search("median")  # opens the networks, once for all runs
 
 {end}
 
