@@ -49,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     p.add_argument("--seconds", type=float, default=600.0)
     p.add_argument("--clients", type=int, default=64)
     p.add_argument("--swaps", type=int, default=5, help="times that the model is replaced")
+    p.add_argument(
+        "--patience", type=float, default=120.0, help="seconds for an answer"
+    )
     p.add_argument("--heavy", action="store_true", help="send the heaviest request every second")
     o = p.parse_args(arguments)
     expected = expected_answers(CalibratedReranker.load(o.model))
@@ -57,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         command = [sys.executable, "-m", "rerank.cli", "serve", str(place), "--port", "0"]
         with (Path(kept) / "log").open("w+") as log:
             server = subprocess.Popen(
-                [*command, "--poll", "0.5", "--timeout", "120"],
+                [*command, "--poll", "0.5", "--timeout", str(o.patience)],
                 stderr=log,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
             )
@@ -65,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
                 seen, memory = soak(_address(server, Path(log.name)), place, expected, o)
             finally:
                 server.terminate()
-                server.wait(120)
+                server.wait(o.patience)
     quarter = len(memory) // 4 or 1
     second, last = memory[quarter : 2 * quarter] or memory, memory[-quarter:]
     grown = float(np.median(last) - np.median(second))
@@ -104,7 +107,7 @@ def soak(
     lock = threading.Lock()
 
     def ask(number: int) -> None:
-        with httpx.Client(base_url=url, timeout=180) as client:
+        with httpx.Client(base_url=url, timeout=1.5 * o.patience) as client:
             while time.monotonic() < end:
                 path, request, answer = expected[number % len(expected)]
                 number += 7
@@ -126,7 +129,7 @@ def soak(
         if replaced < min(o.swaps, int(due)):
             replaced += 1
             _replace(place, f"soaked {replaced} times")
-            _wait_for_swaps(url, replaced)
+            _wait_for_swaps(url, replaced, o.patience)
     for client in clients:
         client.join()
     if o.heavy:
@@ -136,13 +139,13 @@ def soak(
     return seen, memory
 
 
-def _wait_for_swaps(url: str, count: int) -> None:
+def _wait_for_swaps(url: str, count: int, patience: float) -> None:
     """Until the server has taken over so many models.
 
     Raises:
-        SystemExit: it does not within two minutes.
+        SystemExit: it does not within `patience` seconds.
     """
-    given_up = time.monotonic() + 120
+    given_up = time.monotonic() + patience
     while _metric(url, 'rerank_model_swaps_total{outcome="swapped"}') < count:
         if time.monotonic() > given_up:
             raise SystemExit(f"the model was replaced {count} times, and not taken over")
@@ -171,7 +174,7 @@ def _resident(url: str) -> float:
 
 def _metric(url: str, name: str) -> float:
     """A metric of the server; 0 where it has none of that name yet."""
-    lines = httpx.get(f"{url}/metrics", timeout=180).text.splitlines()
+    lines = httpx.get(f"{url}/metrics", timeout=600).text.splitlines()
     return next((float(s.rpartition(" ")[2]) for s in lines if s.startswith(f"{name} ")), 0.0)
 
 

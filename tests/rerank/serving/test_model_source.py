@@ -68,7 +68,7 @@ def test_swap_under_load(run: Any, other: Path, place: Path) -> None:
     assert len(set(expected.values())) == 2
     with serving(place, poll=0.05) as started:
         first = started.holder.current.version
-        stop = threading.Event()
+        begun, stop = threading.Event(), threading.Event()
 
         def ask(_: int) -> set[tuple[str, float]]:
             heard = set()
@@ -78,10 +78,13 @@ def test_swap_under_load(run: Any, other: Path, place: Path) -> None:
                     assert answer.status_code == 200, answer.text
                     found = answer.json()
                     heard.add((found["model"], found["confidence"]))
+                    begun.set()
             return heard
 
         with ThreadPoolExecutor(4) as pool:
             asking = [pool.submit(ask, i) for i in range(4)]
+            while not begun.wait(1) and not any(a.done() for a in asking):
+                pass
             replace(place, other)
             while started.holder.current.version == first and not any(a.done() for a in asking):
                 pass

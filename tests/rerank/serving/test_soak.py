@@ -21,5 +21,5 @@ def test_soak(
     assert spec.loader is not None
     soak = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(soak)
-    code = soak.main([str(run.folder), "--seconds", "3", "--swaps", "1"])
+    code = soak.main([str(run.folder), "--seconds", "3", "--swaps", "1", "--patience", "3600"])
     assert code == 0, capsys.readouterr().out
