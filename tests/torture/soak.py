@@ -49,9 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     p.add_argument("--seconds", type=float, default=600.0)
     p.add_argument("--clients", type=int, default=64)
     p.add_argument("--swaps", type=int, default=5, help="times that the model is replaced")
-    p.add_argument(
-        "--patience", type=float, default=120.0, help="seconds for an answer"
-    )
+    p.add_argument("--patience", type=float, default=120.0, help="seconds for an answer")
     p.add_argument("--heavy", action="store_true", help="send the heaviest request every second")
     o = p.parse_args(arguments)
     expected = expected_answers(CalibratedReranker.load(o.model))

@@ -22,7 +22,7 @@ from rerank.storage import folder as store
 
 def wait(*_):
     print("here", flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 
 def fill(folder):
     (folder / "a.txt").write_text("two")
