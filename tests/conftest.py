@@ -210,6 +210,9 @@ def _once() -> Iterator[None]:
         yield
 
 
+TRACK_MODEL = track.track_model
+
+
 @pytest.fixture(scope="module")
 def untracked() -> Iterator[None]:
     """As without MLflow, for tests that look at no run: tracking takes as long as a fit."""
@@ -294,7 +297,11 @@ def run(small: LabelledSet, index: Index, work: Path, shared: Path) -> Iterator[
     import_module("mlflow.store.db.utils")  # which the run would import: its database is kept
     migrate_once(shared / "mlflow.db")
     assert index.folder.is_relative_to(work)
-    made = interrupted_run(small, CONFIG, work)
+    for scores in work.glob("scores.sqlite*"):  # of tests that ran before
+        scores.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(track, "track_model", TRACK_MODEL)  # also if a module is `untracked`
+        made = interrupted_run(small, CONFIG, work)
     opened = CalibratedReranker.load(made.folder)
     opened.search("median")
     yield made

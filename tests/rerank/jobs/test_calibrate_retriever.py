@@ -45,7 +45,6 @@ from rerank.serving.telemetry import Metrics
 from rerank.serving.worker import Worker
 from rerank.types import Passage, Query
 
-pytestmark = pytest.mark.usefixtures("untracked")
 ASKED = "median ignoring NaNs"
 UNREACHED = Thresholds(high=1.0, medium=1.0)
 BY_EACH_CLIENT = [  # the other tests use one system only: they never come near its client
