@@ -79,9 +79,10 @@ CONFIG = Config(
 
 # of half a minute, where most take a second: the first of them makes what many share
 LONG = (
-    "test_calibrate.py",
-    *("test_families.py", "test_recalibrate.py", "test_readme.py", "test_server.py"),
-    *("test_calibrate_retriever.py", "test_calibrate_lists.py", "test_engine.py"),
+    *("jobs/test_calibrate.py", "inference/test_families.py", "jobs/test_recalibrate.py"),
+    *("jobs/test_promote.py", "jobs/test_calibrate_retriever.py", "jobs/test_init.py"),
+    *("rerank/test_readme.py", "remote/test_remote_models.py", "judging/test_judging.py"),
+    *("serving/test_model_source.py", "jobs/test_calibrate_lists.py", "training/test_finetune.py"),
 )
 
 
@@ -93,9 +94,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     asking = {item.path for item in items if "run" in getattr(item, "fixturenames", ())}
 
     def place(item: pytest.Item) -> int:
-        if item.path.name == LONG[0]:
+        name = "/".join(item.path.parts[-2:])
+        if name == LONG[0]:
             return 0
-        return (2 if item.path.name in LONG else 3) if item.path in asking else 1
+        return (2 if name in LONG else 3) if item.path in asking or name in LONG else 1
 
     items.sort(key=place)
 
