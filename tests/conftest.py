@@ -279,31 +279,35 @@ def texts(small: LabelledSet) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The working folder of the session's run."""
+def place_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working folder of the session's run, in which nothing runs before it."""
     return tmp_path_factory.mktemp("work")
 
 
 @pytest.fixture(scope="session")
-def index(small: LabelledSet, work: Path) -> Index:
-    """The small corpus, indexed."""
-    return open_index(small, CONFIG, Workspace(work))
+def work(run: Run) -> Path:
+    """The same, in which the run has been."""
+    return run.work
 
 
 @pytest.fixture(scope="session")
-def run(small: LabelledSet, index: Index, work: Path, shared: Path) -> Iterator[Run]:
+def index(small: LabelledSet, place_of_run: Path) -> Index:
+    """The small corpus, indexed."""
+    return open_index(small, CONFIG, Workspace(place_of_run))
+
+
+@pytest.fixture(scope="session")
+def run(small: LabelledSet, index: Index, place_of_run: Path, shared: Path) -> Iterator[Run]:
     """The job, stopped as by Ctrl-C when its second chunk is scored, and then run again.
 
     One model of it stays open: those that tests open share its networks, and open faster.
     """
     import_module("mlflow.store.db.utils")  # which the run would import: its database is kept
     migrate_once(shared / "mlflow.db")
-    assert index.folder.is_relative_to(work)
-    for scores in work.glob("scores.sqlite*"):  # of tests that ran before
-        scores.unlink()
+    assert index.folder.is_relative_to(place_of_run)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(track, "track_model", TRACK_MODEL)  # also if a module is `untracked`
-        made = interrupted_run(small, CONFIG, work)
+        made = interrupted_run(small, CONFIG, place_of_run)
     opened = CalibratedReranker.load(made.folder)
     opened.search("median")
     yield made
