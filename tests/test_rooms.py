@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def test_a_room_can_be_taken_away(
 SUPPORT = {path.stem: path for path in (ROOT / "tests" / "support").glob("*.py")}
 
 
+@cache
 def at_its_top(path: Path) -> set[str]:
     """The modules that importing a test file imports, through our helpers too."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
