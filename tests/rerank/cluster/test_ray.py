@@ -103,9 +103,12 @@ node.time, services.time = (types.SimpleNamespace(**vars(time)) for _ in range(2
 node.time.monotonic = lambda: time.monotonic() / 100
 services.time.time = lambda: time.time() / 100
 """
-LIMITS = {  # seconds; and a worker is usually so nice that it waits for all other programs
+LIMITS = {  # seconds; a worker is usually so nice that it waits for all other programs
     "RAY_gcs_server_port_wait_time_s": "3600",
     "RAY_gcs_server_request_timeout_seconds": "3600",
+    "RAY_gcs_rpc_server_connect_timeout_s": "3600",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
+    "RAY_health_check_failure_threshold": "10000",  # tries
     "RAY_worker_register_timeout_seconds": "3600",
     "RAY_worker_niceness": "0",
 }
