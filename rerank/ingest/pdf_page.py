@@ -25,6 +25,7 @@ from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 from rerank.ingest.document import one_line
 from rerank.ingest.encoding import CONTROLS
 from rerank.ingest.pdf_lines import GAP, Box, Piece, lines, placed, with_raised_digits
+from rerank.ingest.pdf_painted import PICTURE, Painted, bare
 
 MAX_OBJECTS = 2_000  # of a page, that are looked at for pictures
 MAX_ANNOTATIONS = 5_000  # of a page
@@ -51,8 +52,7 @@ KINDS[[2, 0xFFFE]] = BLANK | LINE_END | HYPHEN  # PDFium's marks of a hyphen at 
 KINDS[list(b"0123456789")] = DIGIT
 HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 PASSWORD = 1 << 13  # flag of a text field
-INVISIBLE, FILLED = np.zeros((2, 9), bool)  # by the mode of rendering, of which -1 is unknown
-INVISIBLE[[pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP]] = True
+FILLED = np.zeros(9, bool)  # by the mode of rendering, of which -1 is unknown
 FILLED[[pdfium.FPDF_TEXTRENDERMODE_FILL, pdfium.FPDF_TEXTRENDERMODE_FILL_CLIP]] = True
 TURNED = {  # by quarters: what is left, bottom, right and top of a box when its text is upright
     1: ((3, 0, 1, 2), (-1, 1, -1, 1)),
@@ -62,17 +62,12 @@ TURNED = {  # by quarters: what is left, bottom, right and top of a box when its
 Array = NDArray[Any]
 
 
-def _bare(function: Any, result: Any = c_int) -> Callable[..., Any]:
-    """A function of PDFium for many calls: no types are checked, which takes half of the time."""
-    return ctypes.PYFUNCTYPE(result)(ctypes.cast(function, c_void_p).value or 0)
-
-
-BOX_AT = _bare(pdfium.FPDFText_GetLooseCharBox)
-OBJECT_AT = _bare(pdfium.FPDFText_GetTextObject, c_size_t)
-ANGLE_AT = _bare(pdfium.FPDFText_GetCharAngle, c_float)
-IS_UNMAPPED_AT = _bare(pdfium.FPDFText_HasUnicodeMapError)
-COLOUR_AT = _bare(pdfium.FPDFText_GetFillColor)
-MODE_OF = _bare(pdfium.FPDFTextObj_GetTextRenderMode)
+BOX_AT = bare(pdfium.FPDFText_GetLooseCharBox)
+OBJECT_AT = bare(pdfium.FPDFText_GetTextObject, c_size_t)
+ANGLE_AT = bare(pdfium.FPDFText_GetCharAngle, c_float)
+IS_UNMAPPED_AT = bare(pdfium.FPDFText_HasUnicodeMapError)
+COLOUR_AT = bare(pdfium.FPDFText_GetFillColor)
+MODE_OF = bare(pdfium.FPDFTextObj_GetTextRenderMode)
 
 
 @dataclass(slots=True)
@@ -89,7 +84,10 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
     """The page of this number, from 0."""
     page = pdf[number]
     found = Page()
-    values, struck = _annotations(pdf, page, found.left_out)
+    values, struck, drawn = _annotations(pdf, page, found.left_out)
+    if drawn and pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_FAIL:
+        page.close()
+        page = pdf[number]  # what its annotations show is now a part of it
     runs = _Runs(page, page.get_textpage(), by_word=bool(values or struck))
     is_seen = runs.are_seen()
     found.left_out["invisible words"] = int((~is_seen).sum()) + runs.unseen
@@ -123,20 +121,25 @@ class _Runs:
         hyphens = kinds[ends] & HYPHEN > 0
         rows = np.searchsorted(np.flatnonzero(kinds & LINE_END), starts)
         objects = self._ask(OBJECT_AT, starts)
-        turns, pale, unmapped = self._asked_of_objects(starts, objects)
+        unique, words, of = np.unique(objects, return_index=True, return_inverse=True)
+        asked, colours = self._asked_of_objects(starts[words], unique)
+        turns, pale, unmapped = (each[of] for each in asked)
         numbers = np.unique(np.searchsorted(ends, np.flatnonzero(kinds & DIGIT), side="right"))
         is_mixed = self._ask(OBJECT_AT, ends[numbers] - 1) != objects[numbers]
         apart = pale | by_word
         mixed = numbers[is_mixed]
         apart[mixed] = True
         edges = np.array(page.get_bbox())
+        painted = Painted(page, unique, colours)
         for _ in range(2):
             begins = _changes(rows) | _changes(objects) | apart | np.append(0, apart)[:-1] > 0
             first = np.flatnonzero(begins)
             last = (np.append(first[1:], len(starts)) - 1)[: len(first)]
             low, high = self._boxes(starts[first]), self._boxes(ends[last] - 1 + hyphens[last])
             boxes = np.hstack([np.minimum(low, high)[:, :2], np.maximum(low, high)[:, 2:]])
+            in_doubt = painted.may_hide(boxes, of[first])
             is_cut = np.any((boxes[:, :2] < edges[:2]) | (boxes[:, 2:] > edges[2:]), axis=1)
+            is_cut |= in_doubt > 0
             if not is_cut.any():
                 break
             apart |= is_cut[np.cumsum(begins) - 1]
@@ -144,9 +147,10 @@ class _Runs:
         is_small = (sizes < SMALLEST * min(1, page.get_height() / 800)) & (turns[first] >= 0)
         kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1) & ~is_small
         self.unseen = int((last - first + 1)[~kept].sum())  # words off the page, or too small
+        doubt = np.where(pale[first], PICTURE, in_doubt)[kept]
         first, last = first[kept], last[kept]
         self._around, self._turns, self._rows = boxes[kept], turns[first], rows[first]
-        self._pale, self._words = pale[first], last - first + 1
+        self._doubt, self._words = doubt, last - first + 1
         starts, ends = starts[first], ends[last]
         self._unmapped = unmapped[first]
         self._texts = self._written(starts, ends, hyphens[last], np.isin(first, mixed))
@@ -178,10 +182,13 @@ class _Runs:
         deque(map(BOX_AT, repeat(self._raw), indices.tolist(), places), maxlen=0)
         return np.frombuffer(boxes, np.float32).reshape(-1, 4)[:, [0, 3, 2, 1]].astype(float)
 
-    def _asked_of_objects(self, starts: Array, objects: Array) -> tuple[Array, Array, Array]:
-        """Of each word its turn, whether it may leave no trace, and whether it has no Unicode."""
-        unique, words, of = np.unique(objects, return_index=True, return_inverse=True)
-        first = starts[words]
+    def _asked_of_objects(
+        self, first: Array, objects: Array
+    ) -> tuple[tuple[Array, Array, Array], Array]:
+        """Of each object its turn, whether it may be pale, has no Unicode, and its colour.
+
+        `first`: a character of each.
+        """
         quarters = self._ask(ANGLE_AT, first) / (math.pi / 2)
         is_straight = np.abs(quarters - quarters.round()) < 0.06
         turns = np.where(is_straight, quarters.round() % 4, SLANTED).astype(int)
@@ -190,18 +197,20 @@ class _Runs:
         colours = ((COLOUR_AT(self._raw, i, *places), bytes(rgba))[1] for i in first.tolist())
         colour = np.frombuffer(b"".join(colours), np.uint32).reshape(-1, 4)
         is_white = (colour[:, 3] < 16) | (colour[:, :3].min(1, initial=255) > 230)
-        modes = np.array(list(map(MODE_OF, map(c_void_p, unique.tolist()))), int)
-        pale = INVISIBLE[modes] | (FILLED[modes] & is_white)
-        return turns[of], pale[of], (self._ask(IS_UNMAPPED_AT, first) == 1)[of]
+        modes = np.array(list(map(MODE_OF, map(c_void_p, objects.tolist()))), int)
+        unmapped = self._ask(IS_UNMAPPED_AT, first) == 1
+        return (turns, is_white | ~FILLED[modes], unmapped), colour
 
     def are_seen(self) -> Array:
         """Which runs leave a trace on the page. It is drawn if some may not."""
-        is_seen: Array = ~self._pale
+        is_seen: Array = self._doubt == 0
         if not is_seen.all():
             scale = min(2.0, PIXELS / max(self._page.get_size()))
             grey = self._page.render(scale=scale, grayscale=True).to_numpy()
-            for i in np.flatnonzero(self._pale):
-                is_seen[i] = _has_trace(self._page, grey, self._around[i].tolist())
+            for i in np.flatnonzero(self._doubt):
+                box = self._around[i]
+                box = box if self._doubt[i] == PICTURE else _core(box, self._turns[i])
+                is_seen[i] = _has_trace(self._page, grey, box.tolist())
         return is_seen
 
     def are_within(self, boxes: Sequence[Box]) -> Array:
@@ -279,6 +288,18 @@ def _turned(boxes: Array, turn: int) -> Array:
     return np.asarray(boxes[..., order] * signs)
 
 
+def _core(box: Array, turn: int) -> Array:
+    """The part of a box in which every letter leaves ink, without what lies around it."""
+    if turn == SLANTED:
+        return box
+    size = box[2:] - box[:2]
+    across, up = turn % 2, 1 - turn % 2
+    edge = np.zeros(2)
+    edge[up] = size[up] / 4
+    edge[across] = min(size[up] / 10, size[across] / 5)
+    return np.hstack([box[:2] + edge, box[2:] - edge])
+
+
 def _has_trace(page: PdfPage, grey: Array, box: Sequence[float]) -> bool:
     """Whether anything can be told apart within a box of a page that was drawn."""
     height, width = grey.shape[:2]
@@ -312,10 +333,13 @@ def _is_picture(page: PdfPage, length: int) -> bool:
 
 def _annotations(
     pdf: PdfDocument, page: PdfPage, left_out: Counter[str]
-) -> tuple[list[tuple[str, str, Box]], list[Box]]:
-    """Values and free text with names and boxes, and boxes struck out; the rest is counted."""
-    values, struck = list[tuple[str, str, Box]](), list[Box]()
-    for i in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS)):
+) -> tuple[list[tuple[str, str, Box]], list[Box], bool]:
+    """Values and free text with names and boxes, and boxes struck out; comments are counted.
+
+    These annotations are taken off the page. Return too whether others show something on it.
+    """
+    values, struck, drawn = list[tuple[str, str, Box]](), list[Box](), False
+    for i in reversed(range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS))):
         annotation = pdfium.FPDFPage_GetAnnot(page, i)
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)
         is_seen = kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP)
@@ -333,8 +357,11 @@ def _annotations(
             rect = pdfium.FS_RECTF()
             if text and pdfium.FPDFAnnot_GetRect(annotation, byref(rect)):
                 values.append((name, text, Box(rect.left, rect.bottom, rect.right, rect.top)))
+                pdfium.FPDFPage_RemoveAnnot(page, i)
+            else:
+                drawn |= pdfium.FPDFAnnot_GetObjectCount(annotation) > 0
         pdfium.FPDFPage_CloseAnnot(annotation)
-    return values, struck
+    return values[::-1], struck, drawn
 
 
 def _quads(annotation: Any) -> Iterator[Box]:

@@ -202,6 +202,137 @@ def test_text_that_leaves_no_trace_is_not_read() -> None:
     assert found.skipped == "4 invisible words"
 
 
+SECRET = "The code is 4711 today."
+
+
+def black_on_black(canvas: Canvas) -> None:
+    canvas.rect(50, 590, 200, 30, fill=1)
+    canvas.drawString(60, 600, SECRET)
+
+
+def blue_on_black(canvas: Canvas) -> None:
+    canvas.rect(50, 590, 200, 30, fill=1)
+    canvas.setFillColorRGB(0.2, 0.5, 1)
+    canvas.drawString(60, 600, SECRET)
+
+
+def redacted(canvas: Canvas) -> None:
+    canvas.drawString(60, 600, SECRET)
+    width = canvas.stringWidth("The code is ", "Helvetica", 12)
+    canvas.rect(60 + width, 598, canvas.stringWidth("4711"), 10, fill=1, stroke=0)
+
+
+def redacted_in_a_form(canvas: Canvas) -> None:
+    canvas.beginForm("mark")
+    canvas.rect(0, 0, 300, 16, fill=1, stroke=0)
+    canvas.endForm()
+    canvas.drawString(60, 600, SECRET)
+    canvas.translate(40, 596)
+    canvas.doForm("mark")
+
+
+def highlighted(canvas: Canvas) -> None:
+    canvas.drawString(60, 600, SECRET)
+    canvas.setFillColorRGB(1, 1, 0, alpha=0.4)
+    canvas.rect(50, 590, 200, 30, fill=1, stroke=0)
+
+
+def underlined(canvas: Canvas) -> None:
+    canvas.drawString(60, 600, SECRET)
+    canvas.rect(50, 596, 200, 1, fill=1)
+
+
+def clipped(canvas: Canvas) -> None:
+    path = canvas.beginPath()
+    path.rect(0, 0, 50, 50)
+    canvas.clipPath(path, stroke=0, fill=0)
+    canvas.drawString(60, 600, SECRET)
+
+
+def clipped_to_itself(canvas: Canvas) -> None:
+    path = canvas.beginPath()
+    path.rect(55, 590, 200, 30)
+    canvas.clipPath(path, stroke=0, fill=0)
+    canvas.drawString(60, 600, SECRET)
+
+
+def in_white_lines(canvas: Canvas) -> None:
+    canvas.setStrokeColorRGB(1, 1, 1)
+    text = canvas.beginText(60, 600)
+    text.setTextRenderMode(1)
+    text.textLine(SECRET)
+    canvas.drawText(text)
+
+
+@pytest.mark.parametrize(
+    ("draw", "seen"),
+    [
+        (black_on_black, ""),
+        (blue_on_black, SECRET),
+        (redacted, "The code is today."),
+        (redacted_in_a_form, ""),
+        (highlighted, SECRET),
+        (underlined, SECRET),
+        (clipped, ""),
+        (clipped_to_itself, SECRET),
+        (in_white_lines, ""),
+    ],
+)
+@pytest.mark.parametrize("turn", [0, 90])
+def test_what_a_page_hides_is_counted_and_not_read(
+    draw: Callable[[Canvas], None], seen: str, turn: int
+) -> None:
+    """Behind something drawn later, in the colour of what is below it, or clipped."""
+
+    def both(canvas: Canvas) -> None:
+        canvas.setPageRotation(turn)
+        canvas.translate(300, 420)
+        canvas.rotate(turn)
+        canvas.translate(-220, -500)
+        canvas.drawString(60, 700, "All may read this.")
+        draw(canvas)
+
+    found = drawn(both)
+    assert said(found) == f"All may read this. {seen}".strip()
+    hidden = 5 - len(seen.split())
+    assert found.skipped == (f"{hidden} invisible word{'s' * (hidden > 1)}" if hidden else "")
+
+
+def test_a_layer_that_is_switched_off_is_not_read() -> None:
+    """A layer that is shown is."""
+    for state, seen in (("/OFF", ""), ("/ON", " In a layer.")):
+        data = page_with(
+            "BT /F 12 Tf 20 300 Td (On the page.) Tj ET /OC /L BDC BT /F 12 Tf 20 280 Td "
+            "(In a layer.) Tj ET EMC",
+            font=HELVETICA,
+            catalog=f"/OCProperties << /OCGs [6 0 R] /D << {state} [6 0 R] >> >>",
+            resources="/Properties << /L 6 0 R >>",
+            more=("<< /Type /OCG /Name (L) >>",),
+        )
+        found = read(data)
+        assert said(found) == f"On the page.{seen}"
+        assert found.skipped == ("" if seen else "3 invisible words")
+
+
+@pytest.mark.parametrize("kind", ["/Stamp", "/Widget /FT /Sig", "/Square"])
+def test_what_an_annotation_draws_is_read(kind: str) -> None:
+    """A stamp, a signature: as its appearance shows it, and not if it is hidden."""
+    shown = "BT /F 12 Tf 2 4 Td (Approved in May) Tj ET"
+    for flags, seen in ((4, " Approved in May"), (6, "")):
+        data = page_with(
+            "BT /F 12 Tf 20 300 Td (On the page.) Tj ET",
+            font=HELVETICA,
+            page="/Annots [6 0 R]",
+            more=(
+                f"<< /Type /Annot /Subtype {kind} /Rect [20 100 220 120] /F {flags} "
+                "/AP << /N 7 0 R >> >>",
+                "<< /Type /XObject /Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F 5 0 "
+                f"R >> >> /Length {len(shown)} >>\nstream\n{shown}\nendstream",
+            ),
+        )
+        assert said(read(data)) == f"On the page.{seen}"
+
+
 def test_values_of_a_form_stand_at_their_labels() -> None:
     """On their right, below them, or behind a box to tick; a field without a label has its name."""
 
@@ -474,13 +605,21 @@ def handwritten(*objects: str) -> bytes:
     return f"{out}xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode("latin-1")
 
 
-def page_with(content: str, *, font: str, catalog: str = "", more: tuple[str, ...] = ()) -> bytes:
-    """A PDF of one page with this content, in which F is the font."""
+def page_with(
+    content: str,
+    *,
+    font: str,
+    catalog: str = "",
+    resources: str = "",
+    page: str = "",
+    more: tuple[str, ...] = (),
+) -> bytes:
+    """A PDF of one page with this content, in which F is the font; entries of its parts."""
     return handwritten(
         f"<< /Type /Catalog /Pages 2 0 R {catalog} >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 400] /Contents 4 0 R "
-        "/Resources << /Font << /F 5 0 R >> >> >>",
+        f"/Resources << /Font << /F 5 0 R >> {resources} >> {page} >>",
         f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
         font,
         *more,

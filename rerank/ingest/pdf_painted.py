@@ -1,0 +1,177 @@
+"""What a page of a PDF paints, in its order: whether something may hide a text of it.
+
+That is a suspicion: bounds may be larger than what is painted, and colours may be mixed. Who has
+one draws the page and looks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_void_p
+from typing import Any
+
+import numpy as np
+import pypdfium2.raw as pdfium
+from numpy.typing import NDArray
+from pypdfium2 import PdfPage
+
+MAX_OBJECTS = 5_000  # of a page, that are looked at
+DEEPEST = 4  # of objects within others
+THINNEST = 3  # points of what may cover letters; a line is thinner
+MAX_CORNERS = 50  # of a path that clips
+ALIKE = 12  # difference of two colours, of 255, that is not seen
+PICTURE = 2
+UNKNOWN = 1000  # instead of a part of a colour
+TOGETHER = 100  # objects that are compared with all texts at once
+EVERYWHERE, NOWHERE = (np.array([-end, -end, end, end]) for end in (np.inf, -np.inf))
+Array = NDArray[Any]
+
+
+def bare(function: Any, result: Any = c_int) -> Callable[..., Any]:
+    """A function of PDFium for many calls: no types are checked, which takes half of the time."""
+    return ctypes.PYFUNCTYPE(result)(ctypes.cast(function, c_void_p).value or 0)
+
+
+OBJECT_IN_PAGE = bare(pdfium.FPDFPage_GetObject, c_size_t)
+OBJECT_IN_FORM = bare(pdfium.FPDFFormObj_GetObject, c_size_t)
+TYPE_OF, BOUNDS_OF = bare(pdfium.FPDFPageObj_GetType), bare(pdfium.FPDFPageObj_GetBounds)
+COLOUR_OF, DRAWN_AS = bare(pdfium.FPDFPageObj_GetFillColor), bare(pdfium.FPDFPath_GetDrawMode)
+CLIP_OF = bare(pdfium.FPDFPageObj_GetClipPath, c_size_t)
+PATHS_IN, CORNERS_IN = (
+    bare(pdfium.FPDFClipPath_CountPaths),
+    bare(pdfium.FPDFClipPath_CountPathSegments),
+)
+CORNER_OF = bare(pdfium.FPDFClipPath_GetPathSegment, c_size_t)
+POINT_OF = bare(pdfium.FPDFPathSegment_GetPoint)
+MARKS_OF, NAME_OF = bare(pdfium.FPDFPageObj_CountMarks), bare(pdfium.FPDFPageObjMark_GetName)
+MARK_OF = bare(pdfium.FPDFPageObj_GetMark, c_size_t)
+LAYER = "OC\0".encode("utf-16-le")
+
+
+class Painted:
+    """Fills of a page, and when and where each of some texts is painted."""
+
+    def __init__(self, page: PdfPage, texts: Array, colours: Array) -> None:
+        """`texts`: addresses of text objects, in ascending order; `colours`: theirs."""
+        self._colours = colours.astype(int)
+        self._places = np.full(len(texts), -1)  # -1: it was not looked at
+        self._clips = np.tile(EVERYWHERE, (len(texts), 1))
+        at = {address: i for i, address in enumerate(texts.tolist())}
+        fills, clips = list[tuple[float, ...]](), dict[tuple[int, ...], Any]()
+        for place, (one, kind, matrix) in zip(range(MAX_OBJECTS), _walk(page), strict=False):
+            if kind == pdfium.FPDF_PAGEOBJ_TEXT and one in at:
+                self._places[at[one]] = place
+                is_in_layer = _is_in_layer(c_void_p(one))
+                clip = NOWHERE if is_in_layer else _clip(c_void_p(one), matrix, clips)
+                self._clips[at[one]] = clip
+            elif kind != pdfium.FPDF_PAGEOBJ_TEXT and (fill := _fill(c_void_p(one), kind, matrix)):
+                fills.append((place, *fill))
+        self._fills = np.array(fills, float).reshape(-1, 8)
+
+    def may_hide(self, boxes: Array, of: Array) -> Array:
+        """Whether texts with these boxes, parts of the text objects `of`, may be hidden.
+
+        0 if not, `PICTURE` if by a picture, whose colours are not known, and else 1.
+        """
+        clips, places, colours = self._clips[of], self._places[of], self._colours[of, :3]
+        found = (~_meet(boxes, clips)).astype(int)
+        for start in range(0, len(self._fills), TOGETHER):
+            fills = self._fills[start : start + TOGETHER]
+            is_later = fills[:, 0] > places[:, None]
+            apart = np.abs(fills[:, 5:] - colours[:, None]).max(2) > ALIKE
+            over = _meet(boxes[:, None], fills[:, 1:5]) & (is_later | ~apart)
+            kinds = np.where(fills[:, 5] == UNKNOWN, PICTURE, 1)
+            found = np.maximum(found, (over * kinds).max(1, initial=0))
+        return np.where(places >= 0, found, 0)
+
+
+def _meet(boxes: Array, others: Array) -> Array:
+    return np.all((boxes[..., :2] < others[..., 2:]) & (boxes[..., 2:] > others[..., :2]), axis=-1)
+
+
+def _walk(page: PdfPage) -> Iterator[tuple[int, int, Array | None]]:
+    """Each object with its kind and the matrix around it; None in the page itself."""
+    forms: list[tuple[Iterator[int], Array | None]] = []
+    raw = ctypes.cast(page.raw, c_void_p)
+    count = pdfium.FPDFPage_CountObjects(page)
+    forms.append((map(OBJECT_IN_PAGE, [raw] * count, range(count)), None))
+    while forms:
+        one = next(forms[-1][0], None)
+        if one is None:
+            forms.pop()
+            continue
+        kind = TYPE_OF(c_void_p(one))
+        matrix = forms[-1][1]
+        yield one, kind, matrix
+        if kind == pdfium.FPDF_PAGEOBJ_FORM and len(forms) <= DEEPEST:
+            own = pdfium.FS_MATRIX()
+            form = ctypes.cast(one, pdfium.FPDF_PAGEOBJECT)
+            pdfium.FPDFPageObj_GetMatrix(form, byref(own))
+            inner = np.array([[own.a, own.b, 0], [own.c, own.d, 0], [own.e, own.f, 1]])
+            count = max(pdfium.FPDFFormObj_CountObjects(form), 0)
+            within = map(OBJECT_IN_FORM, [c_void_p(one)] * count, range(count))
+            forms.append((within, inner if matrix is None else inner @ matrix))
+
+
+def _fill(one: c_void_p, kind: int, matrix: Array | None) -> tuple[float, ...] | None:
+    """The box and the colour of what an object fills; `UNKNOWN` for that of a picture."""
+    colour = [UNKNOWN] * 3
+    if kind == pdfium.FPDF_PAGEOBJ_PATH:
+        mode, is_drawn, rgba = c_int(), c_int(), (c_uint * 4)()
+        if not DRAWN_AS(one, byref(mode), byref(is_drawn)) or not mode.value:
+            return None
+        if COLOUR_OF(one, *(byref(rgba, i) for i in range(0, 16, 4))):
+            colour = rgba[:3]
+    elif kind == pdfium.FPDF_PAGEOBJ_FORM:
+        return None
+    edges = (c_float * 4)()
+    if not BOUNDS_OF(one, *(byref(edges, i) for i in range(0, 16, 4))):
+        return None
+    box = _moved(np.array(edges).reshape(2, 2), matrix)
+    is_thin = min(box[2] - box[0], box[3] - box[1]) < THINNEST
+    return None if is_thin else (*box, *colour)
+
+
+def _clip(one: c_void_p, matrix: Array | None, known: dict[tuple[int, ...], Any]) -> Any:
+    """The box to which an object is clipped; many have the same path."""
+    path = c_void_p(CLIP_OF(one))
+    count = PATHS_IN(path) if path else 0
+    paths = tuple(CORNER_OF(path, i, 0) for i in range(min(count, DEEPEST)))
+    key = (*paths, id(matrix))
+    if key not in known:
+        clip = EVERYWHERE
+        for i in range(len(paths)):
+            corners = CORNERS_IN(path, i)
+            if 0 < corners <= MAX_CORNERS:
+                box = _moved(
+                    np.array([_point(CORNER_OF(path, i, j)) for j in range(corners)]), matrix
+                )
+                clip = np.hstack([np.maximum(clip[:2], box[:2]), np.minimum(clip[2:], box[2:])])
+        known[key] = clip
+    return known[key]
+
+
+def _is_in_layer(one: c_void_p) -> bool:
+    """Whether an object is in a layer, which may be switched off."""
+    name, length = ctypes.create_string_buffer(len(LAYER)), c_uint()
+    for i in range(min(MARKS_OF(one), DEEPEST)):
+        mark = c_void_p(MARK_OF(one, i))
+        if NAME_OF(mark, name, c_uint(len(LAYER)), byref(length)) and name.raw == LAYER:
+            return True
+    return False
+
+
+def _point(segment: int) -> tuple[float, float]:
+    x, y = c_float(), c_float()
+    POINT_OF(c_void_p(segment), byref(x), byref(y))
+    return x.value, y.value
+
+
+def _moved(points: Array, matrix: Array | None) -> Array:
+    """The box around points that a matrix moves."""
+    if matrix is not None:
+        low, high = points.min(0), points.max(0)
+        corners = np.array([[x, y, 1] for x in (low[0], high[0]) for y in (low[1], high[1])])
+        points = (corners @ matrix)[:, :2]
+    return np.hstack([points.min(0), points.max(0)])
