@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from ctypes import byref, c_float, c_int, c_size_t, c_void_p
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import pypdfium2.raw as pdfium
 from numpy.typing import NDArray
-from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
+from pypdfium2 import PdfDocument, PdfiumError, PdfPage, PdfTextPage
 
 from rerank.ingest.document import one_line
 from rerank.ingest.encoding import CONTROLS
@@ -85,9 +86,7 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
     page = pdf[number]
     found = Page()
     values, struck, drawn = _annotations(pdf, page, found.left_out)
-    if drawn and pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_FAIL:
-        page.close()
-        page = pdf[number]  # what its annotations show is now a part of it
+    page = _flattened(pdf, number, drawn) if drawn else page
     runs = _Runs(page, page.get_textpage(), by_word=bool(values or struck))
     is_seen = runs.are_seen()
     found.left_out["invisible words"] = int((~is_seen).sum()) + runs.unseen
@@ -331,15 +330,33 @@ def _is_picture(page: PdfPage, length: int) -> bool:
     return bool(covered > 0.5 * width * height)
 
 
+def _flattened(pdf: PdfDocument, number: int, drawn: Sequence[int]) -> PdfPage:
+    """A copy of a page of which these annotations are a part, and the others gone.
+
+    In the page itself this would hide fonts that it shares with others.
+    """
+    with suppress(PdfiumError):
+        copy = PdfDocument.new()
+        copy.import_pages(pdf, [number])
+        page = copy[0]
+        for i in reversed(range(pdfium.FPDFPage_GetAnnotCount(page))):
+            if i not in drawn:
+                pdfium.FPDFPage_RemoveAnnot(page, i)
+        pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
+        page.close()
+        return copy[0]
+    return pdf[number]
+
+
 def _annotations(
     pdf: PdfDocument, page: PdfPage, left_out: Counter[str]
-) -> tuple[list[tuple[str, str, Box]], list[Box], bool]:
+) -> tuple[list[tuple[str, str, Box]], list[Box], list[int]]:
     """Values and free text with names and boxes, and boxes struck out; comments are counted.
 
-    These annotations are taken off the page. Return too whether others show something on it.
+    The others that show something, such as stamps and signatures, are returned by their numbers.
     """
-    values, struck, drawn = list[tuple[str, str, Box]](), list[Box](), False
-    for i in reversed(range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS))):
+    values, struck, drawn = list[tuple[str, str, Box]](), list[Box](), list[int]()
+    for i in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, i)
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)
         is_seen = kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP)
@@ -357,11 +374,10 @@ def _annotations(
             rect = pdfium.FS_RECTF()
             if text and pdfium.FPDFAnnot_GetRect(annotation, byref(rect)):
                 values.append((name, text, Box(rect.left, rect.bottom, rect.right, rect.top)))
-                pdfium.FPDFPage_RemoveAnnot(page, i)
-            else:
-                drawn |= pdfium.FPDFAnnot_GetObjectCount(annotation) > 0
+            elif pdfium.FPDFAnnot_GetObjectCount(annotation) > 0:
+                drawn.append(i)
         pdfium.FPDFPage_CloseAnnot(annotation)
-    return values[::-1], struck, drawn
+    return values, struck, drawn
 
 
 def _quads(annotation: Any) -> Iterator[Box]:
