@@ -32,6 +32,10 @@ LOWER = "[a-zß-ÿ]"
 UNSHARED = r"(?!(?:and|or|und|oder|et|ou|y|o)\b)"  # not as in "pre- and post-processing"
 DIVIDED = re.compile(rf"(?<={LOWER})-\n(?={LOWER}){UNSHARED}")  # a word in lower case
 HYPHEN = re.compile(rf"(?<=\w-)\n(?=\w){UNSHARED}")  # as in "Wi-Fi"; a dash has a space
+NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
+ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+MOST_STEP = 2  # of the numbers of pages, of which some may be missing
+Shape = tuple[str, list[int]]
 Mark = tuple[int, str]  # level and title of an entry of the outline
 
 
@@ -111,21 +115,41 @@ def _without_contents(page: Page, last: int) -> Page:
 def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
     """The pages without lines at top and bottom that two of the four nearest pages share.
 
-    Numbers in a line are ignored; a line with only a page number is always removed. If nothing else
-    is on any page, these lines are the text.
+    Numbers in such lines may count the pages. A line with only the number of its page is removed
+    too. If nothing else is on any page, these lines are the text.
     """
-    edges = [{_shape(line) for line in (*page[:EDGE], *page[-EDGE:])} for page in pages]
+    edges = [[_shape(line) for line in (*page[:EDGE], *page[-EDGE:])] for page in pages]
     kept = []
     for number, page in enumerate(pages):
-        near = [*edges[max(0, number - 2) : number], *edges[number + 1 : number + 3]]
-        running = {s for s in edges[number] if s == "0" or sum(s in edge for edge in near) > 1}
+        near = [i for i in range(max(0, number - 2), min(len(pages), number + 3)) if i != number]
+
+        def runs(line: str, number: int = number, near: Sequence[int] = near) -> bool:
+            own = _shape(line)
+            shared = sum(any(_counts(own, other, i - number) for other in edges[i]) for i in near)
+            return shared > 1 or (own[0] == "0" and (shared == 1 or own[1] == [number + 1]))
+
         inner = range(EDGE, len(page) - EDGE)
-        kept.append([t for i, t in enumerate(page) if i in inner or _shape(t) not in running])
+        kept.append([line for i, line in enumerate(page) if i in inner or not runs(line)])
     return kept if any(kept) else list(map(list, pages))
 
 
-def _shape(line: str) -> str:
-    return re.sub(r"\d+|\b[ivxlc]+\b", "0", line.lower())
+def _shape(line: str) -> Shape:
+    """A line in lower case with 0 for each number, and its numbers."""
+    values = [_value(each) for each in NUMBER.findall(line.lower())]
+    return NUMBER.sub("0", line.lower()), values
+
+
+def _value(number: str) -> int:
+    if number.isdigit():
+        return int(number[-9:])
+    digits = [ROMAN[digit] for digit in number]
+    return sum(-a if a < b else a for a, b in zip(digits, [*digits[1:], 0], strict=True))
+
+
+def _counts(one: Shape, other: Shape, distance: int) -> bool:
+    """Whether two lines are equal but for numbers that grow as those of pages do."""
+    steps = ((b - a) / distance for a, b in zip(one[1], other[1], strict=False))
+    return one[0] == other[0] and all(step == 0 or 1 <= step <= MOST_STEP for step in steps)
 
 
 def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> list[Block]:

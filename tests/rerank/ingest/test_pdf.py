@@ -498,6 +498,31 @@ def test_pages_of_one_line_each_are_text() -> None:
     ]
 
 
+def test_rows_of_numbers_at_the_edges_of_pages_are_text() -> None:
+    """They differ in numbers alone, which do not count the pages; heads and page numbers do."""
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    sums = (310, 75, 1200, 42, 980)
+    for number, due in enumerate(sums):
+        lines = (
+            f"Accounts of 2024, part {number + 3}",
+            f"4711 {due}.50 {due * 3}",
+            "in euros",
+            *(f"Account {'abcde'[number]} is open." for _ in range(2)),
+            f"{due}",
+            f"{('iv', 'v', 'vi', 'vii', 'viii')[number]}",
+        )
+        for i, line in enumerate(lines):
+            canvas.drawString(60, 700 - 14 * i, line)
+        canvas.showPage()
+    canvas.save()
+    blocks = read(out.getvalue()).blocks
+    for number, due in enumerate(sums):
+        text = " ".join(block.text for block in blocks if block.page == number + 1)
+        account = f"Account {'abcde'[number]} is open. " * 2
+        assert text == f"4711 {due}.50 {due * 3} in euros {account}{due}"
+
+
 def test_a_heading_may_have_two_lines() -> None:
     """What stands above it on its page belongs to the heading before."""
     out = io.BytesIO()
