@@ -38,7 +38,7 @@ HEADING = re.compile(
     r"|標題|제목) ?([1-9])",
     re.IGNORECASE,
 )
-CONTENTS = re.compile(r"toc \d|table of figures", re.IGNORECASE)
+CONTENTS = re.compile(r"toc (?:\d|heading)|table of figures", re.IGNORECASE)
 TITLES = ("title", "titel", "titre", "título", "titolo")
 MAX_REPEATED = 200  # characters of a cell that are repeated in the rows which it spans
 GONE = {"delText", "instrText", "delInstrText", "rPr", "pPr", "sdtPr", "rt"}
@@ -51,10 +51,15 @@ WRAPPERS = (  # what is in them stands in their place
 OBJECTS = {"drawing", "pict", "object"}
 SMALLEST = 2  # half points of letters that nobody sees
 HEX = re.compile("[0-9A-Fa-f]{6}")
+NOTHING = "nothing"  # instead of a colour
+THEME = {  # the names that text has for its colours
+    **{"dk1": ("text1", "tx1"), "lt1": ("background1", "bg1")},
+    **{"dk2": ("text2", "tx2"), "lt2": ("background2", "bg2")},
+}
 MARKERS = {"black": "000000", "white": "FFFFFF"}
 COLOURED = (f"{W}background", ".//{*}anchor[@behindDoc='1']", ".//{*}pict")  # no white page
 EFFECTS = {"outline", "shadow", "glow", "textOutline", "textFill", "emboss", "imprint"}
-PLAIN = ("TableGrid", "TableNormal")  # tables without colours
+CLEAR = 97_000  # of 100,000: how much of what lies behind it a text shows, if nobody sees it
 TEXT = {"rPr", "t", "tab", "br", "cr", "noBreakHyphen", "lastRenderedPageBreak"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
 UNREAD = {
@@ -178,9 +183,11 @@ class _Style(NamedTuple):
     number: str = ""  # of its list
     deep: str = ""  # level in it
     run: tuple[Any, ...] = ()  # its properties of characters and paragraphs, and inherited ones
+    is_filled: bool = False  # whether it colours parts of a table
 
 
 NO_STYLE = _Style()
+DEFAULTS = {"paragraph": "", "table": " table"}
 
 
 class _Body:
@@ -191,6 +198,7 @@ class _Body:
         self._package, self._depth = package, depth
         self._related = package.related(package.main)
         self._styles = _styles(package.first("styles"))
+        self._theme = _colours(package.first("theme"))
         self._numbering = Numbering(
             package.first("numbering"), lambda style: self._styles.get(style, NO_STYLE).number
         )
@@ -203,6 +211,7 @@ class _Body:
         self._fields: list[bool] = []  # of the open ones: whether their code, not result, follows
         self._boxes: list[Any] = []  # text boxes anchored in the current paragraph
         self._heading = False  # whether the current paragraph is one
+        self._empty = 0, 0, ""  # level of the last heading, its place in `_out`, its text
         self._is_white = False  # whether the page is, without a picture behind its text
         self._carried = ""  # the start of a paragraph whose end mark is deleted, or a drop cap
 
@@ -212,8 +221,11 @@ class _Body:
         self._is_white = not any(root.find(each) is not None for each in COLOURED)
         for each in _children(root, "body"):
             self._blocks(each)
+        self._end_section(0)
         if self._carried:  # no later paragraph has taken it up
             self._out.append(f"<p>{self._carried}</p>")
+        if not self._out and self.title:  # all that there is
+            self._out.append(f"<p>{_escaped(self.title)}</p>")
         return "".join(self._out)
 
     def _blocks(self, parent: Any) -> None:
@@ -249,10 +261,20 @@ class _Body:
             heading = self._heading and len(plain) <= document.LONGEST_HEADING
             tag = f"h{min(level, 6)}" if heading else "p"
             label = "" if heading and label == BULLET else label
-            self._out.append(f"<{tag}>{_escaped(label)}{' ' if label else ''}{text}</{tag}>")
+            text = f"{_escaped(label)}{' ' if label else ''}{text}"
+            if heading:
+                self._end_section(min(level, 6))
+                self._empty = min(level, 6), len(self._out), text
+            self._out.append(f"<{tag}>{text}</{tag}>")
         boxes, self._boxes, self._heading = self._boxes, [], False
         for box in boxes:
             self._blocks(box)
+
+    def _end_section(self, level: int) -> None:
+        """If nothing stands below the last heading, and nothing will, it is text too."""
+        own, at, text = self._empty
+        if level <= own and at == len(self._out) - 1:
+            self._out.append(f"<p>{text}</p>")
 
     def _text_of(self, paragraph: Any) -> str:
         text = self._carried + "".join(self._parts(paragraph, self._style_of(paragraph)))
@@ -311,26 +333,65 @@ class _Body:
 
     def _is_unseen(self, run: Any, shapes: list[Any]) -> bool:
         """Whether a text is of one point or less, or of the colour of its known background."""
-        size, colour = (_first(shapes, name) for name in ("sz", "color"))
+        size = _first(shapes, "sz")
         if 0 <= whole(size, -1) <= SMALLEST:
             return True
-        if not HEX.fullmatch(colour) or any(kind_of(n) in EFFECTS for s in shapes for n in s):
+        effects = {kind_of(n): n for s in reversed(shapes) for n in s if kind_of(n) in EFFECTS}
+        paint = effects.pop("textFill", None)
+        colour = self._colour(shapes) if paint is None else self._painted(paint)
+        if effects:
             return False
-        colours = (shape.find(f"{W}color") for shape in shapes)
-        if any(each is not None and each.get(f"{W}themeColor") for each in colours):
-            return False  # the theme's colour is shown instead
-        grounds = [_shade(shape) for shape in shapes]
+        if colour == NOTHING:
+            return True
+        grounds = [self._shade(shape) for shape in shapes]
         for around in run.iterancestors():
-            grounds += [_shade(around.find(f"{W}{name}")) for name in ("tcPr", "tblPr")]
-            if (
-                kind_of(around) == "txbxContent"
-                or value(around, "tblPr/tblStyle", "TableGrid") not in PLAIN
-            ):
+            kind = kind_of(around)
+            grounds += [self._shade(around.find(f"{W}{name}")) for name in ("tcPr", "tblPr")]
+            named = value(around, "tblPr/tblStyle")
+            style = self._styles.get(named or DEFAULTS["table"])
+            is_filled = style.is_filled if style else bool(named)
+            if kind == "txbxContent" or (kind == "tbl" and is_filled):
                 grounds.append("of a style")
         ground = next(filter(None, grounds), "FFFFFF" if self._is_white else "")
-        return HEX.fullmatch(ground) is not None and all(
+        return all(map(HEX.fullmatch, (colour, ground))) and all(
             abs(a - b) <= ALIKE for a, b in zip(*map(bytes.fromhex, (colour, ground)), strict=True)
         )
+
+    def _colour(self, shapes: list[Any]) -> str:
+        """The colour of a text, if it is known."""
+        stated = (shape.find(f"{W}color") for shape in shapes)
+        first = next((each for each in stated if each is not None), None)
+        return "" if first is None else self._of_theme(first, "themeColor") or value(first)
+
+    def _shade(self, shape: Any | None) -> str:
+        """The colour behind a text that a shape gives, or words for one that is not known."""
+        shade = None if shape is None else shape.find(f"{W}shd")
+        marked = "" if shape is None else value(shape, "highlight").replace("none", "")
+        if shade is None or marked:
+            return MARKERS.get(marked, marked)
+        if value(shade) != "clear":
+            return "of a pattern"
+        fill = self._of_theme(shade, "themeFill") or shade.get(f"{W}fill", "")
+        return str(fill).replace("auto", "")
+
+    def _painted(self, paint: Any) -> str:
+        """The colour of a fill of letters; `NOTHING` if there is none, "" if it is not known."""
+        solid = paint.find("{*}solidFill/*")
+        if paint.find("{*}noFill") is not None:
+            return NOTHING
+        if solid is None:
+            return ""
+        changes = {kind_of(node): "".join(node.attrib.values()) for node in solid}
+        if whole(changes.pop("alpha", ""), 0) >= CLEAR:
+            return NOTHING
+        named = "".join(solid.attrib.values())
+        return "" if changes else self._theme.get(named, named)
+
+    def _of_theme(self, node: Any, name: str) -> str:
+        """The colour of the theme that a node names; "" for none, words if it is not known."""
+        named = node.get(f"{W}{name}")
+        changes = (node.get(f"{W}{name.removesuffix('Color')}{how}") for how in ("Tint", "Shade"))
+        return self._theme.get(named, "of a theme") if named and not any(changes) else ""
 
     def _run_parts(self, run: Any, font: str) -> Iterator[str]:
         for node in _children(run):
@@ -485,9 +546,10 @@ class _Body:
 
 
 def _styles(root: Any | None) -> dict[str, _Style]:
-    """The styles by their ids; "" for that of a paragraph that names none."""
-    nodes = {each.get(f"{W}styleId", ""): each for each in _children(root, "style")}
-    made: dict[str, _Style] = {}
+    """The styles by their ids; those in `DEFAULTS` are of what names none."""
+    nodes = {name: each for each in _children(root, "style") if (name := each.get(f"{W}styleId"))}
+    common = [] if root is None else root.findall(f"{W}docDefaults/*/*")
+    made = {"": _Style(run=tuple(common))}
     for own, node in nodes.items():
         chain: list[Any] = []
         each: Any = node
@@ -504,10 +566,14 @@ def _styles(root: Any | None) -> dict[str, _Style]:
             next((level for level in levels if level is not None), 0),
             _first(chain, "pPr/numPr/numId"),
             _first(chain, "pPr/numPr/ilvl"),
-            tuple(shape for style in chain for shape in _children(style, "rPr", "pPr")),
+            tuple(
+                [shape for style in chain for shape in _children(style, "rPr", "pPr")]
+                + common * (node.get(f"{W}type") == "paragraph")
+            ),
+            any(each.find(f".//{W}shd") is not None for each in chain),
         )
-        if node.get(f"{W}default", "0") not in OFF and node.get(f"{W}type") == "paragraph":
-            made[""] = made[own]
+        if node.get(f"{W}default", "0") not in OFF:
+            made[DEFAULTS.get(node.get(f"{W}type"), own)] = made[own]
     return made
 
 
@@ -516,15 +582,14 @@ def _first(shapes: list[Any], name: str) -> str:
     return next(filter(None, (value(shape, name) for shape in shapes)), "")
 
 
-def _shade(shape: Any | None) -> str:
-    """The colour behind a text that a shape gives, or words for one that is not known."""
-    shade = None if shape is None else shape.find(f"{W}shd")
-    marked = "" if shape is None else value(shape, "highlight").replace("none", "")
-    if shade is None or marked:
-        return MARKERS.get(marked, marked)
-    if shade.get(f"{W}themeFill") or value(shade) != "clear":
-        return "of a theme or a pattern"
-    return str(shade.get(f"{W}fill", "")).replace("auto", "")
+def _colours(root: Any | None) -> dict[str, str]:
+    """The colours of a theme, by the names that text has for them."""
+    found = dict[str, str]()
+    for node in () if root is None else root.iterfind("{*}themeElements/{*}clrScheme/*"):
+        kind = kind_of(node)
+        stated = next((e.get("lastClr") or e.get("val", "") for e in node), "")
+        found |= dict.fromkeys((kind, *THEME.get(kind, ())), stated)
+    return found
 
 
 def _children(node: Any | None, *kinds: str) -> Iterator[Any]:

@@ -204,6 +204,7 @@ NAMES = (
     'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
     'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" '
+    'xmlns:w14="http://schemas.microsoft.com/office/word/2010/wordml" '
     'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:o="urn:schemas-microsoft-com:office:office"'
 )
 TYPE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
@@ -533,6 +534,17 @@ BLUE = "<w:shd w:val='clear' w:color='auto' w:fill='1F3864'/>"
 CELL = "<w:tbl><w:tblPr>{}</w:tblPr><w:tr><w:tc><w:tcPr>{}</w:tcPr>{}</w:tc></w:tr></w:tbl>"
 
 
+PAINT = "<w14:textFill>{}</w14:textFill>"
+SOLID = (
+    "<w14:solidFill><w14:srgbClr w14:val='{}'><w14:alpha w14:val='{}'/></w14:srgbClr>"
+    "</w14:solidFill>"
+)
+COLOURS = (
+    "<a:themeElements><a:clrScheme><a:dk1><a:sysClr lastClr='102030'/></a:dk1>"
+    "<a:lt1><a:srgbClr val='FFFFFF'/></a:lt1></a:clrScheme></a:themeElements>"
+)
+
+
 @pytest.mark.parametrize(
     ("body", "seen"),
     [
@@ -556,6 +568,37 @@ CELL = "<w:tbl><w:tblPr>{}</w:tblPr><w:tr><w:tc><w:tcPr>{}</w:tcPr>{}</w:tc></w:
         (CELL.format("<w:tblStyle w:val='Dark'/>", "", p(run("It is secret.", WHITE))), True),
         (CELL.format(BLUE, "", p(run("It is secret.", WHITE))), True),
         (p(run("It is secret.", "<w:color w:val='FFFFFF' w:themeColor='text1'/>")), True),
+        (p(run("It is secret.", "<w:color w:val='000000' w:themeColor='background1'/>")), False),
+        (
+            p(
+                run(
+                    "It is secret.",
+                    "<w:color w:val='808080' w:themeColor='background1' w:themeShade='80'/>",
+                )
+            ),
+            True,
+        ),
+        (
+            p(run("It is secret.", WHITE), props="<w:shd w:val='clear' w:themeFill='text1'/>"),
+            True,
+        ),
+        (
+            p(run("It is secret.", WHITE), props="<w:shd w:val='clear' w:themeFill='lt1'/>"),
+            False,
+        ),
+        (p(run("It is secret.", PAINT.format("<w14:noFill/>"))), False),
+        (p(run("It is secret.", PAINT.format(SOLID.format("000000", "")))), True),
+        (p(run("It is secret.", PAINT.format(SOLID.format("FFFFFF", "")))), False),
+        (p(run("It is secret.", PAINT.format(SOLID.format("000000", "99000")))), False),
+        (p(run("It is secret.", PAINT.format(SOLID.format("000000", "40000")))), True),
+        (p(run("It is secret.", WHITE + PAINT.format("<w14:gradFill/>"))), True),
+        (
+            p(run("It is secret.", PAINT.format("<w14:noFill/>") + "<w14:textOutline/>")),
+            True,
+        ),
+        (CELL.format("<w:tblStyle w:val='Plain'/>", "", p(run("It is secret.", WHITE))), False),
+        (CELL.format("<w:tblStyle w:val='Filled'/>", "", p(run("It is secret.", WHITE))), True),
+        (CELL.format("<w:tblStyle w:val='Based'/>", "", p(run("It is secret.", WHITE))), True),
     ],
 )
 def test_text_that_nobody_sees_is_counted_and_not_read(body: str, seen: bool) -> None:
@@ -564,8 +607,13 @@ def test_text_that_nobody_sees_is_counted_and_not_read(body: str, seen: bool) ->
         f"<w:style w:type='character' w:styleId='pale'><w:rPr>{WHITE}</w:rPr></w:style>"
         f"<w:style w:type='paragraph' w:styleId='white'><w:rPr>{WHITE}</w:rPr></w:style>"
         f"<w:style w:type='paragraph' w:styleId='blue'><w:pPr>{BLUE}</w:pPr></w:style>"
+        "<w:style w:type='table' w:styleId='Plain'/>"
+        f"<w:style w:type='table' w:styleId='Filled'><w:tblStylePr><w:tcPr>{BLUE}</w:tcPr>"
+        "</w:tblStylePr></w:style>"
+        "<w:style w:type='table' w:styleId='Based'><w:basedOn w:val='Filled'/></w:style>"
+        "<w:style><w:rPr><w:vanish/></w:rPr></w:style>"
     )
-    found = read(packed(body + p(run("Text.")), styles=styles))
+    found = read(packed(body + p(run("Text.")), styles=styles, theme=COLOURS))
     assert [b.text for b in found.blocks] == ["It is secret."] * seen + ["Text."]
     assert found.skipped == ("" if seen else "3 invisible words")
 
@@ -581,3 +629,38 @@ def test_white_text_may_stand_on_a_picture(behind: int) -> None:
         *["A title"] * behind,
         "Text.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("props", "shown"), [("<w:vanish/>", ""), (WHITE, ""), ("<w:sz w:val='20'/>", "Hidden. ")]
+)
+def test_what_a_document_says_of_all_its_text(props: str, shown: str) -> None:
+    """Its defaults hold where neither a run nor a style says otherwise."""
+    styles = (
+        f"<w:docDefaults><w:rPrDefault><w:rPr>{props}</w:rPr></w:rPrDefault></w:docDefaults>"
+        "<w:style w:type='paragraph' w:styleId='plain'><w:rPr><w:vanish w:val='0'/>"
+        "<w:color w:val='000000'/></w:rPr></w:style>"
+        "<w:style w:type='character' w:styleId='bold'><w:rPr><w:b/></w:rPr></w:style>"
+    )
+    body = p("Hidden. ") + p(run("Shown.", "<w:rStyle w:val='bold'/>"), style="plain")
+    assert " ".join(texts(packed(body, styles=styles))) == f"{shown}Shown.".replace("  ", " ")
+
+
+def test_a_heading_with_nothing_below_it_is_text() -> None:
+    """So that no line of the page is lost; one with a lower heading or text below it is none."""
+    top, low = (f"<w:outlineLvl w:val='{i}'/>" for i in range(2))
+    body = p("Call 555-0100", props=low) + p("Ask for Ann", props=low) + p("By day.")
+    body += p("Prices", props=top) + p("Old", props=low) + p("Free.") + p("Why?", props=top)
+    assert read(packed(body)).blocks == (
+        Block("Call 555-0100", ("Call 555-0100",)),
+        Block("By day.", ("Ask for Ann",)),
+        Block("Free.", ("Prices", "Old")),
+        Block("Why?", ("Why?",)),
+    )
+
+
+def test_a_title_may_be_all_that_there_is() -> None:
+    """It is then read as text."""
+    styles = "<w:style w:type='paragraph' w:styleId='t'><w:name w:val='Title'/></w:style>"
+    found = read(packed(p("Closed &amp; sold", style="t"), styles=styles))
+    assert (found.title, [b.text for b in found.blocks]) == ("Closed & sold", ["Closed & sold"])
