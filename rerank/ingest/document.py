@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 LONGEST_HEADING = 300  # characters; a heading is repeated in each passage below it
-LABEL = 6  # most words of a heading that tells nothing without text below it
 DATE = re.compile(r"\b(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 
 JUNK = re.compile(  # titles that programs make up, and names of files
@@ -75,17 +74,15 @@ class Document:
 class Headings:
     """The headings above the current place in a document that is read from its start.
 
-    `blocks` are those of the document so far. If nothing stands below a heading that is a sentence
-    rather than a label or a question, it becomes a block too, so that its text is not lost. So
-    does one of more than `LONGEST_HEADING` characters, which is cut. `labels` are the others with
-    nothing below them.
+    `blocks` are those of the document so far. If nothing stands below a heading, it becomes a block
+    too, so that its text is not lost. So does one of more than `LONGEST_HEADING` characters, which
+    is cut.
     """
 
     def __init__(self, blocks: list[Block] | None = None) -> None:
         self._open: list[tuple[int, str]] = []
         self._blocks: list[Block] = [] if blocks is None else blocks
         self._entered = 0  # number of blocks at the last heading
-        self.labels: list[Block] = []
         self.page: int | None = None  # where the last heading is
 
     def enter(self, level: int, text: str) -> None:
@@ -94,9 +91,7 @@ class Headings:
         At the end of the document enter one of level 1 without text.
         """
         if self._open and self._open[-1][0] >= level and len(self._blocks) == self._entered:
-            last = Block(self._open[-1][1], self.path, self.page)
-            is_label = len(last.text.split()) <= LABEL or last.text.endswith("?")
-            (self.labels if is_label else self._blocks).append(last)
+            self._blocks.append(Block(self._open[-1][1], self.path, self.page))
         self._entered = len(self._blocks)
         self._open = [(above, t) for above, t in self._open if above < level]
         if len(text) > LONGEST_HEADING:

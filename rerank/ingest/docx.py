@@ -211,7 +211,6 @@ class _Body:
         self._fields: list[bool] = []  # of the open ones: whether their code, not result, follows
         self._boxes: list[Any] = []  # text boxes anchored in the current paragraph
         self._heading = False  # whether the current paragraph is one
-        self._empty = 0, 0, ""  # level of the last heading, its place in `_out`, its text
         self._is_white = False  # whether the page is, without a picture behind its text
         self._carried = ""  # the start of a paragraph whose end mark is deleted, or a drop cap
 
@@ -221,7 +220,6 @@ class _Body:
         self._is_white = not any(root.find(each) is not None for each in COLOURED)
         for each in _children(root, "body"):
             self._blocks(each)
-        self._end_section(0)
         if self._carried:  # no later paragraph has taken it up
             self._out.append(f"<p>{self._carried}</p>")
         if not self._out and self.title:  # all that there is
@@ -262,19 +260,10 @@ class _Body:
             tag = f"h{min(level, 6)}" if heading else "p"
             label = "" if heading and label == BULLET else label
             text = f"{_escaped(label)}{' ' if label else ''}{text}"
-            if heading:
-                self._end_section(min(level, 6))
-                self._empty = min(level, 6), len(self._out), text
             self._out.append(f"<{tag}>{text}</{tag}>")
         boxes, self._boxes, self._heading = self._boxes, [], False
         for box in boxes:
             self._blocks(box)
-
-    def _end_section(self, level: int) -> None:
-        """If nothing stands below the last heading, and nothing will, it is text too."""
-        own, at, text = self._empty
-        if level <= own and at == len(self._out) - 1:
-            self._out.append(f"<p>{text}</p>")
 
     def _text_of(self, paragraph: Any) -> str:
         text = self._carried + "".join(self._parts(paragraph, self._style_of(paragraph)))

@@ -32,7 +32,7 @@ from rerank.storage.folder import is_ours, reserved
 from rerank.types import Passage
 
 SKIPPED, DUPLICATES, STATE = "skipped.tsv", "duplicates.tsv", "ingested.jsonl"
-VERSION = 10  # of the readers' output: if it changes, all files are read again
+VERSION = 11  # of the readers' output: if it changes, all files are read again
 MEBIBYTE = 2**20
 # names of what Sphinx writes beside the pages: copies and lists of links
 GENERATED = re.compile(r"_sources|_static|genindex.*\.html|.*modindex\.html")

@@ -186,7 +186,7 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> l
         blocks += _joined(held, headings, number)
         enter(marks, number)
     headings.enter(1, "")
-    return blocks or headings.labels  # all the text that there is, as on slides
+    return blocks
 
 
 def _bare(text: str) -> str:

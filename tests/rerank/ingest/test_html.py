@@ -47,17 +47,17 @@ def test_a_page_is_read_in_order_under_its_headings() -> None:
 @pytest.mark.parametrize(
     ("body", "texts"),
     [
-        ("<h2>Pricing<p>The price is 40.</p><p>Per seat.</p><h2>Next</h2>", [2, 2]),
+        ("<h2>Pricing<p>The price is 40.</p><p>Per seat.</p><h2>Next</h2>", [2, 2, 2]),
         ("<h2>4.2 <div>Pricing</div></h2><p>It is 40.</p>", [2]),
-        ("<h2>Release 4.2 drops support for old Windows workers</h2><h2>Next</h2>", [2]),
+        ("<h2>Release 4.2 drops support for old Windows workers</h2><h2>Next</h2>", [2, 2]),
         ("<h3>Can I get a refund?<br>Yes, within 30 days.</h3>", [2]),
-        ("<h2>Can anybody who is asked get a refund?</h2><p hidden>No.</p>", []),
-        ("<h2>See also</h2><nav>Home</nav><h2>Contact</h2>", []),
+        ("<h2>Can anybody who is asked get a refund?</h2><p hidden>No.</p>", [2]),
+        ("<h2>See also</h2><nav>Home</nav><h2>Contact</h2>", [2, 2]),
         ("<h2>One that is long and has parts below it</h2><h3>A part</h3><p>Text.</p>", [3]),
     ],
 )
 def test_text_in_a_heading_is_not_lost(body: str, texts: list[int]) -> None:
-    """That of blocks in it is below it; and nothing below it, it is text, unless it says nothing.
+    """That of blocks in it is below it; and if nothing is below it, it is text.
 
     texts: how many headings each block has above it.
     """
