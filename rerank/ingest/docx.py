@@ -58,7 +58,8 @@ THEME = {  # the names that text has for its colours
 }
 MARKERS = {"black": "000000", "white": "FFFFFF"}
 COLOURED = (f"{W}background", ".//{*}anchor[@behindDoc='1']", ".//{*}pict")  # no white page
-EFFECTS = {"outline", "shadow", "glow", "textOutline", "textFill", "emboss", "imprint"}
+FILL = "{http://schemas.microsoft.com/office/word/2010/wordml}textFill"
+EFFECTS = {"outline", "shadow", "glow", "textOutline", "emboss", "imprint"}
 CLEAR = 97_000  # of 100,000: how much of what lies behind it a text shows, if nobody sees it
 TEXT = {"rPr", "t", "tab", "br", "cr", "noBreakHyphen", "lastRenderedPageBreak"}
 MARKS = {"noBreakHyphen": "-", "tab": " ", "ptab": " ", "br": "<br>", "cr": "<br>"}
@@ -325,10 +326,12 @@ class _Body:
         size = _first(shapes, "sz")
         if 0 <= whole(size, -1) <= SMALLEST:
             return True
-        effects = {kind_of(n): n for s in reversed(shapes) for n in s if kind_of(n) in EFFECTS}
-        paint = effects.pop("textFill", None)
+        paints = (shape.find(FILL) for shape in shapes)
+        paint = next((each for each in paints if each is not None), None)
         colour = self._colour(shapes) if paint is None else self._painted(paint)
-        if effects:
+        if not HEX.fullmatch(colour) and colour != NOTHING:
+            return False
+        if any(kind_of(node) in EFFECTS for shape in shapes for node in shape):
             return False
         if colour == NOTHING:
             return True
