@@ -84,7 +84,11 @@ SYMBOL = {  # the characters of the font Symbol that no letter of the text stand
     **{0xB7: "•", 0xB8: "÷", 0xB9: "≠", 0xBA: "≡", 0xBB: "≈", 0xBC: "…", 0xD1: "∇", 0xD6: "√"},
     **{0xD7: "⋅", 0xD8: "¬", 0xDE: "⇒", 0xE5: "∑", 0xF2: "∫"},
 }
-WINGDINGS = {0x6F: "☐", 0xA8: "☐", 0xFB: "☒", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑", 0xE0: "→", 0xDF: "←"}
+WINGDINGS = {
+    **{0x20: " ", 0x6F: "☐", 0xA8: "☐", 0xFB: "☒", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑"},
+    **{0xE0: "→", 0xDF: "←"},
+}
+WINGDINGS_2 = {0x20: " ", 0x50: "✓", 0x52: "☑", 0x53: "☒", 0x54: "☒", 0xA3: "☐"}
 PRIVATE = re.compile("[\uf020-\uf0ff]")  # where Word puts the characters of such fonts
 TO_PRIVATE = {code: 0xF000 + code for code in range(0x20, 0x100)}
 _escaped = partial(html.escape, quote=False)
@@ -395,11 +399,11 @@ class _Body:
             elif any(self._fields):
                 continue
             elif kind == "t":
-                yield _escaped(self._in_font(node.text or "", font))
+                yield _escaped(self._in_font(node.text or "", font)).replace("\xad", "")
             elif kind == "sym":
                 code, of = node.get(f"{W}char", ""), node.get(f"{W}font", "")
                 text = chr(int(code, 16)) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else ""
-                yield _escaped(self._in_font(text.translate(TO_PRIVATE if _signs(of) else {}), of))
+                yield _escaped(self._in_font(text, of))
             elif kind in ("footnoteReference", "endnoteReference"):
                 yield self._note(kind.removesuffix("Reference"), node.get(f"{W}id"))
             elif kind == "commentReference":
@@ -422,8 +426,7 @@ class _Body:
                 return ""
             return table.get(code, chr(code))
 
-        text = text.translate(TO_PRIVATE) if table is SYMBOL else text
-        return PRIVATE.sub(shown, text) if table else text
+        return PRIVATE.sub(shown, text.translate(TO_PRIVATE)) if table else text
 
     def _field(self, node: Any) -> str:
         """Open or close a field; what a form's check box or list shows."""
@@ -598,7 +601,9 @@ def _own(node: Any) -> Iterator[Any]:
 
 
 def _signs(font: str) -> dict[int, str]:
-    return SYMBOL if font == "Symbol" else WINGDINGS if "dings" in font else {}
+    if font == "Symbol":
+        return SYMBOL
+    return WINGDINGS_2 if font == "Wingdings 2" else WINGDINGS if "dings" in font else {}
 
 
 def _cells(table: Any) -> Iterator[list[tuple[Any, int]]]:

@@ -86,6 +86,7 @@ WORD_TO_MATHML = {  # the MathML of Word's forms, with the names of their parts
     "limLow": "<munder>{e}{lim}</munder>",
     "limUpp": "<mover>{e}{lim}</mover>",
     "acc": "{e}{chr}",
+    "bar": "{e}{pos}",
     "func": "{fName}<mspace></mspace>{e}",
     "noBar": "<mtext>(</mtext>{num}<mtext>; </mtext>{den}<mtext>)</mtext>",
     "d": "{begChr}{all}{endChr}",
@@ -113,6 +114,7 @@ def mathml(node: Any) -> str:
     made = [(kind_of(child), mathml(child)) for child in node]
     signs = {**SIGNS, "chr": SIGNS.get(kind, SIGNS["chr"]), **stated}
     parts = {name: _text(signs[name]) for name in ("chr", "begChr", "endChr")}
+    parts["pos"] = _text("\u0304" if stated.get("pos") == "top" else "\u0331")
     parts |= dict.fromkeys(PARTS, "<mrow></mrow>")
     parts |= {name: f"<mrow>{part}</mrow>" for name, part in made}
     if kind == "f" and stated.get("type") == "noBar":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,28 @@ POWERS = tuple(map(str.maketrans, ("ivx",) * 4, ("m__", "cdm", "xlc", "ivx")))
 BULLET = "-"
 CHECKS = ("☐", "☑", "☒")  # bullets that tell something
 OFF = ("0", "false", "off")
+SIGNS = {  # of the first numbers, in formats of languages
+    "ideographTraditional": "甲乙丙丁戊己庚辛壬癸",
+    "ideographZodiac": "子丑寅卯辰巳午未申酉戌亥",
+    "decimalEnclosedCircle": "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳",
+    "aiueo": "アイウエオカキクケコサシスセソタチツテト",
+    "ganada": "가나다라마바사아자차카타파하",
+    "hebrew1": "אבגדהוזחטי",
+    "hebrew2": "אבגדהוזחטיכלמנסעפצקרשת",
+    "arabicAlpha": "أبتثجحخدذرزسشصضطظعغفقكلمنهوي",
+    "arabicAbjad": "أبجدهوزحطيكلمنسعفصقرشتثخذضظغ",
+    "russianLower": "абвгдежзиклмнопрстуфхцчшщыэюя",
+    "russianUpper": "АБВГДЕЖЗИКЛМНОПРСТУФХЦЧШЩЫЭЮЯ",
+}
+WORDS = {
+    "cardinalText": ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"),
+    "ordinalText": (
+        *("First", "Second", "Third", "Fourth", "Fifth"),
+        *("Sixth", "Seventh", "Eighth", "Ninth", "Tenth"),
+    ),
+}
+CHINESE = re.compile("(?:chinese|taiwanese|japanese)Counting")
+DIGITS = " 一二三四五六七八九"
 
 
 def value(node: Any, path: str = "", default: str = "") -> str:
@@ -92,7 +114,7 @@ class Numbering:
             i = int(found[1]) - 1
             at = levels.get(i, _Level())
             count = counts[i]
-            form = "decimal" if own.plain and at.form != "decimalZero" else at.form
+            form = "decimal" if own.plain and at.form[:1] != "0" else at.form
             return formatted(at.start if count is None else count, form)
 
         return PLACE.sub(shown, own.text).strip()
@@ -102,7 +124,7 @@ def _levels(parent: Any) -> dict[int, _Level]:
     return {
         whole(each.get(f"{W}ilvl", "0"), 0): _Level(
             start=whole(value(each, "start"), 0),
-            form=value(each, "numFmt", "decimal"),
+            form=_form(each.find(f"{W}numFmt")),
             text=value(each, "lvlText"),
             restart=whole(value(each, "lvlRestart"), LEVELS),
             plain=each.find(f"{W}isLgl") is not None and value(each, "isLgl", "1") not in OFF,
@@ -112,13 +134,20 @@ def _levels(parent: Any) -> dict[int, _Level]:
     }
 
 
+def _form(node: Any | None) -> str:
+    if node is None:
+        return "decimal"
+    form = node.get(f"{W}format") or value(node, default="decimal")
+    return "01" if form == "decimalZero" else str(form)
+
+
 def formatted(count: int, form: str) -> str:
-    """A number in one of Word's formats; in digits if the format is a language's own."""
+    """A number in one of Word's formats; in digits if the format is not known here."""
     match form:
         case "none":
             return ""
-        case "decimalZero":
-            return f"{count:02}"
+        case _ if form.startswith("0"):  # as "001, 002, ..."
+            return str(count).zfill(len(form.partition(",")[0]))
         case "lowerLetter" | "upperLetter" if 0 < count <= 26 * 30:
             letter = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
             return letter if form == "lowerLetter" else letter.upper()
@@ -130,4 +159,14 @@ def formatted(count: int, form: str) -> str:
             suffix = {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
             return f"{count}{'th' if 10 < count % 100 < 14 else suffix}"
         case _:
-            return str(count)
+            return _in_language(count, form) or str(count)
+
+
+def _in_language(count: int, form: str) -> str:
+    known: Sequence[str] = SIGNS.get(form) or WORDS.get(form, ())
+    if 0 < count <= len(known):
+        return known[count - 1]
+    if not CHINESE.match(form) or not 0 < count < 100:
+        return ""
+    tens, ones = divmod(count, 10)
+    return f"{DIGITS[tens] if tens > 1 else ''}{'十' * (tens > 0)}{DIGITS[ones] if ones else ''}"

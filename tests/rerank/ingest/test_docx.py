@@ -395,6 +395,44 @@ def test_lists_and_clauses_keep_their_numbers() -> None:
     assert found[-1].heading == ("Article I Scope", "Section 1.01 Terms")
 
 
+@pytest.mark.parametrize(
+    ("form", "labels"),
+    [
+        ("<w:numFmt w:val='russianLower'/>", "а б в"),
+        ("<w:numFmt w:val='ordinalText'/>", "First Second Third"),
+        ("<w:numFmt w:val='custom' w:format='001, 002, 003, ...'/>", "001 002 003"),
+        ("<w:numFmt w:val='ideographZodiac'/>", "子 丑 寅"),
+        ("<w:start w:val='19'/><w:numFmt w:val='chineseCounting'/>", "十九 二十 二十一"),
+        ("<w:start w:val='10'/><w:numFmt w:val='japaneseCounting'/>", "十 十一 十二"),
+        ("<w:start w:val='99'/><w:numFmt w:val='taiwaneseCounting'/>", "九十九 100 101"),
+        ("<w:start w:val='9'/><w:numFmt w:val='thaiNumbers'/>", "9 10 11"),
+        ("<w:start w:val='98'/><w:numFmt w:val='upperRoman'/>", "XCVIII XCIX C"),
+    ],
+)
+def test_numbers_have_the_form_of_their_list(form: str, labels: str) -> None:
+    """Digits where it is not known, or the number is too high for it."""
+    numbering = (
+        f"<w:abstractNum w:abstractNumId='0'><w:lvl w:ilvl='0'>{form}<w:lvlText w:val='%1:'/>"
+        "</w:lvl></w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num>"
+    )
+    start = "" if "start" in form else "<w:start w:val='1'/>"
+    numbering = numbering.replace("<w:lvl w:ilvl='0'>", f"<w:lvl w:ilvl='0'>{start}")
+    body = p("x", props="<w:numPr><w:numId w:val='1'/></w:numPr>") * 3
+    assert texts(packed(body, numbering=numbering)) == [f"{each}: x" for each in labels.split()]
+
+
+def test_signs_of_fonts_soft_hyphens_and_bars_over_letters() -> None:
+    """As drawn: a tick of Wingdings however it is written, a word whole, a mean with its bar."""
+    wing = "<w:rFonts w:ascii='Wingdings'/>"
+    second = "<w:r><w:sym w:font='Wingdings 2' w:char='F0{}'/></w:r>".format
+    bar = "<m:bar><m:barPr><m:pos m:val='top'/></m:barPr><m:e>{x}</m:e></m:bar>{=5}"
+    body = p(run("\xfe", wing) + run("\uf0fe \xa8", wing) + second("52") + second("A3"))
+    body += p(run("cen\xadtral ") + f"<m:oMath>{math(bar)}</m:oMath>") + p(run("J.", wing))
+    found = read(packed(body))
+    assert [b.text for b in found.blocks] == ["☑☑ ☐☑☐", "central x\u0304=5"]
+    assert found.skipped == "2 signs of a font of signs"
+
+
 def test_headings_are_those_of_word() -> None:
     """By the level of the paragraph, of its style, of what that is based on, in any language."""
     styles = (
