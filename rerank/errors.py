@@ -29,7 +29,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "approximate": {"usearch"},
     "elasticsearch": {"elasticsearch"},
     "haystack": {"haystack"},
-    "ingest": {"chardet", "docutils", "lxml", "markdown_it", "pypdfium2", "selectolax"},
+    "ingest": {"chardet", "docutils", "lxml", "markdown_it", "pypdfium2", "selectolax", "tinycss2"},
     "journal": {"psycopg", "sqlalchemy"},
     "lancedb": {"lancedb"},
     "langchain": {"langchain_core"},

@@ -25,9 +25,10 @@ NO_TEXT = (
     "aside:has(nav, [role=navigation]), nav, footer, [role=navigation], [role=search], "
     "[role=banner], [role=contentinfo], [role=complementary], "
     "a.headerlink, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
-    ".related, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
+    ".related, .ttc, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
     ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
 )
+NEVER = ":is([hidden], [aria-hidden=true], dialog:not([open])):not(html, body)"
 DELETED = "del, s, strike, .strike, .strikethrough, .line-through"
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
@@ -84,6 +85,7 @@ REVISED = (
     'meta[property="article:modified_time" i], meta[name="last-modified" i], '
     'meta[name="revised" i], meta[name="revision" i], meta[name="date" i]'
 )
+MARK = re.compile(r"\[[^\W\d_]+\]")
 NOTE_MARK = re.compile(r"\[\w{1,4}\]")
 PILCROW = re.compile(r"\s*¶\s*$")
 
@@ -138,25 +140,12 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     """Take out what is not read, besides these tabs; the dialogs and invisible words in words."""
     all_known = styles.add_rules(tree)
     opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
-    never = "[hidden], [aria-hidden=true], dialog:not([open])"
-    hidden = [
-        node
-        for node in tree.css(f"{never}, [style]")
-        if node.css_matches(never) or styles.is_hidden(node)
-        if node.tag == "dialog" or not _is_panel(node, opened)
-    ]
-    dialogs = [node for node in hidden if _is_dialog(node) and len(node.text().split()) >= WORDS]
     struck = filter(styles.is_struck, tree.css("[style]"))
     buttons = [button for button in tree.css("button") if not _is_label(button)]
-    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *hidden, *tabs, *buttons]):
+    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *tabs, *buttons]):
         if node.tag not in ("html", "body"):
             node.decompose()
-    invisible = 0
-    for node in reversed(_once(tree.css("[style], font"))):  # the innermost first
-        parts = styles.unseen(node, all_known=all_known)
-        for part in () if parts and _is_panel(node, opened) else parts:
-            invisible += len(part.text().split())
-            part.decompose()
+    invisible = _cut_invisible(tree, opened, all_known)
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
         linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
         if linked > len(one_line(node.text())) / 2:  # navigation
@@ -164,7 +153,26 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     for node in tree.css("a.anchor"):
         if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
-    return clauses(counted(len(dialogs), "dialog"), counted(invisible, "invisible word"))
+    return invisible
+
+
+def _cut_invisible(tree: LexborHTMLParser, opened: set[str], all_known: bool) -> str:
+    """Take out what nobody sees, unless a node with an id in `opened` shows it."""
+    dialogs = invisible = 0
+    for node in reversed(_once(tree.css(f"{NEVER}, [style]"))):  # the innermost first
+        gone = styles.is_hidden(node) or node.css_matches(NEVER)
+        if gone or styles.is_away(node):
+            parts = [] if _is_panel(node, opened) else [node]
+        else:
+            parts = styles.unseen(node, all_known=all_known)
+        for part in parts:
+            words = len(part.text().split())
+            if gone and _is_dialog(part):
+                dialogs += words >= WORDS
+            else:
+                invisible += words
+            part.decompose()
+    return clauses(counted(dialogs, "dialog"), counted(invisible, "invisible word"))
 
 
 def _once(nodes: list[Any]) -> list[Any]:
@@ -189,7 +197,7 @@ def _is_panel(node: Any, opened: set[str]) -> bool:
     role, kind, hidden, name = _given(node, "role", "class", "hidden", "id")
     if role == "tabpanel" or hidden == "until-found":
         return True
-    if POPUP.search(f"{role} {kind}"):
+    if node.tag == "dialog" or POPUP.search(f"{role} {kind}"):
         return False
     (around,) = _given(node.parent, "class") if node.parent else ("",)
     inside = re.search("tabs?-content|tabbed|accordion", around, re.IGNORECASE)
@@ -237,10 +245,11 @@ def _panels(tree: LexborHTMLParser) -> tuple[dict[int, str], list[Any]]:
 
 
 def _picture(node: Any) -> str:
-    """The alternative text, unless it names a mark such as "[Note]"."""
+    """The alternative text, unless it names a mark such as "[Note]", or a link such as "Next"."""
     alt, source = _given(node, "alt", "src")
     alt = one_line(alt)
-    mark = alt.strip("[]").lower() in LABELS or "badge" in source
+    mark = MARK.fullmatch(alt) or alt.lower() in LABELS or "badge" in source
+    mark = mark or (node.parent.css_matches("a[href]") and " " not in alt)
     return f" {alt} " if alt and not mark else ""
 
 
@@ -480,6 +489,8 @@ class _Walk:
         self._flush()
         self._add(self._mark.strip(" -"), leads=True)
         self._mark = ""
+        for part in node.css("br"):
+            part.replace_with("\n")
         self._add(node.text().strip("\n"), code=True)
 
     def _leave(self, node: Any) -> None:

@@ -5,43 +5,71 @@ Style sheets elsewhere are not known.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
+from tinycss2.color4 import parse_color
 
 NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 SELECTOR = re.compile(r"[\w.#-]*[\w-](?:(?: +| *> *)[\w.#-]*[\w-]){0,2}")  # no state as :hover
+TAG = re.compile(r"(?:^|[ >])\w")
 RULES = 300  # selectors of a page are looked at
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
     r"\s*(?:display|visibility|text-|vertical-align|list-style|opacity|color|background|font|clip"
-    r"|position|left|right|top|bottom|transition|animation|transform)",
+    r"|position|left|right|top|bottom|transition|animation|transform|scale|filter|fill|stroke"
+    r"|overflow|(?:max-|min-)?height|margin-left|padding|float|content-v)",
     re.IGNORECASE,
 )
-HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0(?!\.[1-9])", re.I)
+HIDDEN = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:opacity|height)\s*:\s*(?:0?\.0+|0)(?![\d.])",
+    re.I,
+)
 SHOWN = re.compile(
-    r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible|opacity\s*:\s*(?:1|0?\.[1-9])", re.I
+    r"display\s*:\s*(?!none)\w|visibility\s*:\s*visible|opacity\s*:\s*(?:1|0?\.[1-9])"
+    r"|max-height\s*:\s*[^\s0]|height\s*:\s*auto",
+    re.I,
 )
-NOTHING = re.compile(r"0?(?:\.0\d*)?%?")  # an opacity
-SIZE = re.compile(r"(\d+\.?\d*|\.\d+)(px|pt|r?em|%|)")
-PIXELS = {"px": 1.0, "pt": 4 / 3, "em": 40.0, "rem": 16.0, "%": 0.4, "": 1.0}  # beside large text
-SMALLEST = 2.0  # pixels of letters that are seen
-FAR = re.compile(r"-\d{4,}(?:\.\d+)?p[xt]|-\d{3,}r?em")
-GONE = re.compile(r"translate\w*\([^)]*-\d{4,}px|scale\(\s*0\s*[,)]")
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+# of old pages, and of drawings: attributes that are styles
+HINTS = {"bgcolor": "background-color", "color": "color", "text": "color"}
+HINTS |= {"background": "background-image"}
+DRAWN = [
+    "display",
+    "visibility",
+    "opacity",
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "font-size",
+    "transform",
+]
+HINTED = ", ".join([*(f"[{name}]" for name in HINTS), "svg", "svg *"])
+SHAPES = "rect, path, circle, ellipse, polygon, polyline, line, image, use, foreignObject"
+LENGTH = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
+UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78, "q": 0.94, "": 1.0}
+# pixels, at least, of other units; and at most, of letters beside large ones
+LENGTHS = UNITS | {"em": 10.0, "rem": 10.0, "ex": 5.0, "ch": 5.0, "vw": 5.0, "vh": 5.0, "%": 2.0}
+OF_LETTERS = UNITS | {"em": 40.0, "rem": 16.0, "ex": 20.0, "ch": 20.0, "%": 0.4}
+SHARE = {"": 1.0, "%": 0.01}
+FAR = -1000.0  # pixels left of the page, or above it
+SMALLEST = 2.0  # pixels of letters that are seen, or of the height of what shows them
+FAINTEST = 0.1  # share of a colour
+BOXES = {"block", "inline-block", "flex", "grid", "flow-root"}
+BLOCKS = {"div", "p", "section", "article", "aside", "ul", "ol", "dl", "li", "pre", "blockquote"}
+OPACITY = re.compile(r"opacity\(([^)]*)")
+MOVED = re.compile(r"(scale|translate)(?:[xy]|3d)?\(([^()]*)\)")
 CLIPPED = re.compile(
-    r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\(\s*(?:50|100)%|circle\(\s*0(?:px|%|\s|\))"
+    r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\(\s*(?:50|100)%"
+    r"|(?:circle|ellipse)\(\s*0(?:px|%|\s|\))|polygon\((?:\s*0(?:px|%)?[\s,]*)+\)"
 )
-COLOUR = re.compile(
-    r"#([0-9a-f]{6}|[0-9a-f]{3})|rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)\s*(?:[,/]\s*1\s*)?\)"
-    "|white|black"
-)
-DIGIT = re.compile(".")
-CLEAR = re.compile(r"transparent|rgba\([^)]*[,/]\s*0?\.?0*\s*\)|#[0-9a-f]{6}00")
 NO_PAINT = {"", "none", "inherit", "initial", "unset"}  # values that show what lies behind
 # properties with which letters look otherwise than their colour says
 PAINTS = (
@@ -51,15 +79,20 @@ PAINTS = (
     "filter",
     "backdrop-filter",
     "box-shadow",
+    "stroke",
 )
+PAGE = ("html", "body")  # which a script shows when it is ready
 MEDIA = {"", "all", "screen"}
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 IN_RULE = re.compile(r"\{[^{}]*\{")  # a rule within a rule
-OWN = "own:;"  # before the style that a node has itself, after the rules of the page
 HIGHEST = 100  # parts around a text, in which a background is looked for
 ALIKE = 12  # difference of two colours, of 255, that is not seen
-PICTURES = "img, svg, canvas, video, input, select, textarea, button, mark"
-Colour = tuple[int, ...]  # of three numbers
+APART = "img, svg, canvas, video, input, select, textarea, button, mark, table"
+FIELDS = ("input", "select", "textarea", "button", "mark")
+COLOURS = ("color", "background", "fill", "stroke")
+HEXADECIMAL = re.compile("[0-9a-f]{6}")  # of old pages
+Colour = tuple[float, ...]  # red, green, blue, and how much of it covers what is behind: 0 to 1
+WHITE, BLACK, CLEAR = (1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 0.0)
 
 
 def above(node: Any) -> Iterator[Any]:
@@ -69,42 +102,40 @@ def above(node: Any) -> Iterator[Any]:
         node = node.parent
 
 
-def stated(node: Any) -> dict[str, str]:
-    """The properties that the style of a node states, in lower case; the last value of each."""
-    style = (node.attributes.get("style") or "").lower().replace("!important", "")
-    pairs = (each.partition(":") for each in style.split(";"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def stated(node: Any) -> Mapping[str, str]:
+    """The properties that the style of a node states, in lower case; the value that wins of each.
 
-
-def said(node: Any, *names: str) -> str | None:
-    """The value of a property that a node has, "" for none; None if that is not known.
-
-    Of the rules of a page, which one wins is known only if all say the same.
+    A background, and the size of a font, are under `background-color` and `font-size`.
     """
-    text = (node.attributes.get("style") or "").lower()
-    rules, _, own = text.rpartition(OWN)
-    values = [
-        [value.strip() for name, _, value in pairs if name.strip() in names]
-        for pairs in ([each.partition(":") for each in part.split(";")] for part in (rules, own))
-    ]
-    if values[1] and not any("!" in value for value in values[0]):
-        return values[1][-1].replace("!important", "").strip()
-    found = {value.replace("!important", "").strip() for value in (*values[0], *values[1])}
-    return found.pop() if len(found) == 1 else None if found else ""
+    return _properties(node.attributes.get("style") or "")
+
+
+@lru_cache(maxsize=4096)
+def _properties(style: str) -> dict[str, str]:
+    pairs = [each.partition(":") for each in COMMENT.sub("", style.lower()).split(";")]
+    found = dict[str, str]()
+    for before, _, after in sorted(pairs, key=lambda pair: "!" in pair[2]):  # important ones last
+        name, value = before.strip(), after.partition("!")[0].strip()
+        if name == "font":
+            found["font-size"] = _of_font(value)
+        found["background-color" if name == "background" else name] = value
+    return found
 
 
 def add_rules(tree: LexborHTMLParser) -> bool:
     """Put what the rules of a page say of its nodes before the style that each has itself.
 
-    Return whether every background of the page is then known. Sheets of other media, and those
-    with rules within rules, are not read.
+    Also what other attributes say of their look. Return whether every colour of the page is then
+    known. Sheets of other media, and those with rules within rules, are not read.
     """
     on_screen = [s for s in tree.css("style") if _media(s) in MEDIA]
     whole = [STRING.sub("", style.text()) for style in on_screen]
     flat = {sheet: NESTED_RULES.sub("", sheet) for sheet in whole}
     sheets = [sheet for sheet in whole if not IN_RULE.search(flat[sheet])]
     rules = [rule for sheet in sheets for rule in RULE.findall(flat[sheet])]
-    shown = " ".join(which for which, what in rules if SHOWN.search(what))
+    shown = " ".join(
+        which for which, what in rules if SHOWN.search(what) and not HIDDEN.search(what)
+    )
     told = [
         (one, what)
         for which, every in rules
@@ -112,17 +143,22 @@ def add_rules(tree: LexborHTMLParser) -> bool:
         for one in map(str.strip, which.split(","))
         if not (HIDDEN.search(what) and re.split("[ >]", one)[-1] in shown)
     ]
-    plain = [rule for rule in told if SELECTOR.fullmatch(rule[0])]
+    plain = [rule for rule in told if SELECTOR.fullmatch(rule[0])][:RULES]
     of_node = defaultdict[int, str](str)
-    for one, what in plain[:RULES]:
+    for node in tree.css(HINTED):
+        drawn = any(around.tag == "svg" for around in islice(above(node), HIGHEST))
+        names = [(name, name) for name in DRAWN] if drawn else HINTS.items()
+        hints = [(to, node.attributes.get(name)) for name, to in names]
+        of_node[node.mem_id] = "".join(f"{to}:{value};" for to, value in hints if value)
+    for one, what in sorted(plain, key=_specificity):
         for node in tree.css(one):
             if len(of_node[node.mem_id]) <= LONGEST_STYLE:
                 of_node[node.mem_id] += f"{what[:LONGEST_STYLE]};"
     for node in tree.css("*") if of_node else ():
-        if node.mem_id in of_node:
+        if of_node.get(node.mem_id):
             own = node.attributes.get("style") or ""
-            node.attrs["style"] = f"{of_node[node.mem_id]}{OWN}{own}"
-    unknown = {*told} - {*plain[:RULES]}
+            node.attrs["style"] = f"{of_node[node.mem_id]}{own}"
+    unknown = {*told} - {*plain}
     nested = "".join(each for sheet in sheets for each in NESTED_RULES.findall(sheet))
     is_stated = any("color" in what or "background" in what for _, what in unknown)
     of_others = tree.css("link[rel~=stylesheet i]") or any("@import" in sheet for sheet in whole)
@@ -133,10 +169,15 @@ def _media(style: Any) -> str:
     return (style.attributes.get("media") or "").strip().lower()
 
 
+def _specificity(rule: tuple[str, str]) -> tuple[int, int, int]:
+    return rule[0].count("#"), rule[0].count("."), len(TAG.findall(rule[0]))
+
+
 def is_hidden(node: Any) -> bool:
     """Whether the style of a node takes it off the page."""
     style = stated(node)
-    return style.get("display") == "none" or style.get("visibility") == "hidden"
+    gone = style.get("display") == "none" or style.get("content-visibility") == "hidden"
+    return gone and node.tag not in PAGE
 
 
 def is_struck(node: Any) -> bool:
@@ -145,42 +186,80 @@ def is_struck(node: Any) -> bool:
     return any("line-through" in style[name] for name in style if name.startswith("text-decor"))
 
 
-def unseen(node: Any, *, all_known: bool) -> list[Any]:
-    """The node, or texts in it that look as it does, if its own style makes that nobody sees them.
+def is_away(node: Any) -> bool:
+    """Whether nobody sees the box of a node, unless a script changes its style.
 
-    They are clear, smaller than two pixels, off the page, clipped, or of the colour of their
-    background, which must be known: stated around, or white if `all_known`.
+    It is clear, of no height, off the page or clipped.
     """
     style = stated(node)
-    moves = any(name.startswith(("transition", "animation")) for name in style)
-    is_placed = style.get("position") in ("absolute", "fixed")
-    edges = (style.get(edge, "") for edge in ("left", "top"))
-    is_page = node.tag in ("html", "body")  # which a script shows when it is ready
-    if (
-        ("opacity" in style and NOTHING.fullmatch(style["opacity"]) and not moves and not is_page)
-        or (is_placed and (any(map(FAR.match, edges)) or CLIPPED.match(style.get("clip", ""))))
-        or CLIPPED.match(style.get("clip-path", ""))
-        or FAR.match(style.get("text-indent", ""))
-        or GONE.search(style.get("transform", ""))
-    ):
-        return [node]
-    size = SIZE.fullmatch(said(node, "font-size") or _of_font(said(node, "font") or ""))
-    stated_colour = said(node, "color")
-    named = stated_colour or (node.attributes.get("color") or "").lower()
-    plain = stated_colour is not None and not any(name.startswith(PAINTS) for name in style)
-    if size and float(size[1]) * PIXELS[size[2]] < SMALLEST:
-        apart, other = PICTURES, ("font", "font")
-    elif named and plain and _is_as_ground(node, named, all_known):
-        apart, other = f"{PICTURES}, a[href]", ("color", "background")
-    else:
-        return []
+    if node.tag in PAGE or any(name.startswith(("transi", "anim")) for name in style):
+        return False  # it appears
+    is_placed = style.get("position", "static") != "static"
+    names = ("text-indent", "margin-left", *(("left", "top") if is_placed else ()))
+    edges = [style.get(name, "") for name in names]
+    scales = [style.get("scale", "")]
+    for kind, given in MOVED.findall(style.get("transform", "")):
+        (scales if kind == "scale" else edges).extend(map(str.strip, given.split(",")[:2]))
+    shares = (
+        style.get("opacity", ""),
+        style.get("fill-opacity", ""),
+        *OPACITY.findall(style.get("filter", "")),
+    )
+    return (
+        any(_size(share, SHARE) < FAINTEST for share in shares)
+        or any(_size(edge, LENGTHS) <= FAR for edge in edges)
+        or any(_size(scale, SHARE) == 0 for scale in scales)
+        or bool(is_placed and CLIPPED.match(style.get("clip", "")))
+        or CLIPPED.match(style.get("clip-path", "")) is not None
+        or _is_flat(node, style)
+    )
+
+
+def _is_flat(node: Any, style: Mapping[str, str]) -> bool:
+    """Whether a node cuts off what is in it, and has no height."""
+    if any(name.startswith(("padding", "min-height")) for name in style):
+        return False
+    cuts = {style.get(name) for name in ("overflow", "overflow-y")} & {"hidden", "clip"}
+    display, position = style.get("display", ""), style.get("position")
+    boxed = position in ("absolute", "fixed") or display in BOXES or node.tag in BLOCKS
+    heights = (style.get("height", ""), style.get("max-height", ""))
+    return bool(cuts and boxed) and any(
+        "%" not in height and _size(height, LENGTHS) < SMALLEST for height in heights
+    )
+
+
+def _size(text: str, units: Mapping[str, float]) -> float:
+    """A length in pixels, or a share; NaN, which is neither less nor more, if it is not known."""
+    found = LENGTH.fullmatch(text)
+    number = float(found[1]) if found else math.nan
+    return number * units.get(found[2], math.nan) if found and number else number
+
+
+def unseen(node: Any, *, all_known: bool) -> list[Any]:
+    """The texts in a node, if its own style makes that nobody sees them; without others in it.
+
+    They are made invisible, smaller than two pixels, or of the colour of their background, which
+    must be known: stated around, or white if `all_known`.
+    """
+    style = stated(node)
+    if style.get("visibility") in ("hidden", "collapse") and node.tag not in PAGE:
+        return _texts(node, "dialog", ("visibility",))
+    if _size(style.get("font-size", ""), OF_LETTERS) < SMALLEST:
+        return _texts(node, APART, ("font",))
+    if any(name.startswith(COLOURS) for name in style) and _is_as_ground(node, all_known):
+        return _texts(node, f"{APART}, a[href]", COLOURS)
+    return []
+
+
+def _texts(node: Any, apart: str, other: tuple[str, ...]) -> list[Any]:
+    """The texts in a node, besides those in parts that look otherwise, or may."""
     texts, inside = list[Any](), [node]
     for around in inside:
         for each in around.iter(include_text=True):
             if each.tag == "-text":
                 texts.append(each)
-            elif not each.css_matches(apart) and not any(
-                name.startswith(other) for name in (*stated(each), *each.attributes)
+            elif not (
+                each.css_matches(apart) or any(name.startswith(other) for name in stated(each))
             ):
                 inside.append(each)
     return texts
@@ -188,43 +267,50 @@ def unseen(node: Any, *, all_known: bool) -> list[Any]:
 
 def _of_font(text: str) -> str:
     """The size in a font such as "bold 12px/1.5 serif"; "" if there is none."""
-    sizes = (size for size in re.split(r"[\s/]+", text) if SIZE.fullmatch(size))
+    sizes = (size for size in re.split(r"[\s/]+", text) if LENGTH.fullmatch(size))
     return next((size for size in sizes if size == "0" or size.endswith(("px", "pt"))), "")
 
 
-def _is_as_ground(node: Any, named: str, all_known: bool) -> bool:
-    """Whether a colour is that of the known background of a node, or none at all."""
-    ground: Colour | None = (255, 255, 255) if all_known else None
-    for around in islice(above(node), HIGHEST):
-        style = stated(around)
-        painted = said(around, "background-color", "background")
-        if painted == "":
-            painted = (around.attributes.get("bgcolor") or "").lower()
+def _is_as_ground(node: Any, all_known: bool) -> bool:
+    """Whether the letters of a node have the colour of its known background, or none at all."""
+    parts = list(islice(above(node), HIGHEST))
+    own = _letters(parts, all_known)
+    ground = WHITE if all_known and parts[-1].parent is None else None
+    for each in parts if own else ():
+        style = stated(each)
+        painted = style.get("background-color", "")
+        behind = _colour(painted) if painted not in NO_PAINT else CLEAR
         strange = {"background-image", "mix-blend-mode", "filter"} & style.keys()
-        if painted is None or strange or "background" in around.attributes or around.tag == "svg":
+        if behind is None or strange or (each.tag == "svg" and each.css_first(SHAPES)):
             return False
-        if painted not in NO_PAINT and not CLEAR.fullmatch(painted):
-            ground = _colour(painted)
-            if ground is None:
-                return False
+        if behind[3] == 1:
+            ground = behind
             break
-        if style.get("position", "static") != "static":
+        if behind[3] or each.tag in FIELDS or style.get("position", "static") != "static":
             return False  # it may lie upon something else
-    else:
-        ground = ground if around.parent is None else None
-    own = _colour(named)
-    alike = own and ground and max(abs(a - b) for a, b in zip(own, ground, strict=True)) <= ALIKE
-    return CLEAR.fullmatch(named) is not None or bool(alike)
+    if own is None or ground is None:
+        return own is not None and own[3] == 0
+    return 255 * own[3] * max(abs(a - b) for a, b in zip(own[:3], ground, strict=False)) <= ALIKE
+
+
+def _letters(parts: list[Any], all_known: bool) -> Colour | None:
+    """The colour of the letters in the first of parts that lie in one another, if it is known."""
+    name = "fill" if any(each.tag == "svg" for each in parts) else "color"
+    for each in parts:
+        style = stated(each)
+        if any(other.startswith(PAINTS) for other in style):
+            return None
+        named = style.get(name, "inherit")
+        if named != "inherit":
+            return CLEAR if named == "none" else _colour(named)
+        if not all_known or each.tag in ("a", "table"):
+            return None
+    return BLACK
 
 
 def _colour(text: str) -> Colour | None:
-    """Red, green and blue of a colour, if it is known."""
-    found = COLOUR.fullmatch(text)
-    if found is None:
+    """A colour, if it is known."""
+    found = parse_color(f"#{text}" if HEXADECIMAL.fullmatch(text) else text)
+    if found is None or isinstance(found, str) or found.space not in ("srgb", "hsl", "hwb"):
         return None
-    if found[1]:
-        return tuple(
-            bytes.fromhex(found[1] if len(found[1]) == 6 else DIGIT.sub(r"\g<0>" * 2, found[1]))
-        )
-    red, green, blue = found.groups("0" if found[0] == "black" else "255")[1:]
-    return int(red), int(green), int(blue)
+    return tuple(found.to("srgb"))

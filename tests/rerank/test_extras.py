@@ -103,6 +103,7 @@ find_language([Passage("a", "", "a word")])
     "sentence-transformers": EXPORT,
     "SQLAlchemy": SQLITE,
     "selectolax": "import rerank.ingest.html",
+    "tinycss2": "import rerank.ingest.html",
     "torch": EXPORT,
     "usearch": "from rerank.retrieval.dense import library; library()",
     "uvicorn": SERVE,

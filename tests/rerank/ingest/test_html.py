@@ -219,6 +219,25 @@ def test_characters_that_change_a_fact_are_read_as_shown(markup: str, text: str)
         assert read(f"<h1>{markup}</h1>".encode()).title == text
 
 
+@pytest.mark.parametrize(
+    ("markup", "found"),
+    [
+        ("<pre>cd x<br>make</pre>", ["cd x\nmake"]),
+        ("<p><img alt='[Tipp]' src=a.png>Text.", ["Text."]),
+        ("<p><img alt='[注意]' src=a.png>Text.", ["Text."]),
+        ("<p><a href=b.html><img alt=Next src=a.png></a>Text.", ["Text."]),
+        ("<p><a href=b.html><img alt='The pump' src=a.png></a>Text.", ["The pump Text."]),
+        ("<p><img alt=Pump src=a.png>Text.", ["Pump Text."]),
+        ("<p>Text.</p><div class=ttc>int x Definition a.h:5</div>", ["Text."]),
+    ],
+)
+def test_a_picture_of_a_mark_is_no_text_and_lines_of_code_stay_apart(
+    markup: str, found: list[str]
+) -> None:
+    """Also what a page shows only beside the pointer is left out."""
+    assert texts(markup) == found
+
+
 def test_an_exponent_after_nothing_is_as_it_is() -> None:
     assert raised("of ", "14") == "14"
 
@@ -301,10 +320,13 @@ def test_the_question_of_an_accordion_is_a_heading() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    """Not what every page has: its navigation, and what it hides."""
+    """Not what every page has, as its navigation; nor a panel, which is read."""
     said = "word " * 12
-    page = f"<nav>{said}</nav><p hidden>{said}</p><noscript>{said}</noscript><p>Text.</p>"
+    page = f"<nav hidden>{said}</nav><noscript>{said}</noscript><p>Text.</p>"
+    page += f"<div role=tabpanel hidden>{said}</div>"
     assert read(page.encode()).skipped == ""
+    hidden = "<p hidden>One two<b style='display:none'>three</b></p><i aria-hidden=true>four</i>"
+    assert read(f"{page}{hidden}".encode()).skipped == "4 invisible words"
     choices = "<option>A" * 30
     page += (
         f"<canvas></canvas><iframe src=a></iframe><iframe src=b></iframe><dialog>{said}</dialog>"
@@ -452,6 +474,68 @@ def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> No
         ("<p style='transform:scale(0)'>It is secret.", False),
         ("<p style='color:#fff'><mark>It is secret.</mark>", True),
         ("<body style='opacity:0'><p>It is secret.", True),  # a script shows it
+        ("<p style='color:snow'>It is secret.", False),
+        ("<p style='color:#ffff'>It is secret.", False),
+        ("<p style='color:#fff0'>It is secret.", False),
+        ("<p style='color:hsl(0 0% 100%)'>It is secret.", False),
+        ("<p style='color:rgb(100% 100% 100%)'>It is secret.", False),
+        ("<p style='color:rgb(0 0 0 / 1%)'>It is secret.", False),
+        ("<p style='color:rgb(0 0 0 / 40%)'>It is secret.", True),
+        ("<p style='color:lab(100% 0 0)'>It is secret.", True),  # a colour that is not known
+        ("<p style='color:/**/white'>It is secret.", False),
+        ("<p style='background:#000'>It is secret.", False),  # black, as all of the page
+        ("<a href=x style='background:#000'>It is secret.</a>", True),
+        ("<div style='color:#fff;background:#036'><p style='background:#fff'>It is secret.", False),
+        ("<div style='color:#fff'><table><td>It is secret.</table></div>", True),  # by old rules
+        ("<p><font color=FFFFFF>It is secret.</font>", False),
+        ("<body text=ffffff bgcolor=000000><p>It is secret.", True),
+        ("<p style='height:0;overflow:hidden'>It is secret.", False),
+        ("<p style='max-height:1px;overflow-y:clip'>It is secret.", False),
+        ("<p style='height:0'>It is secret.", True),
+        ("<i style='height:0;overflow:hidden'>It is secret.</i>", True),  # in a line: no effect
+        ("<p style='height:0;overflow:hidden;padding:20px'>It is secret.", True),
+        ("<p style='height:0%;overflow:hidden'>It is secret.", True),
+        (
+            "<style>.f{max-height:0;overflow:hidden} .f.on{max-height:9em}</style>"
+            "<p class=f>It is secret.",
+            True,
+        ),
+        ("<p style='position:absolute;left:-200vw'>It is secret.", False),
+        ("<p style='position:relative;top:-1e4px'>It is secret.", False),
+        ("<p style='margin-left:-9999px'>It is secret.", False),
+        ("<p style='position:absolute;left:-20vw'>It is secret.", True),
+        ("<p style='transform:scaleX(0)'>It is secret.", False),
+        ("<p style='transform:rotate(9deg) scale(1, .0)'>It is secret.", False),
+        ("<p style='transform:translate3d(-300vw, 0, 0)'>It is secret.", False),
+        ("<p style='scale:0'>It is secret.", False),
+        ("<p style='opacity:.0'>It is secret.", False),
+        ("<p style='opacity:1%'>It is secret.", False),
+        ("<p style='filter:opacity(0)'>It is secret.", False),
+        ("<p style='font-size:0vmin'>It is secret.", False),
+        ("<p style='font-size:.01in'>It is secret.", False),
+        ("<p style='font-size:.02rem'>It is secret.", False),
+        ("<p style='visibility:hidden'>It is secret.", False),
+        ("<p style='visibility:hidden'><b style='visibility:visible'>It is secret.</b>", True),
+        ("<p style='content-visibility:hidden'>It is secret.", False),
+        ("<p style='display:none'>It is secret.", False),
+        ("<p hidden>It is secret.", False),
+        ("<body style='display:none'><p>It is secret.", True),
+        (
+            "<style>.g{display:none!important}</style><p class=g style=display:block>It is secret.",
+            False,
+        ),
+        ("<style>.g{display:none} p{display:block}</style><p class=g>It is secret.", False),
+        ("<svg opacity=0><text>It is secret.</text></svg>", False),
+        ("<svg><g visibility=hidden><text>It is secret.</text></g></svg>", False),
+        ("<svg><text display=none>It is secret.</text></svg>", False),
+        ("<svg><text fill=white>It is secret.</text></svg>", False),
+        ("<svg><text fill-opacity=0>It is secret.</text></svg>", False),
+        ("<svg><text fill=none stroke=black>It is secret.</text></svg>", True),
+        ("<svg><rect fill=black /><text fill=white>It is secret.</text></svg>", True),
+        ("<div class=panel style='color:#fff'>It is secret.</div>", False),  # no click shows it
+        ("<div class=panel style='font-size:0'>It is secret.</div>", False),
+        ("<div class=panel style='height:0;overflow:hidden'>It is secret.</div>", True),
+        ("<div hidden=until-found>It is secret.</div>", True),
     ],
 )
 def test_text_that_nobody_sees_is_counted_and_not_read(markup: str, seen: bool) -> None:
