@@ -18,6 +18,8 @@ MARKS = {  # UTF-32's mark begins with that of UTF-16
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+LOW = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f]")  # most often the halves of wide characters
+OVERSTRUCK = re.compile(".\b")  # bold or underlined on a typewriter, as in old manuals
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 # Python's own escapes; and wide characters, which would have zero bytes or a mark
 NEVER = re.compile(r".*escape|ucs|utf[-_]?(7|16|32)[-_]?(le|be)?$", re.IGNORECASE)
@@ -37,8 +39,19 @@ WIDE = ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]
 DETECTED = [
     *(f"windows-{number}" for number in range(1250, 1259)),
     *("iso-8859-2", "iso-8859-5", "iso-8859-7", "koi8-r", "koi8-u", "cp866", "cp850", "macroman"),
-    *("cp852", "iso-8859-6", "iso-8859-15"),
-    *("shift_jis", "cp932", "euc-jp", "gb18030", "big5", "euc-kr", "cp949", "tis-620", "cp874"),
+    *("cp852", "cp857", "iso-8859-6", "iso-8859-15", "maccyrillic"),
+    *(
+        "shift_jis",
+        "cp932",
+        "euc-jp",
+        "gb18030",
+        "big5",
+        "euc-kr",
+        "cp949",
+        "johab",
+        "tis-620",
+        "cp874",
+    ),
 ]
 FEW = 5  # bytes that are not ASCII; fewer do not tell the encoding
 NOT_UTF_8 = ("byte is not UTF-8", "bytes are not UTF-8")
@@ -62,18 +75,23 @@ def decoded(data: bytes) -> tuple[str, str]:
     if marked and marked != "utf-8-sig":
         text = data.decode(marked, "replace")
         unread = counted(text.count("\ufffd"), f"character is not {marked.upper()}")
-    elif b"\0" in data:  # UTF-16 or UTF-32 without a mark
+    elif 4 * len(LOW.findall(data)) > len(data) or b"\0" in data:  # UTF-16 or UTF-32, no mark
         found = chardet.detect(data, include_encodings=WIDE)["encoding"]
         text, unread = (found and _strict(data, found)) or "", ""
-        if not text or "\0" in text or CONTROLS.search(text):
-            raise UnreadableError("binary data, not text")
+        if not text or CONTROLS.search(text):
+            number = data.count(b"\0")
+            text = _strict(data.replace(b"\0", b""), "utf-8") or ""
+            if not text or 100 * number > len(data) or CONTROLS.search(text):
+                raise UnreadableError("binary data, not text")
+            unread = counted(number, "NUL byte")
     elif b"\x1b$" in data and (
         escaped := _strict(data, "iso2022_jp_ext") or _strict(data, "iso2022_kr")
     ):
         text, unread = escaped, ""
     else:
         text, unread = _nearly_utf_8(data) or _other(data)
-    return CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")), unread
+    text = OVERSTRUCK.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return CONTROLS.sub("", text), unread
 
 
 def _nearly_utf_8(data: bytes) -> tuple[str, str] | None:

@@ -275,7 +275,7 @@ def _is_as_ground(node: Any, all_known: bool) -> bool:
     """Whether the letters of a node have the colour of its known background, or none at all."""
     parts = list(islice(above(node), HIGHEST))
     own = _letters(parts, all_known)
-    ground = WHITE if all_known and parts[-1].parent is None else None
+    ground: Colour | None = WHITE if all_known and parts[-1].parent is None else None
     for each in parts if own else ():
         style = stated(each)
         painted = style.get("background-color", "")

@@ -85,6 +85,9 @@ def test_a_few_odd_bytes_are_read_where_they_are_sure_and_named_where_not() -> N
         ("Die Prüfung der Geräte erfolgt jährlich, bei Schäden früher. Gebühr: 30 €", "iso8859-15"),
         ("يمكن إرجاع المنتج خلال ثلاثين يوما من تاريخ الشراء.", "iso8859-6"),
         ("상품은 구매 후 삼십일 이내에 반품할 수 있습니다.", "iso2022_kr"),
+        ("Насос включается, когда уровень воды в баке опускается.", "mac-cyrillic"),
+        ("Su seviyesi işaretin altına düştüğünde pompa çalışır. Işık, şişe, ğ.", "cp857"),
+        ("수조의 수위가 표시보다 낮아지면 펌프가 작동합니다.", "johab"),
     ],
 )
 def test_of_encodings_that_fit_alike_the_one_of_plain_prose_is_taken(
@@ -100,6 +103,20 @@ def test_a_guess_is_said() -> None:
     found, unread = decoded(text.encode("cp1254"))
     assert found in (text, text.encode("cp1254").decode("cp1252"))
     assert unread == "12 bytes may be other signs than in Windows-1252"
+
+
+def test_a_stray_nul_byte_costs_itself() -> None:
+    """Text is not binary data for it; many of them are no text."""
+    text = "The pump runs when the level drops, not before. " * 3
+    assert decoded(f"{text}\0é".encode()) == (f"{text}é", "1 NUL byte")
+    for data in (f"{text}\0\0\0\0".encode(), "Пуск".encode("utf-16-le")):
+        with pytest.raises(UnreadableError, match="binary"):
+            decoded(data)
+
+
+def test_bold_of_a_typewriter_is_read_once() -> None:
+    """A sign that is struck again, or underlined, as in formatted manual pages."""
+    assert decoded(b"N\bNA\bAM\bME\bE _\bx") == ("NAME x", "")
 
 
 def test_signs_in_two_halves_are_read() -> None:
