@@ -28,7 +28,9 @@ NO_TEXT = (
     ".related, .ttc, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
     ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
 )
-NEVER = ":is([hidden], [aria-hidden=true], dialog:not([open])):not(html, body)"
+NEVER = ":is([hidden], dialog:not([open])):not(html, body)"
+ICONS = ":is(i, a, svg)[aria-hidden=true]"  # others are seen, but if a script hides them
+INSTEAD = "video, audio, canvas, iframe, noembed, meter, progress"  # with text that is not shown
 DELETED = "del, s, strike, .strike, .strikethrough, .line-through"
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
@@ -140,11 +142,16 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     """Take out what is not read, besides these tabs; the dialogs and invisible words in words."""
     all_known = styles.add_rules(tree)
     opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
-    struck = filter(styles.is_struck, tree.css("[style]"))
     buttons = [button for button in tree.css("button") if not _is_label(button)]
-    for node in _once([*tree.css(NO_TEXT), *tree.css(DELETED), *struck, *tabs, *buttons]):
+    instead = [part for node in tree.css(INSTEAD) for part in node.iter(include_text=True)]
+    for node in _once([*instead, *tree.css(NO_TEXT), *tabs, *buttons]):
         if node.tag not in ("html", "body"):
             node.decompose()
+    deleted = 0
+    struck = filter(styles.is_struck, tree.css("[style]"))
+    for node in reversed(_once([*tree.css(DELETED), *struck])):
+        deleted += len(node.text().split())
+        node.decompose()
     invisible = _cut_invisible(tree, opened, all_known)
     for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
         linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
@@ -153,14 +160,16 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     for node in tree.css("a.anchor"):
         if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
-    return invisible
+    return clauses(counted(deleted, "deleted word"), invisible)
 
 
 def _cut_invisible(tree: LexborHTMLParser, opened: set[str], all_known: bool) -> str:
     """Take out what nobody sees, unless a node with an id in `opened` shows it."""
     dialogs = invisible = 0
-    for node in reversed(_once(tree.css(f"{NEVER}, [style]"))):  # the innermost first
-        gone = styles.is_hidden(node) or node.css_matches(NEVER)
+    never = f"{ICONS if all_known else '[aria-hidden=true]'}, {NEVER}"
+    for node in reversed(_once(tree.css(f"{never}, [style]"))):  # the innermost first
+        shown = "display" in styles.stated(node)
+        gone = styles.is_hidden(node) or (node.css_matches(never) and not shown)
         if gone or styles.is_away(node):
             parts = [] if _is_panel(node, opened) else [node]
         else:

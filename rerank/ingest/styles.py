@@ -16,16 +16,19 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 from tinycss2.color4 import parse_color
 
-NESTED_RULES = re.compile(r"/\*.*?\*/|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
+NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-SELECTOR = re.compile(r"[\w.#-]*[\w-](?:(?: +| *> *)[\w.#-]*[\w-]){0,2}")  # no state as :hover
-TAG = re.compile(r"(?:^|[ >])\w")
+SELECTOR = re.compile(  # no state as :hover, and no text that an attribute has
+    r"(?:[\w.#*>+~ -]|\[[\w-]+\]|:(?:not|is|first|last|nth|only)[\w-]*(?:\([^():]*\))?){1,200}"
+)
+TAG = re.compile(r"(?:^|[ >+~])\w")
 RULES = 300  # selectors of a page are looked at
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
     r"\s*(?:display|visibility|text-|vertical-align|list-style|opacity|color|background|font|clip"
-    r"|position|left|right|top|bottom|transition|animation|transform|scale|filter|fill|stroke"
-    r"|overflow|(?:max-|min-)?height|margin-left|padding|float|content-v)",
+    r"|position|left|right|top|bottom|inset|transition|animation|transform|scale|translate|filter"
+    r"|fill|stroke|overflow|(?:max-|min-)?(?:height|width)|margin|padding|float|flex|content-v"
+    r"|-webkit-text)",
     re.IGNORECASE,
 )
 HIDDEN = re.compile(
@@ -62,19 +65,23 @@ SHARE = {"": 1.0, "%": 0.01}
 FAR = -1000.0  # pixels left of the page, or above it
 SMALLEST = 2.0  # pixels of letters that are seen, or of the height of what shows them
 FAINTEST = 0.1  # share of a colour
+SMALL = 0.02  # share of a size
+OTHER_SIDES = ("right", "bottom")
+CUTS = {"hidden", "clip", "scroll", "auto"}
 BOXES = {"block", "inline-block", "flex", "grid", "flow-root"}
 BLOCKS = {"div", "p", "section", "article", "aside", "ul", "ol", "dl", "li", "pre", "blockquote"}
 OPACITY = re.compile(r"opacity\(([^)]*)")
+TURNED = re.compile(r"rotate[xy]\(\s*[+-]?(?:90|270)deg|matrix\((?:\s*0*\.?0*\s*,){2}")
 MOVED = re.compile(r"(scale|translate)(?:[xy]|3d)?\(([^()]*)\)")
 CLIPPED = re.compile(
-    r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\(\s*(?:50|100)%"
+    r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\((?:\s*50%|[^)]*\b100%)"
     r"|(?:circle|ellipse)\(\s*0(?:px|%|\s|\))|polygon\((?:\s*0(?:px|%)?[\s,]*)+\)"
 )
 NO_PAINT = {"", "none", "inherit", "initial", "unset"}  # values that show what lies behind
 # properties with which letters look otherwise than their colour says
 PAINTS = (
     "text-shadow",
-    "-webkit-text",
+    "-webkit-text-stroke",
     "mix-blend-mode",
     "filter",
     "backdrop-filter",
@@ -89,7 +96,7 @@ HIGHEST = 100  # parts around a text, in which a background is looked for
 ALIKE = 12  # difference of two colours, of 255, that is not seen
 APART = "img, svg, canvas, video, input, select, textarea, button, mark, table"
 FIELDS = ("input", "select", "textarea", "button", "mark")
-COLOURS = ("color", "background", "fill", "stroke")
+COLOURS = ("color", "background", "fill", "stroke", "-webkit-text-fill")
 HEXADECIMAL = re.compile("[0-9a-f]{6}")  # of old pages
 Colour = tuple[float, ...]  # red, green, blue, and how much of it covers what is behind: 0 to 1
 WHITE, BLACK, CLEAR = (1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 0.0)
@@ -194,21 +201,23 @@ def is_away(node: Any) -> bool:
     style = stated(node)
     if node.tag in PAGE or any(name.startswith(("transi", "anim")) for name in style):
         return False  # it appears
-    is_placed = style.get("position", "static") != "static"
-    names = ("text-indent", "margin-left", *(("left", "top") if is_placed else ()))
-    edges = [style.get(name, "") for name in names]
-    scales = [style.get("scale", "")]
+    is_placed = style.get("position") in ("absolute", "fixed", "relative")
+    names = ("left", "top", "inset") if is_placed else ()
+    shifted = () if any(name.startswith("padding") for name in style) else ("margin-left",)
+    edges = [
+        part for name in (*names, *shifted, "translate") for part in style.get(name, "").split()
+    ]
+    scales = style.get("scale", "").split()
     for kind, given in MOVED.findall(style.get("transform", "")):
         (scales if kind == "scale" else edges).extend(map(str.strip, given.split(",")[:2]))
-    shares = (
-        style.get("opacity", ""),
-        style.get("fill-opacity", ""),
-        *OPACITY.findall(style.get("filter", "")),
-    )
+    shares = (style.get("opacity", ""), style.get("fill-opacity", ""))
+    shares += tuple(OPACITY.findall(style.get("filter", "")))
     return (
         any(_size(share, SHARE) < FAINTEST for share in shares)
         or any(_size(edge, LENGTHS) <= FAR for edge in edges)
-        or any(_size(scale, SHARE) == 0 for scale in scales)
+        or any(_size(style.get(side, ""), LENGTHS) >= -5 * FAR for side in OTHER_SIDES if is_placed)
+        or any(abs(_size(scale, SHARE)) < SMALL for scale in scales)
+        or TURNED.search(style.get("transform", "")) is not None
         or bool(is_placed and CLIPPED.match(style.get("clip", "")))
         or CLIPPED.match(style.get("clip-path", "")) is not None
         or _is_flat(node, style)
@@ -216,21 +225,22 @@ def is_away(node: Any) -> bool:
 
 
 def _is_flat(node: Any, style: Mapping[str, str]) -> bool:
-    """Whether a node cuts off what is in it, and has no height."""
-    if any(name.startswith(("padding", "min-height")) for name in style):
+    """Whether a node cuts off what is in it, and has no height or width."""
+    padded = (style.get(name, "0") for name in ("padding", "padding-top", "padding-bottom"))
+    cuts = {style.get(name) for name in ("overflow", "overflow-y")} & CUTS
+    if not cuts or {*padded} - {"0", "0px"} or any(n.startswith(("min-", "flex")) for n in style):
         return False
-    cuts = {style.get(name) for name in ("overflow", "overflow-y")} & {"hidden", "clip"}
-    display, position = style.get("display", ""), style.get("position")
-    boxed = position in ("absolute", "fixed") or display in BOXES or node.tag in BLOCKS
-    heights = (style.get("height", ""), style.get("max-height", ""))
-    return bool(cuts and boxed) and any(
-        "%" not in height and _size(height, LENGTHS) < SMALLEST for height in heights
+    is_floating = style.get("position") in ("absolute", "fixed") or "float" in style
+    display = style.get("display", "block" if is_floating or node.tag in BLOCKS else "inline")
+    sizes = (
+        style.get(f"{most}{side}", "") for most in ("", "max-") for side in ("height", "width")
     )
+    return display in BOXES and any("%" not in s and _size(s, LENGTHS) < SMALLEST for s in sizes)
 
 
 def _size(text: str, units: Mapping[str, float]) -> float:
     """A length in pixels, or a share; NaN, which is neither less nor more, if it is not known."""
-    found = LENGTH.fullmatch(text)
+    found = LENGTH.fullmatch(text.removeprefix("calc(").removesuffix(")"))
     number = float(found[1]) if found else math.nan
     return number * units.get(found[2], math.nan) if found and number else number
 
@@ -238,12 +248,14 @@ def _size(text: str, units: Mapping[str, float]) -> float:
 def unseen(node: Any, *, all_known: bool) -> list[Any]:
     """The texts in a node, if its own style makes that nobody sees them; without others in it.
 
-    They are made invisible, smaller than two pixels, or of the colour of their background, which
-    must be known: stated around, or white if `all_known`.
+    They are made invisible, moved away, smaller than two pixels, or of the colour of their
+    background, which must be known: stated around, or white if `all_known`.
     """
     style = stated(node)
     if style.get("visibility") in ("hidden", "collapse") and node.tag not in PAGE:
         return _texts(node, "dialog", ("visibility",))
+    if _size(style.get("text-indent", ""), LENGTHS) <= FAR:
+        return _texts(node, APART, ("text-indent",))
     if _size(style.get("font-size", ""), OF_LETTERS) < SMALLEST:
         return _texts(node, APART, ("font",))
     if any(name.startswith(COLOURS) for name in style) and _is_as_ground(node, all_known):
@@ -300,7 +312,7 @@ def _letters(parts: list[Any], all_known: bool) -> Colour | None:
         style = stated(each)
         if any(other.startswith(PAINTS) for other in style):
             return None
-        named = style.get(name, "inherit")
+        named = style.get("-webkit-text-fill-color") or style.get(name, "inherit")
         if named != "inherit":
             return CLEAR if named == "none" else _colour(named)
         if not all_known or each.tag in ("a", "table"):
