@@ -328,7 +328,8 @@ def test_what_is_left_out_is_counted() -> None:
     hidden = "<p hidden>One two<b style='display:none'>three</b></p><i aria-hidden=true>four</i>"
     assert read(f"{page}{hidden}".encode()).skipped == "4 invisible words"
     choices = "<option>A" * 30
-    page += f"<canvas></canvas><iframe src=a></iframe><iframe src=b>{said}</iframe><dialog>{said}</dialog>"
+    page += f"<canvas></canvas><iframe src=a></iframe><iframe src=b>{said}</iframe>"
+    page += f"<dialog>{said}</dialog>"
     page += f"<embed src=c><iframe src=d width=0></iframe><select>{choices}</select>"
     assert read(page.encode()).skipped == (
         "1 drawing by a script; 2 embedded pages; 1 embedded file; 1 dialog; 1 long list of choices"
