@@ -16,9 +16,12 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+import sentence_changes
+from sentence_changes import Case, Change, lower_first, one, upper_first
 
 from rerank.data.words import STOP_WORDS, words
 from rerank.rag.answer.attribution import SupportCheck
@@ -78,40 +81,6 @@ class Words:
         """The inverse document frequency."""
         found = self.found_in[word]
         return math.log(1 + (self.passages - found + 0.5) / (found + 0.5))
-
-
-class Case(NamedTuple):
-    """A sentence of a passage, and all sentences of it."""
-
-    text: str
-    around: Sequence[str]
-    draw: random.Random
-
-
-Change = Callable[[Case], str]  # "" where it cannot be made
-
-
-def lower_first(text: str) -> str:
-    first = text.split(" ", 1)[0]
-    return text[0].lower() + text[1:] if first[1:].islower() or len(first) == 1 else text
-
-
-def upper_first(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def one(pattern: str, new: str | Callable[[re.Match[str]], str]) -> Change:
-    """A change of one place where a pattern is found, at random."""
-
-    def change(case: Case) -> str:
-        found = list(re.finditer(pattern, case.text))
-        if not found:
-            return ""
-        at = case.draw.choice(found)
-        made = new(at) if callable(new) else at.expand(new)
-        return case.text[: at.start()] + made + case.text[at.end() :]
-
-    return change
 
 
 def joined(case: Case) -> str:
@@ -283,6 +252,27 @@ ALTERED: dict[str, Change] = {
 }
 
 
+HONEST |= sentence_changes.HONEST
+ALTERED |= sentence_changes.ALTERED
+
+
+class Made(NamedTuple):
+    sentence: str
+    said: str  # what the passage says in its place
+    claimed: str
+
+
+def first_change(
+    change: Change, fit: Sequence[str], around: Sequence[str], draw: random.Random
+) -> Made | None:
+    for sentence in draw.sample(fit, len(fit)):
+        new = change(Case(sentence, around, draw))
+        said, claimed = (sentence, new) if isinstance(new, str) else new
+        if claimed and (said != claimed or change is HONEST["copied"]):
+            return Made(sentence, said, claimed)
+    return None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", type=Path)
@@ -308,18 +298,19 @@ def main() -> None:
                 if own[name] >= args.cases:
                     continue
                 draw = random.Random(f"{row['_id']} {name}")
-                tried = ((s, change(Case(s, around, draw))) for s in draw.sample(fit, len(fit)))
-                made = [(s, new) for s, new in tried if new and (new != s or name == "copied")]
+                made = first_change(change, fit, around, draw)
                 if not made:
                     continue
                 own[name] += 1
-                sentence, new = made[0]
-                checked = check(f"{new[:-1]} [S1].", sources_of([passage]))
+                text = row["text"].replace(made.sentence, made.said, 1)
+                checked = check(
+                    f"{made.claimed[:-1]} [S1].", sources_of([replace(passage, text=text)])
+                )
                 accepted = all(one.supported for one in checked)
                 counts[name][accepted] += 1
                 if args.show == name and accepted != (name in HONEST) and shown < SHOWN:
                     shown += 1
-                    print(f"- {sentence}\n  {new}")
+                    print(f"- {made.said}\n  {made.claimed}")
     for kind in (HONEST, ALTERED):
         total = sum((counts[name] for name in kind), Counter[bool]())
         for name, each in [*((n, counts[n]) for n in kind), ("all", total)]:
