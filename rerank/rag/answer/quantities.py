@@ -1,0 +1,203 @@
+"""The numbers, times, dates, units and limits of a text, each in one form.
+
+In English "twenty-one" becomes 21, "2 pm" 14_00, "5 May" May m5_5, "-20" minus_20, "a quarter"
+25 percent, "5-10" 5 thru 10, and "18 or older" at least 18. Other languages keep their words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from unicodedata import numeric
+
+from rerank.data.words import STOP_WORDS, Lexicon, content_words, words
+
+NEAR = 60  # characters beside a number in which its unit is looked for
+NUMBER = re.compile(r"(?<![\w.])\d++(?:\.\d++)?(?!th\b)")
+RANGE = rf"(?:\s?(?:-|–|to|thru|and|or)\s?{NUMBER.pattern}){{0,3}}"
+UNIT = re.compile(rf"{RANGE}[ -]?([^\W\d_]+)")  # what follows a number or a range
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+SPACED = re.compile(r"(?<![\w.])(?<!\d )\d{1,3}(?: \d{3}){1,3}(?![\w.]*\d| \d)")
+LIST = re.compile(
+    r"([^\n:]+):[ \t]*\n{1,2}((?:[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t][^\n]{1,80}\n*){2,})"
+)
+
+ONES = "one two three four five six seven eight nine".split()
+TEENS = """
+ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
+""".split()
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+NTH = """
+first second third fourth fifth sixth seventh eighth ninth
+tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
+""".split()
+ORDINALS = {word: n for n, word in enumerate(NTH, start=1)}
+VALUES = {word: n for n, word in enumerate([*ONES, *TEENS], start=1)} | ORDINALS
+VALUES |= {ten[:-1] + y: 10 * n for n, ten in enumerate(TENS, start=2) for y in ("y", "ieth")}
+SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+PARTS = {"half": 2, "halve": 2, "quarter": 4} | {word: VALUES[word] for word in NTH[2:12]}
+MONTHS = "January February March April May June July August September October November December"
+MONTH_OF = {m[:n]: i for i, m in enumerate(MONTHS.split(), 1) for n in (3, 4, len(m))}
+POWERS = {"": "", "k": "kilo", "c": "centi", "m": "milli", "M": "mega", "G": "giga"}
+BASES = {"m": "meter", "g": "gram", "s": "second", "l": "liter", "B": "byte", "W": "watt"}
+MONEY = {"$": "dollar", "€": "euro", "£": "pound"}
+SPELLED = {p + b: POWERS[p] + BASES[b] for p, b in product(POWERS, BASES)} | {
+    **{"%": "percent", "°C": "degree celsius", "°F": "degree fahrenheit", "°": "degree"},
+    **{"USD": "dollar", "EUR": "euro", "GBP": "pound", "lb": "pound", "ft": "foot"} | MONEY,
+    **{"feet": "foot", "h": "hour", "hr": "hour", "min": "minute", "sec": "second"},
+}
+
+
+def _any(names: Iterable[str]) -> str:
+    return f"(?:{'|'.join(sorted(names, key=len, reverse=True))})"
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if value == round(value) else f"{value:.10g}"
+
+
+def _value(found: re.Match[str]) -> str:
+    """The sum of the tens and ones; "First, ..." begins a list, and is left."""
+    if found[0][0].isupper() and found.string[found.end() :][:1] == ",":
+        return found[0]
+    parts = re.split("[ -]", found[0].lower())
+    return str(sum(map(VALUES.__getitem__, parts))) + "th" * (
+        parts[-1][-2:] in ("th", "st", "nd", "rd")
+    )
+
+
+def _scaled(found: re.Match[str]) -> str:
+    """Hundreds, thousands and so on, with the smaller number behind them."""
+    size, rest = SCALES[found["scale"].lower()], int(found["rest"] or 0)
+    value = (float(found["first"]) if found["first"][0].isdigit() else 1) * size
+    return _shown(value + rest) if rest < size else f"{_shown(value)}{found['behind']}"
+
+
+def _part(found: re.Match[str]) -> str:
+    if found["sign"]:
+        value = numeric(found["sign"]) + int(found["whole"] or 0)
+        return _shown(value) if found["whole"] else f"{_shown(round(100 * value, 1))} percent"
+    many = (found["many"] or "1").lower()
+    part = (found["part"] or found["one"] or "half").lower()
+    share = (VALUES.get(many) or int(many)) / PARTS[part]
+    return f"{_shown(round(100 * share, 1))} percent"
+
+
+def _time(found: re.Match[str]) -> str:
+    hour, half = int(found["hour"]), found["half"]
+    return f"{hour % 12 + 12 * (half in 'pP') if half else hour}_{found['minute'] or '00'}"
+
+
+def _date(found: re.Match[str]) -> str:
+    """With the name of the month, which may be told without the day."""
+    month, day = found["month"], int(found["day"])
+    number = MONTH_OF.get(month) or int(month)
+    if not (1 <= number <= 12 and 1 <= day <= 31):
+        return found[0]
+    return f"{MONTHS.split()[number - 1]} m{number}_{day} {found['year'] or ''}".rstrip()
+
+
+A = r"\d+(?:[._]\d+)?"  # a number, or a time
+MONTH, YEAR = rf"(?P<month>{_any(MONTH_OF)})\b\.?", r"(?:,? (?P<year>\d{4})\b)?"
+DAY = r"\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:_.]*\d|\w)"
+HALF = r"(?P<half>[ap])\.?m\b(?:\.(?=\s+[a-z]))?"
+PART = _any(PARTS)
+MONEYS = _any(MONEY.values())
+UP = "(?:more|greater|higher|larger|longer|older|later|taller|heavier)"
+DOWN = "(?:less|fewer|lower|smaller|shorter|younger|earlier|lighter)"
+AMOUNT = rf"(?= (?:{MONEYS} )?\d)"
+OR = rf"(?<![\w.])((?:{MONEYS} )?{A}(?: (?!or\b|and\b)[a-z]+){{0,3}}) (?:or|and)"
+FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
+    r"\bcannot\b|\bcan['’]t\b": "can not",
+    r"n['’]t\b": " not",
+    rf"(?-i:{DAY}(?: of)? {MONTH}{YEAR})": _date,
+    rf"(?-i:\b{MONTH} {DAY}{YEAR})": _date,
+    r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)\b": _date,
+    r"(?-i:(?<=[\w,(] )May\b|\bMay(?= (?:m5_|\d{4})))": "Mai",  # no verb
+    rf"(?<![\w:.])(\d\d?)(?= ?(?:to|and|-|–) ?\d\d?(?:[:.]\d\d)? ?{HALF})": r"\1 \g<half>m",
+    rf"(?<![\w:.])(?P<hour>\d\d?)(?:[:.](?P<minute>\d\d))? ?(?:{HALF}|o['’]clock\b)": _time,
+    r"(?<![\w:.])(?P<hour>\d\d?):(?P<minute>\d\d)(?P<half>)(?![:\d])": _time,
+    rf"(?<![\d/])(?P<whole>\d*)(?P<sign>[\u00bc-\u00be\u2150-\u215e])"
+    rf"|\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?"
+    rf"|an? (?P<one>{PART})(?= of\b)|half(?!-))\b": _part,
+    rf"\b(?:{_any(TENS)}[ -])?{_any({*ORDINALS} - {'second'})}\b|\b{_any(ten[:-1] for ten in TENS)}ieth\b": _value,
+    rf"\b{_any(TENS)}(?:[ -]{_any(ONES)})?\b|\b{_any([*TEENS, *ONES[1:]])}\b": _value,
+    r"(?<!\d[ -])(?<!\bper )(?<!\ba )(?<!\bone )(?<!\beach )(?<!\bevery )\bsecond\b": _value,
+    r"(?<![\w.])(\d+)(?:st|nd|rd)\b": r"\1th",
+}
+FORMS |= {
+    rf"(?<![\w.])(?P<first>\d+(?:\.\d+)?|an?|one)[ -](?P<scale>{scale})\b"
+    rf"(?P<behind>(?:(?: and)? (?P<rest>\d++)(?![.,]\d|[ -]{_any(SCALES)}))?)": _scaled
+    for scale in SCALES
+}
+FORMS |= {
+    r"\btwice\b": "2 times",
+    r"\bper cent\b": "percent",
+    r" ?(?:\bUS)?([$€£])\s?(?=\d)": lambda found: f" {MONEY[found[1]]} ",
+    r"(?-i:\b(USD|EUR|GBP)\b)(?= \d)": lambda found: SPELLED[found[1]],
+    r"\b(met|lit)re(?=s?\b)": r"\1er",
+    r" ?\bdegrees? (?=(?-i:[CF])\b)": "°",
+    rf"(?:\bfrom )?(?<![\w.-])({A})%?(?: (?:to|through) | ?[-–—] ?)({A})(?![\w-]|\.\d)": r"\1 thru \2",
+    rf"\bbetween ({A})%? and ({A})(?![\w.]*\d)": r"\1 thru \2",
+    rf"(?-i:({NUMBER.pattern})[ -]?(° ?[CF]\b|[%°$€£]|[^\W\d_]+))": lambda found: (
+        f"{found[1]} {SPELLED.get(found[2].replace(' ', ''), found[2])}"
+        if found[2].replace(" ", "") in SPELLED
+        else found[0]
+    ),
+    r"\b(?:minus|negative) (?=\d)|(?<![\w)])(?<!\d )[-\u2212](?=\d)": "minus_",
+    rf"(?<![\w.])({A}(?: degrees?)?(?: celsius| fahrenheit)?) below (?:zero|freezing)\b": r"minus_\1",
+    rf"\b(?:no|not) {DOWN} than{AMOUNT}|\ba minimum of{AMOUNT}": "at least",
+    rf"\b(?:(?:no|not) {UP} than|up to|a maximum of|not exceeding){AMOUNT}": "at most",
+    rf"\b(?:{UP} than|above|exceeding){AMOUNT}": "over",
+    rf"\b(?:{DOWN} than|below){AMOUNT}": "under",
+    rf"{OR} (?:{UP}|over|above|up)\b(?! than\b| \d)": r"at least \1",
+    rf"{OR} (?:{DOWN}|under|below)\b(?! than\b| \d)": r"at most \1",
+}
+COMPILED = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in FORMS.items()]
+
+
+def plain(text: str, language: str) -> str:
+    """The text with its quantities in one form, and its lists of short items also as sentences."""
+    text = re.sub(r"[^\S\n]{2,}", " ", re.sub(r"\n\s*\n", "\n\n", text))
+    for introduction, items in LIST.findall(text):
+        own = [re.sub(r"^\W+(?:\d+\W+)?|[.,;\s]+$", "", item) for item in items.split("\n")]
+        text += f"\n\n{introduction}: {', '.join(filter(None, own))}."
+    text = THOUSANDS.sub("", text)
+    if language in STOP_WORDS:
+        text = SPACED.sub(lambda found: found[0].replace(" ", ""), text)
+        for pattern, form in COMPILED:
+            text = pattern.sub(form, text)
+    return text
+
+
+def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
+    """Whether each number of a claim has its unit in the evidence, if it has one there.
+
+    The unit is the word behind the number, also of a range. Both texts are `plain`.
+    """
+    if lexicon.language not in STOP_WORDS:  # any word may follow a number
+        return True
+    there: dict[str, set[str]] = {}
+    for number, behind in _measured(evidence, lexicon):
+        there.setdefault(number, set()).update(behind[:3] or [""])
+    return all(
+        number not in there or not there[number].isdisjoint(["", *behind[:1]])
+        for number, behind in _measured(claim, lexicon)
+        if behind
+    )
+
+
+def _measured(text: str, lexicon: Lexicon) -> Iterator[tuple[str, list[str]]]:
+    """Each number with its currency, and with the stems behind it; none if it has no unit."""
+    for number in NUMBER.finditer(text):
+        before = text[max(0, number.start() - NEAR) : number.start()].split()[-1:]
+        if is_money := before and before[0] in MONEY.values():
+            yield number[0], before
+        unit = UNIT.match(text, number.end())
+        behind = ""
+        if unit and content_words(unit[1], language=lexicon.language):
+            after = text[unit.start(1) : unit.start(1) + NEAR]
+            behind = re.split(r"[\d,;:.()]", after, maxsplit=1)[0]
+        if behind or not is_money:
+            yield number[0], words(behind, language=lexicon.language)
