@@ -121,9 +121,10 @@ def spelled(case: Case) -> str:
 
 
 def inflected(case: Case) -> str:
-    made = one(r"\b[a-z]{5,}(?=[ .,])", lambda m: m[0][:-1] if m[0].endswith("s") else f"{m[0]}s")(
-        case
-    )
+    def other(at: re.Match[str]) -> str:
+        return at[0] if at[0] in STOP else at[0][:-1] if at[0].endswith("s") else f"{at[0]}s"
+
+    made = one(r"\b[a-z]{5,}(?=[ .,])", other)(case)
     return made if words(made) == words(case.text) else ""
 
 
@@ -222,7 +223,7 @@ HONEST: dict[str, Change] = {
     "`more than` for `over`, or the other way round": over,
     "a word in the singular or plural": inflected,
     "without its first word, such as `However`": without(f"{FIRST}(.+)"),
-    "without an adverb": one(r" \b(?!only)[a-z]{3,}ly\b(?=[ ])", ""),
+    "without an adverb": one(rf" \b(?!only|{sentence_changes.TURNING})[a-z]{{3,}}ly\b(?=[ ])", ""),
     "without what is in brackets": one(r" \([^()]+\)(?!\w|-)", ""),
     "without its last clause": without(LAST.pattern),
 }

@@ -104,7 +104,8 @@ def added_at_end(*written: str) -> Change:
 
     def change(case: Case) -> tuple[str, str]:
         said, claimed = case.draw.sample(written, 2)
-        return f"{case.text[:-1]} {said}.", f"{case.text[:-1]} {claimed}."
+        said, claimed = (f"{case.text[:-1]} {end}".rstrip(".") + "." for end in (said, claimed))
+        return said, claimed
 
     return change
 
@@ -145,7 +146,7 @@ def dated(form: str) -> Callable[[re.Match[str]], str]:
         if not 0 < day < 29:
             return at[0]
         date = datetime.strptime(f"{day} {month} {at[5]}", "%d %B %Y")
-        return date.strftime(form.replace("NTH", nth(day)).replace("%d", str(day)))
+        return date.strftime(form.replace("NTH", nth(day)).replace("%e", str(day)))
 
     return written
 
@@ -201,6 +202,10 @@ HEDGES = (
     "rarely|seldom|scarcely ever|hardly ever|supposedly|purportedly|allegedly|almost|nearly|possibly|"
     "presumably|perhaps|by no means|barely|reportedly"
 ).split("|")
+TURNING = (  # adverbs that may not be left out
+    "rarely|supposedly|purportedly|allegedly|reportedly|nearly|hardly|possibly|barely|scarcely|"
+    "usually|apparently|virtually|practically|generally|normally|frequently|commonly|mostly|typically"
+)
 FRAMES = (
     "It is false that|It is not true that|It is a myth that|The authors denied that|It is doubtful that|"
     "The authors rejected the claim that|It has been disproved that|It is unlikely that|Few believe that"
@@ -334,7 +339,7 @@ HONEST: dict[str, Change] = {
         added_at_end("at 11:05 PM", "at 23:05"),
     ),
     "a date in another form": forms(
-        DATE, dated("%d %B %Y"), dated("%B %d, %Y"), dated("%Y-%m-%d"), dated("the NTH of %B %Y")
+        DATE, dated("%e %B %Y"), dated("%B %e, %Y"), dated("%Y-%m-%d"), dated("the NTH of %B %Y")
     ),
     "another form of a sign": forms(AMOUNT, r"minus \1 \2", r"-\1 \2", "\u2212\\1 \\2"),
     "a list of items as a sentence": listed,

@@ -101,7 +101,7 @@ def _date(found: re.Match[str]) -> str:
 A = r"\d+(?:[._]\d+)?"  # a number, or a time
 MONTH, YEAR = rf"(?P<month>{_any(MONTH_OF)})\b\.?", r"(?:,? (?P<year>\d{4})\b)?"
 DAY = r"\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:_.]*\d|\w)"
-HALF = r"(?P<half>[ap])\.?m\b(?:\.(?=\s+[a-z]))?"
+HALF = r"(?P<half>[ap])\.?m\b(?:\.(?=\s+(?-i:[a-z])))?"
 PART = _any(PARTS)
 MONEYS = _any(MONEY.values())
 UP = "(?:more|greater|higher|larger|longer|older|later|taller|heavier)"
@@ -123,11 +123,11 @@ FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
     rf"|an? (?P<one>{PART})(?= of\b)|half(?!-))\b": _part,
     rf"\b(?:{_any(TENS)}[ -])?{_any({*ORDINALS} - {'second'})}\b|\b{_any(ten[:-1] for ten in TENS)}ieth\b": _value,
     rf"\b{_any(TENS)}(?:[ -]{_any(ONES)})?\b|\b{_any([*TEENS, *ONES[1:]])}\b": _value,
-    r"(?<!\d[ -])(?<!\bper )(?<!\ba )(?<!\bone )(?<!\beach )(?<!\bevery )\bsecond\b": _value,
+    r"(?<!\d[ -])(?<!\bper )(?<!\bone )\bsecond\b(?! later)": _value,
     r"(?<![\w.])(\d+)(?:st|nd|rd)\b": r"\1th",
 }
 FORMS |= {
-    rf"(?<![\w.])(?P<first>\d+(?:\.\d+)?|an?|one)[ -](?P<scale>{scale})\b"
+    rf"(?<![\w.])(?P<first>\d+(?:\.\d+)?|an?|one)[ -](?P<scale>{scale})s?\b"
     rf"(?P<behind>(?:(?: and)? (?P<rest>\d++)(?![.,]\d|[ -]{_any(SCALES)}))?)": _scaled
     for scale in SCALES
 }
