@@ -264,7 +264,7 @@ def opposed(case: Case) -> str:
 
 
 def quantified(case: Case) -> str:
-    words = "all|most|some|many|few|several|no|none".split("|")
+    words = "all|most|some|few|several|no|none".split("|")
     return one(
         QUANTIFIED, lambda at: case.draw.choice(words) if at[0].split()[0] != "no" else "all"
     )(case)
@@ -408,7 +408,9 @@ ALTERED: dict[str, Change] = {
         added_at_end("with the light turned off", "with the light turned on"),
     ),
     "`non-`, `un-`, `-less` added or left out": opposed,
-    "cause and effect exchanged": either(turned("because"), turned("so")),
+    "cause and effect exchanged": either(
+        turned("because"), turned("since"), turned("so(?! that| far)")
+    ),
     "a condition and what follows from it exchanged": either(turned("if"), turned("unless")),
     "passive for active with the roles exchanged": active("{agent} {be} {verb} by {patient}"),
     "`or` for `and`": one(r"(?<=[a-z] )(?<!both )\b([a-z]{4,}) and ([a-z]{4,})\b", r"\1 or \2"),
@@ -441,10 +443,10 @@ ALTERED: dict[str, Change] = {
     ),
     "a modal verb left out": one(rf"{MODAL} ((?!have|not)[a-z]+)\b", modal_dropped),
     "another multiple": either(
-        another("twice", "half", "three times", "a third"),
+        another("twice", "three times", "four times"),
         another("doubled", "tripled", "halved"),
         another("two-fold", "three-fold", "twofold", "threefold", "fourfold"),
-        reverse(one(r"\b(as [a-z]+ as)\b", r"twice \1")),
+        reverse(one(r"\b(as (?!well|much|far|soon|long|part)[a-z]+ as)\b", r"twice \1")),
     ),
     "another fraction": another(
         "half", "a third", "one third", "two thirds", "a quarter", "three quarters"

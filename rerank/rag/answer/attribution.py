@@ -94,6 +94,7 @@ def separators(answer: str, parts: Sequence[Sentence]) -> list[str]:
 
 SUPPORTED = 0.75  # share of a claim's idf in the source from which it supports the claim
 UNSUPPORTED = 0.4  # the share below which it does not; in between, a judge decides
+LONGEST = 3000  # characters of a sentence that is compared; none as long has support
 REMOVED = "[removed: not supported by the sources]"
 THE_SOURCES = (
     r"(?:(?:the|this|these|provided|given|retrieved|cited) ){0,2}"
@@ -143,8 +144,10 @@ class SupportCheck:
         for sentence, before in zip(parts, separators(plain, parts), strict=True):
             cited = {i: by_id[i].evidence for i in sentence.cited if i in by_id}
             claim = INTRODUCTION.sub("", sentence.claim)
-            if leads_away(claim, self.question) or not has_each_clause(
-                claim, cited.values(), lexicon
+            if (
+                len(claim) > LONGEST
+                or leads_away(claim, self.question)
+                or not has_each_clause(claim, cited.values(), lexicon)
             ):
                 cited = {}
             alone = {i: text for i, text in cited.items() if self._supports(text, claim)}

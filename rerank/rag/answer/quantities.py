@@ -14,7 +14,7 @@ from unicodedata import numeric
 from rerank.data.words import STOP_WORDS, Lexicon, content_words, words
 
 NEAR = 60  # characters beside a number in which its unit is looked for
-NUMBER = re.compile(r"(?<![\w.])\d++(?:\.\d++)?(?!th\b)")
+NUMBER = re.compile(r"(?:(?<![\w.])|(?<=\bminus_))\d++(?:\.\d++)?(?!th\b)")
 RANGE = rf"(?:\s?(?:-|–|to|thru|and|or)\s?{NUMBER.pattern}){{0,3}}"
 UNIT = re.compile(rf"{RANGE}[ -]?([^\W\d_]+)")  # what follows a number or a range
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
@@ -145,7 +145,7 @@ FORMS |= {
         if found[2].replace(" ", "") in SPELLED
         else found[0]
     ),
-    r"\b(?:minus|negative) (?=\d)|(?<![\w)])(?<!\d )[-\u2212](?=\d)": "minus_",
+    r"\b(?:minus|negative) (?=\d)|(?<![^\s(\[=<>])(?<!\d )[-\u2212](?=\d)": "minus_",
     rf"(?<![\w.])({A}(?: degrees?)?(?: celsius| fahrenheit)?) below (?:zero|freezing)\b": r"minus_\1",
     rf"\b(?:no|not) {DOWN} than{AMOUNT}|\ba minimum of{AMOUNT}": "at least",
     rf"\b(?:(?:no|not) {UP} than|up to|a maximum of|not exceeding){AMOUNT}": "at most",
@@ -174,7 +174,7 @@ def plain(text: str, language: str) -> str:
 def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
     """Whether each number of a claim has its unit in the evidence, if it has one there.
 
-    The unit is the word behind the number, also of a range. Both texts are `plain`.
+    The unit is the word behind the number, also of a range; a percentage may not lose it. Both texts are `plain`.
     """
     if lexicon.language not in STOP_WORDS:  # any word may follow a number
         return True
@@ -182,9 +182,9 @@ def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
     for number, behind in _measured(evidence, lexicon):
         there.setdefault(number, set()).update(behind[:3] or [""])
     return all(
-        number not in there or not there[number].isdisjoint(["", *behind[:1]])
+        {"", *behind[:1]} & units if behind else "percent" not in units or "" in units
         for number, behind in _measured(claim, lexicon)
-        if behind
+        if (units := there.get(number))
     )
 
 

@@ -20,16 +20,16 @@ all every each, allegedly supposedly purportedly reportedly presumably apparentl
 almost nearly virtually practically, always invariably constantly,
 can could may might possibly perhaps maybe, few, hardly barely scarcely, least, less fewer,
 many numerous, more, most, must shall, off, only, or, out, rarely seldom infrequently, same, should,
-some several, sometimes occasionally, than, thru,
+so, some several, sometimes occasionally, than, thru, times,
 usually often typically generally normally frequently commonly mostly
 """
 # may not be left out before a word that stays; nor, like others, be put before one
 LIMITING = """
 allegedly almost can except few hardly least most must off only or out over rarely should some
-sometimes thru under unless until usually
+sometimes thru times under unless until usually
 """
-BINDING = f"above after all always because before below from if many since than {LIMITING}"
-AROUND, PARTICLES = "or thru", "off out"  # bind on both sides, or the word before them
+BINDING = f"above after all always because before below from if since so than {LIMITING}"
+AROUND, PARTICLES = "or thru", "off out"  # bind the words on both sides, or the one before
 PHRASES = {  # in their one form
     r"\b(?:has|have|had|needs?) to\b|\b(?:is|are|was|were|be|been) (?:required|obliged) to\b": "must",
     r"\b(?:is|are|was|were|be|been) able to\b": "can",
@@ -39,6 +39,7 @@ PHRASES = {  # in their one form
     r"\bonly a few\b": "few",
     r"\ba few\b": "some",
     r"\b(?:a lot|lots) of\b": "many",
+    r"(,[^,;.]{1,40}), or\b": r"\1 or",
     r"\b(?:because of|due to|owing to|as a result of|on account of)\b": "because",
     r"\black(?:s|ed|ing)?\b(?: of\b)?": "has no",
     r"\b(?:false|untrue|incorrect|myth|doubt\w*|den(?:y|ies|ied)|reject(?:s|ed)?|disput\w+|disprov\w+"
@@ -159,5 +160,7 @@ def _bound(text: Sequence[_Word], reach: int) -> set[tuple[str, str]]:
             own = ((word.text for word in clause if word.text not in BINDS) for clause in clauses)
             behind, before = (list(islice(side, reach)) for side in own)
             near = before or behind if relation in LAST else behind or before
-            bound |= {(relation, word) for word in (before + behind if relation in BOTH else near)}
+            if relation in BOTH:
+                near = before + behind if before and behind else []
+            bound |= {(relation, word) for word in near}
     return bound

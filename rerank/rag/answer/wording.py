@@ -162,16 +162,20 @@ def _in_one_form(text: str, language: str) -> str:
 
 
 def _with_denials(part: str, sentence: str, lexicon: Lexicon) -> tuple[str, str]:
-    """Two texts with "not clear" for "unclear", and the like, where one of them has "clear"."""
+    """Two texts with "not clear" for "unclear", and the like, where only the other has "clear"."""
     if lexicon.language not in STOP_WORDS:
         return part, sentence
-    known = set(re.findall(r"[a-z]+", f"{part} {sentence}"))
 
-    def denied(found: re.Match[str]) -> str:
-        bare = [found[1], f"{found[2]}ful", found[2]]
-        return next((f"not {word}" for word in bare if word in known), found[0])
+    def told(text: str, other: str) -> str:
+        known = set(re.findall(r"[a-z-]+", other))
 
-    return DENIED.sub(denied, part), DENIED.sub(denied, sentence)
+        def denied(found: re.Match[str]) -> str:
+            bare = [word for word in (found[1], f"{found[2]}ful", found[2]) if word in known]
+            return f"not {bare[0]}" if bare and found[0] not in known else found[0]
+
+        return DENIED.sub(denied, text)
+
+    return told(part, sentence), told(sentence, part)
 
 
 def _in_order(text: str, lexicon: Lexicon) -> list[str]:
