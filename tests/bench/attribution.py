@@ -258,6 +258,8 @@ ALTERED |= sentence_changes.ALTERED
 
 
 class Made(NamedTuple):
+    """A changed sentence."""
+
     sentence: str
     said: str  # what the passage says in its place
     claimed: str

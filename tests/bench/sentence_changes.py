@@ -110,15 +110,17 @@ def added_at_end(*written: str) -> Change:
     return change
 
 
-ONES = (
+COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
-).split()
-TENS = "zero ten twenty thirty forty fifty sixty seventy eighty ninety".split()
-NTH = (
+)
+BY_TEN = "zero ten twenty thirty forty fifty sixty seventy eighty ninety"
+ONES, TENS = COUNTED.split(), BY_TEN.split()
+NTH_WORDS = (
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
     "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
-).split()
+)
+NTH = NTH_WORDS.split()
 
 
 def in_words(number: int) -> str:
@@ -154,7 +156,8 @@ def dated(form: str) -> Callable[[re.Match[str]], str]:
 def listed(case: Case) -> tuple[str, str] | str:
     """The items of a sentence as a list in the passage."""
     found = re.fullmatch(
-        r"((?:(?! and | or )[^,;:]){15,}? (?:are|include|includes|contains|has|have|of|for|with|as)) "
+        r"((?:(?! and | or )[^,;:]){15,}? "
+        r"(?:are|include|includes|contains|has|have|of|for|with|as)) "
         r"((?:[\w' -]{3,40}, ){1,6}[\w' -]{3,40}),? and ([\w' -]{3,40})\.",
         case.text,
     )
@@ -196,20 +199,25 @@ def in_front(word: str) -> Callable[[Case], str]:
 AMOUNT = (
     r"(?<=[a-z] )(?<!least )(?<!most )(?<!than )(?<!over )(?<!about )(?<!to )(?<!and )(?<!minus )"
 )
-AMOUNT += r"(\d+) ((?!in |of |and |to |or |and |the |for |with |that |which |was |is )[a-z]{3,})(?= [a-z]|\.)"
+AMOUNT += r"(\d+) ((?!(?:in|of|and|to|or|the|for|with|that|which|was|is) )[a-z]{3,})(?= [a-z]|\.)"
 BE = r"(?<![Tt]here )\b(is|are|was|were)\b(?! not| no )"
-HEDGES = (
-    "rarely|seldom|scarcely ever|hardly ever|supposedly|purportedly|allegedly|almost|nearly|possibly|"
-    "presumably|perhaps|by no means|barely|reportedly"
-).split("|")
+HEDGING = (
+    "rarely|seldom|scarcely ever|hardly ever|supposedly|purportedly|allegedly|almost|nearly|"
+    "possibly|presumably|perhaps|by no means|barely|reportedly"
+)
+HEDGES = HEDGING.split("|")
 TURNING = (  # adverbs that may not be left out
     "rarely|supposedly|purportedly|allegedly|reportedly|nearly|hardly|possibly|barely|scarcely|"
-    "usually|apparently|virtually|practically|generally|normally|frequently|commonly|mostly|typically"
+    "usually|apparently|virtually|practically|generally|normally|frequently|commonly|mostly|"
+    "typically"
 )
-FRAMES = (
-    "It is false that|It is not true that|It is a myth that|The authors denied that|It is doubtful that|"
-    "The authors rejected the claim that|It has been disproved that|It is unlikely that|Few believe that"
-).split("|")
+FRAMING = (
+    "It is false that|It is not true that|It is a myth that|The authors denied that|"
+    "It is doubtful that|The authors rejected the claim that|It has been disproved that|"
+    "It is unlikely that|Few believe that"
+)
+FRAMES = FRAMING.split("|")
+HOW_MANY = "all|most|some|few|several|no|none"
 QUANTIFIED = (
     r"\b(?:all|most|some|many|few|several|no|both|every|each)(?: of)?(?= (?:the |these )?[a-z]{3,})"
 )
@@ -233,7 +241,8 @@ def active(said_to_claim: str) -> Change:
         if not found:
             return ""
         patient, be, verb, agent, rest = (part.strip() for part in found.groups())
-        named = dict(patient=lower_first(patient), be=be, verb=verb, agent=lower_first(agent))
+        named = {"be": be, "verb": verb}
+        named |= {"patient": lower_first(patient), "agent": lower_first(agent)}
         said, claimed = (
             upper_first(f"{form.format(**named)} {rest}".strip()) + "."
             for form in ("{agent} {verb} {patient}", said_to_claim)
@@ -264,7 +273,7 @@ def opposed(case: Case) -> str:
 
 
 def quantified(case: Case) -> str:
-    words = "all|most|some|few|several|no|none".split("|")
+    words = HOW_MANY.split("|")
     return one(
         QUANTIFIED, lambda at: case.draw.choice(words) if at[0].split()[0] != "no" else "all"
     )(case)
@@ -360,7 +369,8 @@ HONEST: dict[str, Change] = {
         r"\b(?:because of|due to|owing to)\b", "because of", "due to", "owing to", "as a result of"
     ),
     "a range in another form": forms(
-        r"(?<![\w.,–/-])(?:between (\d+(?:\.\d+)?) and (\d+(?:\.\d+)?)|(\d\d?) ?[–-] ?(\d\d?))(?![\w,–/-]|\.\d)",
+        r"(?<![\w.,–/-])(?:between (\d+(?:\.\d+)?) and (\d+(?:\.\d+)?)|(\d\d?) ?[–-] ?(\d\d?))"
+        r"(?![\w,–/-]|\.\d)",
         lambda at: f"between {at[1] or at[3]} and {at[2] or at[4]}",
         lambda at: f"{at[1] or at[3]} to {at[2] or at[4]}",
         lambda at: f"{at[1] or at[3]}-{at[2] or at[4]}",
@@ -378,7 +388,8 @@ HONEST: dict[str, Change] = {
         r"(?<=[a-z] )(?<!between )\b([a-z]{4,}) and ([a-z]{4,})(?=\.)", r"\2 and \1"
     ),
     "`not` for a prefix": forms(
-        r"\b(is|are|was|were) un((?:clear|known|likely|able|common|usual|necessary|important|stable|"
+        r"\b(is|are|was|were) un((?:clear|known|likely|able|common|usual|necessary|stable|"
+        r"important|"
         r"certain|available|affected|changed|related|aware|safe|equal|even|fair|happy)\b)",
         r"\1 un\2",
         r"\1 not \2",

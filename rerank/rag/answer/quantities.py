@@ -23,17 +23,17 @@ LIST = re.compile(
     r"([^\n:]+):[ \t]*\n{1,2}((?:[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t][^\n]{1,80}\n*){2,})"
 )
 
-ONES = "one two three four five six seven eight nine".split()
-TEENS = """
+COUNTS = """
+one two three four five six seven eight nine
 ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
-""".split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-NTH = """
+"""
+ORDINALS = """
 first second third fourth fifth sixth seventh eighth ninth
 tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
-""".split()
-ORDINALS = {word: n for n, word in enumerate(NTH, start=1)}
-VALUES = {word: n for n, word in enumerate([*ONES, *TEENS], start=1)} | ORDINALS
+"""
+WORDS, NTH = COUNTS.split(), ORDINALS.split()
+ONES, TENS = WORDS[:9], re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
+VALUES = {word: n for form in (WORDS, NTH) for n, word in enumerate(form, start=1)}
 VALUES |= {ten[:-1] + y: 10 * n for n, ten in enumerate(TENS, start=2) for y in ("y", "ieth")}
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 PARTS = {"half": 2, "halve": 2, "quarter": 4} | {word: VALUES[word] for word in NTH[2:12]}
@@ -74,14 +74,18 @@ def _scaled(found: re.Match[str]) -> str:
     return _shown(value + rest) if rest < size else f"{_shown(value)}{found['behind']}"
 
 
-def _part(found: re.Match[str]) -> str:
-    if found["sign"]:
-        value = numeric(found["sign"]) + int(found["whole"] or 0)
-        return _shown(value) if found["whole"] else f"{_shown(round(100 * value, 1))} percent"
-    many = (found["many"] or "1").lower()
-    part = (found["part"] or found["one"] or "half").lower()
-    share = (VALUES.get(many) or int(many)) / PARTS[part]
+def _percent(share: float) -> str:
     return f"{_shown(round(100 * share, 1))} percent"
+
+
+def _part(found: re.Match[str]) -> str:
+    many, part = (found["many"] or "1").lower(), (found["part"] or found["one"] or "half").lower()
+    return _percent((VALUES.get(many) or int(many)) / PARTS[part])
+
+
+def _sign_of_part(found: re.Match[str]) -> str:
+    value = numeric(found[2])
+    return _shown(int(found[1]) + value) if found[1] else _percent(value)
 
 
 def _time(found: re.Match[str]) -> str:
@@ -118,17 +122,18 @@ FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
     rf"(?<![\w:.])(\d\d?)(?= ?(?:to|and|-|–) ?\d\d?(?:[:.]\d\d)? ?{HALF})": r"\1 \g<half>m",
     rf"(?<![\w:.])(?P<hour>\d\d?)(?:[:.](?P<minute>\d\d))? ?(?:{HALF}|o['’]clock\b)": _time,
     r"(?<![\w:.])(?P<hour>\d\d?):(?P<minute>\d\d)(?P<half>)(?![:\d])": _time,
-    rf"(?<![\d/])(?P<whole>\d*)(?P<sign>[\u00bc-\u00be\u2150-\u215e])"
-    rf"|\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?"
-    rf"|an? (?P<one>{PART})(?= of\b)|half(?!-))\b": _part,
-    rf"\b(?:{_any(TENS)}[ -])?{_any({*ORDINALS} - {'second'})}\b|\b{_any(ten[:-1] for ten in TENS)}ieth\b": _value,
-    rf"\b{_any(TENS)}(?:[ -]{_any(ONES)})?\b|\b{_any([*TEENS, *ONES[1:]])}\b": _value,
+    r"(?<![\d/])(\d{0,9})([\u00bc-\u00be\u2150-\u215e])": _sign_of_part,
+    rf"\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?|an? (?P<one>{PART})(?= of\b)"
+    r"|half(?!-))\b": _part,
+    rf"\b(?:{_any(TENS)}[ -]{_any(NTH)}|{_any({*NTH} - {'second'})})\b": _value,
+    rf"\b{_any(ten[:-1] for ten in TENS)}ieth\b": _value,
+    rf"\b{_any(TENS)}(?:[ -]{_any(ONES)})?\b|\b{_any(WORDS[1:])}\b": _value,
     r"(?<!\d[ -])(?<!\bper )(?<!\bone )\bsecond\b(?! later)": _value,
     r"(?<![\w.])(\d+)(?:st|nd|rd)\b": r"\1th",
 }
 FORMS |= {
-    rf"(?<![\w.])(?P<first>\d+(?:\.\d+)?|an?|one)[ -](?P<scale>{scale})s?\b"
-    rf"(?P<behind>(?:(?: and)? (?P<rest>\d++)(?![.,]\d|[ -]{_any(SCALES)}))?)": _scaled
+    rf"(?<![\w.])(?P<first>\d{{1,9}}(?:\.\d{{1,9}})?|an?|one)[ -](?P<scale>{scale})s?\b"
+    rf"(?P<behind>(?:(?: and)? (?P<rest>\d{{1,9}})(?![.,]?\d|[ -]{_any(SCALES)}))?)": _scaled
     for scale in SCALES
 }
 FORMS |= {
@@ -138,15 +143,17 @@ FORMS |= {
     r"(?-i:\b(USD|EUR|GBP)\b)(?= \d)": lambda found: SPELLED[found[1]],
     r"\b(met|lit)re(?=s?\b)": r"\1er",
     r" ?\bdegrees? (?=(?-i:[CF])\b)": "°",
-    rf"(?:\bfrom )?(?<![\w.-])({A})%?(?: (?:to|through) | ?[-–—] ?)({A})(?![\w-]|\.\d)": r"\1 thru \2",
+    rf"(?:\bfrom )?(?<![\w.-])({A})%?(?: (?:to|through) | ?[-–—] ?)({A})(?![\w-]|\.\d)": (
+        r"\1 thru \2"
+    ),
     rf"\bbetween ({A})%? and ({A})(?![\w.]*\d)": r"\1 thru \2",
-    rf"(?-i:({NUMBER.pattern})[ -]?(° ?[CF]\b|[%°$€£]|[^\W\d_]+))": lambda found: (
-        f"{found[1]} {SPELLED.get(found[2].replace(' ', ''), found[2])}"
-        if found[2].replace(" ", "") in SPELLED
-        else found[0]
+    rf"(?-i:({NUMBER.pattern})[ -]?(° ?[CF]\b|[%°$€£]|{_any(filter(str.isalpha, SPELLED))}\b))": (
+        lambda found: f"{found[1]} {SPELLED[found[2].replace(' ', '')]}"
     ),
     r"\b(?:minus|negative) (?=\d)|(?<![^\s(\[=<>])(?<!\d )[-\u2212](?=\d)": "minus_",
-    rf"(?<![\w.])({A}(?: degrees?)?(?: celsius| fahrenheit)?) below (?:zero|freezing)\b": r"minus_\1",
+    rf"(?<![\w.])({A}(?: degrees?)?(?: celsius| fahrenheit)?) below (?:zero|freezing)\b": (
+        r"minus_\1"
+    ),
     rf"\b(?:no|not) {DOWN} than{AMOUNT}|\ba minimum of{AMOUNT}": "at least",
     rf"\b(?:(?:no|not) {UP} than|up to|a maximum of|not exceeding){AMOUNT}": "at most",
     rf"\b(?:{UP} than|above|exceeding){AMOUNT}": "over",
@@ -174,7 +181,8 @@ def plain(text: str, language: str) -> str:
 def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
     """Whether each number of a claim has its unit in the evidence, if it has one there.
 
-    The unit is the word behind the number, also of a range; a percentage may not lose it. Both texts are `plain`.
+    The unit is the word behind the number, also of a range; a percentage may not lose it. Both
+    texts are `plain`.
     """
     if lexicon.language not in STOP_WORDS:  # any word may follow a number
         return True

@@ -1,4 +1,4 @@
-"""How the words of an English text stand to each other: limits, hedges, causes, agents and order."""
+"""How the words of an English text stand to each other: limits, hedges, causes, agents, order."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ allegedly almost can except few hardly least most must off only or out over rare
 sometimes thru times under unless until usually
 """
 BINDING = f"above after all always because before below from if since so than {LIMITING}"
-AROUND, PARTICLES = "or thru", "off out"  # bind the words on both sides, or the one before
+AROUND, PARTICLES = "or thru", "off out"  # bind words on both sides, or the one before
 PHRASES = {  # in their one form
-    r"\b(?:has|have|had|needs?) to\b|\b(?:is|are|was|were|be|been) (?:required|obliged) to\b": "must",
-    r"\b(?:is|are|was|were|be|been) able to\b": "can",
+    r"\b(?:(?:has|have|had|needs?)|(?:is|are|was|were|be) (?:required|obliged)) to\b": "must",
+    r"\b(?:is|are|was|were|be) able to\b": "can",
     r"\bought to\b": "should",
     r"\b(?:hardly|scarcely|barely) ever\b": "rarely",
     r"\b(?:the|a) (?:vast |great |large )?majority of\b": "most",
     r"\bonly a few\b": "few",
     r"\ba few\b": "some",
+    r"\bnon-(?=[a-z])": "non",
     r"\b(?:a lot|lots) of\b": "many",
     r"(,[^,;.]{1,40}), or\b": r"\1 or",
     r"\b(?:because of|due to|owing to|as a result of|on account of)\b": "because",
@@ -51,7 +52,8 @@ PLACED = {
     for word in group.split()
 }
 CASES = {word: PLACED[word] for word in re.findall(r"\w+", BEFORE_OTHERS)}
-CASES |= {word: f"{word}0" for word in "as at during for in of on while".split()}
+ADVERBIAL = "as at during for in of on while"
+CASES |= {word: f"{word}0" for word in ADVERBIAL.split()}
 LIMITS, BINDS, BOTH, LAST = (
     {PLACED[word] for word in told.split()} for told in (LIMITING, BINDING, AROUND, PARTICLES)
 )

@@ -30,7 +30,7 @@ FEW = 2  # content words below which words alone cannot decide
 LONGEST_SWAP = 2  # content words in a row that count as swapped; longer runs are other wording
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 NEGATION = re.compile(
-    r"\b(not|never|no|none|neither|nor|without|cannot|unless|fail(?:s|ed)? to)\b|n['’]t\b|\bnon-",
+    r"\b(not|never|no|none|neither|nor|without|cannot|unless|fail(?:s|ed)? to)\b|n['’]t\b",
     re.IGNORECASE,
 )
 NAME = re.compile(
@@ -39,7 +39,7 @@ NAME = re.compile(
 
 COMPARED = 100  # clauses of a claim
 COMPILED = [(re.compile(said, re.IGNORECASE), same) for said, same in PHRASES.items()]
-DENIED = re.compile(r"\b(?:un|in|im|ir|il|dis|non-?)([a-z]{4,})\b|\b([a-z]{3,})less\b")
+DENIED = re.compile(r"\b(?:un|in|im|ir|il|dis|non)([a-z]{4,})\b|\b([a-z]{3,})less\b")
 
 
 def has_each_clause(claim: str, evidence: Iterable[str], lexicon: Lexicon) -> bool:
