@@ -47,4 +47,4 @@ def test_no_part_is_named_elsewhere() -> None:
     found = {
         path.name for path in home.rglob("*.py") if names.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"workspace.py"}
+    assert found == {"folder.py"}
