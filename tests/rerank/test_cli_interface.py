@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import flags
 
 from rerank.cli import main, parse
 from rerank.commands.command import Command
+from rerank.config import Config
 
 Run = Any  # the session's run, see conftest
 
@@ -62,11 +64,12 @@ def test_search_gives_texts_and_an_id_a_query(run: Run, capsys: pytest.CaptureFi
 
 
 def test_an_interrupted_calibration_says_that_it_resumes(
-    run: Run, small_folder: Path, tmp_path: Path
+    run: Run, config: Config, small_folder: Path, tmp_path: Path
 ) -> None:
     """Ctrl-C while it works: exit code 130, one line, nothing left beside the folder."""
     out = tmp_path / "models" / "model"
     arguments = ["calibrate", str(small_folder), "--out", str(out), "--work", str(tmp_path / "w")]
+    arguments += flags(config)
     code = f"""
 import os, signal
 from rerank.cli import main

@@ -135,7 +135,7 @@ def test_kills_from_outside_blame_no_row(
     """Each run is killed at another row, the first two at one: none is rejected."""
     end = """
 def end(text):
-    if number < 6 and f"array {max(number, 1)}" in text:
+    if number < 6 and f"array {(1, 1, 3, 4, 5, 7)[number]}" in text:
         os.kill(os.getpid(), 9)
 """
     codes = codes_of_runs(end, run.folder, tmp_path, ending)

@@ -196,9 +196,10 @@ def tiny(other_reranker: Callable[..., Path]) -> Path:
 
 
 def test_models_with_the_same_weights_share_one_network(
-    other_reranker: Callable[..., Path],
+    other_reranker: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network is in memory once, and no longer than a model that reads with it."""
+    monkeypatch.setattr(engine, "_running", weakref.WeakValueDictionary())  # as for a user
     files = resolve(str(other_reranker()))
     first, second = (open_engine(files, "cross_encoder") for _ in range(2))
     assert first.run is second.run
