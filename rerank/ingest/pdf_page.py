@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -42,6 +43,15 @@ NOTHING = "\0"
 SURROGATE, ASTRAL = re.compile("[\ud800-\udfff]"), re.compile("[\U00010000-\U0010ffff]")
 LIGATURES = {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
 SHOWN = str.maketrans(LIGATURES | {"\xad": "-", "\uf0b7": "•", "\uf0a7": "▪"})
+ACCENTS = dict(
+    zip(
+        "¨´`ˆ˜ˇ˚˝¸¯˘˙",
+        "\u0308\u0301\u0300\u0302\u0303\u030c\u030a\u030b\u0327\u0304\u0306\u0307",
+        strict=True,
+    )
+)
+ACCENTED = re.compile(rf"([{''.join(ACCENTS)}]) ?([^\W\d_])")
+DOTLESS = {"ı": "i", "ȷ": "j"}
 GONE = re.compile(rf"[\ufffd\ue000-\uf8ff]|{CONTROLS.pattern}")  # they stand for no character
 BLANK, LINE_END, HYPHEN, DIGIT, LOST, SPECIAL = (1 << i for i in range(6))
 KINDS = np.zeros(0x110000, np.uint8)  # of characters, by their codes
@@ -89,7 +99,7 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
     page = _flattened(pdf, number, drawn) if drawn else page
     runs = _Runs(page, page.get_textpage(), by_word=bool(values or struck))
     is_seen = runs.are_seen()
-    found.left_out["invisible words"] = int((~is_seen).sum()) + runs.unseen
+    found.left_out["invisible words"] = runs.unseen + runs.words(~is_seen)
     found.is_unreadable = runs.is_unreadable(is_seen)
     on_page, turn = list[Piece](), 0
     if not found.is_unreadable:
@@ -112,6 +122,7 @@ class _Runs:
     def __init__(self, page: PdfPage, text: PdfTextPage, *, by_word: bool) -> None:
         self._page, self._raw = page, ctypes.cast(text.raw, c_void_p)
         self._signs = _signs(text)
+        self._signs = ACCENTED.sub(self._accented, self._signs)
         kinds = KINDS[np.frombuffer(f" {self._signs} ".encode("utf-32-le"), np.uint32)]
         blank = kinds & BLANK
         bounds = np.flatnonzero(blank[1:] != blank[:-1])
@@ -145,7 +156,8 @@ class _Runs:
         sizes = (boxes[:, 2:] - boxes[:, :2])[np.arange(len(first)), 1 - turns[first] % 2]
         is_small = (sizes < SMALLEST * min(1, page.get_height() / 800)) & (turns[first] >= 0)
         kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1) & ~is_small
-        self.unseen = int((last - first + 1)[~kept].sum())  # words off the page, or too small
+        off = zip(starts[first[~kept]].tolist(), ends[last[~kept]].tolist(), strict=True)
+        self.unseen = sum(_words(self._signs[a:b]) for a, b in off)  # off the page, or too small
         doubt = np.where(pale[first], PICTURE, in_doubt)[kept]
         first, last = first[kept], last[kept]
         self._around, self._turns, self._rows = boxes[kept], turns[first], rows[first]
@@ -153,6 +165,14 @@ class _Runs:
         starts, ends = starts[first], ends[last]
         self._unmapped = unmapped[first]
         self._texts = self._written(starts, ends, hyphens[last], np.isin(first, mixed))
+
+    def _accented(self, found: re.Match[str]) -> str:
+        """A letter with the accent that is drawn above it; of the same length."""
+        accent, letter = self._boxes(np.array([found.start(1), found.start(2)]))[:, [0, 2]]
+        base = DOTLESS.get(found[2], found[2])
+        one = unicodedata.normalize("NFC", base + ACCENTS[found[1]])
+        is_above = accent[1] - letter[0] > (accent[1] - accent[0]) / 2
+        return one.ljust(len(found[0]), NOTHING) if is_above and len(one) == 1 else found[0]
 
     def _written(self, starts: Array, ends: Array, hyphens: Array, is_mixed: Array) -> list[str]:
         """The texts of the runs, which have raised digits where they are mixed."""
@@ -212,6 +232,10 @@ class _Runs:
                 is_seen[i] = _has_trace(self._page, grey, box.tolist())
         return is_seen
 
+    def words(self, which: Array) -> int:
+        """The number of words of these runs."""
+        return sum(_words(self._texts[i]) for i in np.flatnonzero(which))
+
     def are_within(self, boxes: Sequence[Box]) -> Array:
         """Which runs have their middle in one of the boxes."""
         middle = ((self._around[:, :2] + self._around[:, 2:]) / 2)[:, None]
@@ -256,6 +280,10 @@ class _Runs:
             Piece(" ".join(texts[a:b]), row, Box(*box) if straight else None)
             for a, b, row, straight, box in spans
         ], turn
+
+
+def _words(text: str) -> int:
+    return sum(any(map(str.isalnum, word)) for word in text.split())
 
 
 def _changes(values: Array) -> Array:

@@ -654,6 +654,15 @@ def page_with(
 HELVETICA = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 
 
+def test_an_accent_that_is_drawn_over_a_letter_belongs_to_it() -> None:
+    """As TeX sets it; one beside a letter is an apostrophe, and stays."""
+    data = page_with(
+        "BT /F 12 Tf 20 300 Td [(k) (\\250) 445 (onnen Fran) (\\270) 400 (cais it\\264s)] TJ ET",
+        font=HELVETICA.replace(">>", "/Encoding /WinAnsiEncoding >>"),
+    )
+    assert said(read(data)) == "können Français it´s"
+
+
 def test_an_xfa_form_is_told() -> None:
     """Its pages are made by a program that only some viewers have."""
     template = "<template/>"
