@@ -155,6 +155,7 @@ def _counts(one: Shape, other: Shape, distance: int) -> bool:
 def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> list[Block]:
     blocks = list[Block]()
     headings = Headings(blocks)
+    off_page = set[str]()  # titles that stand in the outline alone
 
     def enter(passed: Sequence[Mark], page: int) -> None:
         for mark in passed:
@@ -176,7 +177,9 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> l
                 blocks += _joined(held, headings, number)
                 held = []
             if after:
-                enter(marks[: at + 1], number)
+                shown = " ".join(block.text for block in _joined(page[row:after], headings, number))
+                off_page |= {title for _, title in marks[:at]}
+                enter([*marks[:at], (marks[at][0], shown)], number)
                 del marks[: at + 1]
                 continue
             held.append(line)
@@ -184,9 +187,10 @@ def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> l
                 blocks += _joined(held, headings, number)
                 held = []
         blocks += _joined(held, headings, number)
+        off_page |= {title for _, title in marks}
         enter(marks, number)
     headings.enter(1, "")
-    return blocks
+    return [b for b in blocks if b.text not in off_page or b.heading[-1:] != (b.text,)]
 
 
 def _bare(text: str) -> str:

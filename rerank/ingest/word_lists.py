@@ -163,7 +163,7 @@ def formatted(count: int, form: str) -> str:
 
 
 def _in_language(count: int, form: str) -> str:
-    known: Sequence[str] = SIGNS.get(form) or WORDS.get(form, ())
+    known: Sequence[str] = SIGNS.get(form, WORDS.get(form, ()))
     if 0 < count <= len(known):
         return known[count - 1]
     if not CHINESE.match(form) or not 0 < count < 100:

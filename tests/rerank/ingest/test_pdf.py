@@ -54,12 +54,12 @@ def test_pages_are_read_under_the_outline() -> None:
     assert found.revised[:2] == "20"
     first = "Take the package and unpack it on a disk of your own choice."
     assert " ".join(block.text for block in found.blocks[:-4]) == f"{first} Then go on."
-    assert {(block.heading, block.page) for block in found.blocks[:-4]} == {(("Install",), 1)}
+    assert {(block.heading, block.page) for block in found.blocks[:-4]} == {(("1 Install",), 1)}
     assert found.blocks[-4:] == (
-        Block("Press the button that you see.", ("Use",), 2),
-        Block("• One item.", ("Use",), 2),
-        Block("• Another item.", ("Use",), 2),
-        Block("It needs no repair at all.", ("Repair",), 3),
+        Block("Press the button that you see.", ("2 Use",), 2),
+        Block("• One item.", ("2 Use",), 2),
+        Block("• Another item.", ("2 Use",), 2),
+        Block("It needs no repair at all.", ("3 Repair",), 3),
     )
 
 
@@ -542,7 +542,7 @@ def test_a_heading_may_have_two_lines() -> None:
     canvas.save()
     assert [(block.heading, block.text) for block in read(out.getvalue()).blocks] == [
         (("Before",), "It is old."),
-        (("May I remove an old kernel, and if so, how is it done?",), "Yes."),
+        (("2 May I remove an old kernel, and if so, how is it done?",), "Yes."),
     ]
 
 
@@ -694,6 +694,22 @@ def test_a_page_whose_font_has_no_unicode_is_told() -> None:
     )
     with pytest.raises(UnreadableError, match=r"page 1 is unreadable \(fonts without Unicode\)"):
         read(data)
+
+
+def test_an_outline_is_no_text() -> None:
+    """A title that stands on no page is not read as text; one on a page is, with its number."""
+
+    def draw(canvas: Canvas) -> None:
+        for title in ("On no page", "Prices"):
+            canvas.bookmarkPage(title)
+            canvas.addOutlineEntry(title, title, level=0)
+        canvas.drawString(60, 700, "All is said.")
+        canvas.drawString(60, 670, "3.2 Prices")
+
+    assert drawn(draw).blocks == (
+        Block("All is said.", (), 1),
+        Block("3.2 Prices", ("3.2 Prices",), 1),
+    )
 
 
 def test_headings_are_the_text_of_a_file_that_has_no_other() -> None:
