@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 from tinycss2.color4 import parse_color
 
 NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
@@ -32,7 +32,7 @@ LOOKED_AT = re.compile(
     re.IGNORECASE,
 )
 HIDDEN = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:opacity|height)\s*:\s*(?:0?\.0+|0)(?![\d.])",
+    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:opacity|(?<!line-)height)\s*:\s*(?:0?\.0+|0)(?![\d.])",
     re.I,
 )
 SHOWN = re.compile(
@@ -44,16 +44,8 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # of old pages, and of drawings: attributes that are styles
 HINTS = {"bgcolor": "background-color", "color": "color", "text": "color"}
 HINTS |= {"background": "background-image"}
-DRAWN = [
-    "display",
-    "visibility",
-    "opacity",
-    "fill",
-    "fill-opacity",
-    "stroke",
-    "font-size",
-    "transform",
-]
+DRAWN = ("display", "visibility", "opacity", "fill", "fill-opacity", "stroke", "font-size")
+DRAWN += ("transform",)
 HINTED = ", ".join([*(f"[{name}]" for name in HINTS), "svg", "svg *"])
 SHAPES = "rect, path, circle, ellipse, polygon, polyline, line, image, use, foreignObject"
 LENGTH = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
@@ -79,15 +71,7 @@ CLIPPED = re.compile(
 )
 NO_PAINT = {"", "none", "inherit", "initial", "unset"}  # values that show what lies behind
 # properties with which letters look otherwise than their colour says
-PAINTS = (
-    "text-shadow",
-    "-webkit-text-stroke",
-    "mix-blend-mode",
-    "filter",
-    "backdrop-filter",
-    "box-shadow",
-    "stroke",
-)
+PAINTS = ("text-shadow", "box-shadow", "-webkit-text-stroke", "mix-blend-mode", "filter", "stroke")
 PAGE = ("html", "body")  # which a script shows when it is ready
 MEDIA = {"", "all", "screen"}
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
@@ -158,7 +142,11 @@ def add_rules(tree: LexborHTMLParser) -> bool:
         hints = [(to, node.attributes.get(name)) for name, to in names]
         of_node[node.mem_id] = "".join(f"{to}:{value};" for to, value in hints if value)
     for one, what in sorted(plain, key=_specificity):
-        for node in tree.css(one):
+        try:
+            found = tree.css(one)
+        except SelectolaxError:  # no selector
+            continue
+        for node in found:
             if len(of_node[node.mem_id]) <= LONGEST_STYLE:
                 of_node[node.mem_id] += f"{what[:LONGEST_STYLE]};"
     for node in tree.css("*") if of_node else ():

@@ -559,6 +559,7 @@ def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> No
         ("<style>p:first-child{display:none}</style><div><p>It is secret.</div>", False),
         ("<style>p[data-x], div + p{color:white}</style><p data-x>It is secret.", False),
         ("<style>p:hover{display:none}</style><p>It is secret.", True),
+        ("<style>1a{color:red} ..p{color:red} p:not(){display:none}</style><p>It is secret.", True),
         ("<style><!-- .g{display:none} --></style><p class=g>It is secret.", False),
     ],
 )
