@@ -7,11 +7,13 @@ In English "twenty-one" becomes 21, "2 pm" 14_00, "5 May" May m5_5, "-20" minus_
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from unicodedata import numeric
 
-from rerank.data.words import STOP_WORDS, Lexicon, content_words, words
+from rerank.data.words import STOP_WORDS, Lexicon, cached_by_bytes, content_words, words
+from rerank.rag.answer.relations import PHRASES
 
 NEAR = 60  # characters beside a number in which its unit is looked for
 NUMBER = re.compile(r"(?:(?<![\w.])|(?<=\bminus_))\d++(?:\.\d++)?(?!th\b)")
@@ -74,18 +76,13 @@ def _scaled(found: re.Match[str]) -> str:
     return _shown(value + rest) if rest < size else f"{_shown(value)}{found['behind']}"
 
 
-def _percent(share: float) -> str:
-    return f"{_shown(round(100 * share, 1))} percent"
-
-
 def _part(found: re.Match[str]) -> str:
     many, part = (found["many"] or "1").lower(), (found["part"] or found["one"] or "half").lower()
-    return _percent((VALUES.get(many) or int(many)) / PARTS[part])
-
-
-def _sign_of_part(found: re.Match[str]) -> str:
-    value = numeric(found[2])
-    return _shown(int(found[1]) + value) if found[1] else _percent(value)
+    share = (
+        numeric(found["sign"]) if found["sign"] else (VALUES.get(many) or int(many)) / PARTS[part]
+    )
+    whole = found["whole"]
+    return _shown(int(whole) + share) if whole else f"{_shown(round(100 * share, 1))} percent"
 
 
 def _time(found: re.Match[str]) -> str:
@@ -110,6 +107,7 @@ PART = _any(PARTS)
 MONEYS = _any(MONEY.values())
 UP = "(?:more|greater|higher|larger|longer|older|later|taller|heavier)"
 DOWN = "(?:less|fewer|lower|smaller|shorter|younger|earlier|lighter)"
+LETTERS = _any(filter(str.isalpha, SPELLED))
 AMOUNT = rf"(?= (?:{MONEYS} )?\d)"
 OR = rf"(?<![\w.])((?:{MONEYS} )?{A}(?: (?!or\b|and\b)[a-z]+){{0,3}}) (?:or|and)"
 FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
@@ -122,8 +120,8 @@ FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
     rf"(?<![\w:.])(\d\d?)(?= ?(?:to|and|-|–) ?\d\d?(?:[:.]\d\d)? ?{HALF})": r"\1 \g<half>m",
     rf"(?<![\w:.])(?P<hour>\d\d?)(?:[:.](?P<minute>\d\d))? ?(?:{HALF}|o['’]clock\b)": _time,
     r"(?<![\w:.])(?P<hour>\d\d?):(?P<minute>\d\d)(?P<half>)(?![:\d])": _time,
-    r"(?<![\d/])(\d{0,9})([\u00bc-\u00be\u2150-\u215e])": _sign_of_part,
-    rf"\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?|an? (?P<one>{PART})(?= of\b)"
+    r"(?<![\d/])(?P<whole>\d{0,9})(?P<sign>[\u00bc-\u00be\u2150-\u215e])"
+    rf"|\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?|an? (?P<one>{PART})(?= of\b)"
     r"|half(?!-))\b": _part,
     rf"\b(?:{_any(TENS)}[ -]{_any(NTH)}|{_any({*NTH} - {'second'})})\b": _value,
     rf"\b{_any(ten[:-1] for ten in TENS)}ieth\b": _value,
@@ -147,7 +145,7 @@ FORMS |= {
         r"\1 thru \2"
     ),
     rf"\bbetween ({A})%? and ({A})(?![\w.]*\d)": r"\1 thru \2",
-    rf"(?-i:({NUMBER.pattern})[ -]?(° ?[CF]\b|[%°$€£]|{_any(filter(str.isalpha, SPELLED))}\b))": (
+    rf"(?-i:({NUMBER.pattern})[ -]?(° ?[CF]\b|[%°$€£]|{LETTERS}\b))": (
         lambda found: f"{found[1]} {SPELLED[found[2].replace(' ', '')]}"
     ),
     r"\b(?:minus|negative) (?=\d)|(?<![^\s(\[=<>])(?<!\d )[-\u2212](?=\d)": "minus_",
@@ -161,11 +159,13 @@ FORMS |= {
     rf"{OR} (?:{UP}|over|above|up)\b(?! than\b| \d)": r"at least \1",
     rf"{OR} (?:{DOWN}|under|below)\b(?! than\b| \d)": r"at most \1",
 }
+FORMS |= PHRASES
 COMPILED = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in FORMS.items()]
 
 
+@cached_by_bytes(2**24, sys.getsizeof)
 def plain(text: str, language: str) -> str:
-    """The text with its quantities in one form, and its lists of short items also as sentences."""
+    """The text, quantities and phrases in one form, and lists of short items as sentences too."""
     text = re.sub(r"[^\S\n]{2,}", " ", re.sub(r"\n\s*\n", "\n\n", text))
     for introduction, items in LIST.findall(text):
         own = [re.sub(r"^\W+(?:\d+\W+)?|[.,;\s]+$", "", item) for item in items.split("\n")]

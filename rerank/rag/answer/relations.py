@@ -30,7 +30,7 @@ sometimes thru times under unless until usually
 """
 BINDING = f"above after all always because before below from if since so than {LIMITING}"
 AROUND, PARTICLES = "or thru", "off out"  # bind words on both sides, or the one before
-PHRASES = {  # in their one form
+PHRASES: dict[str, str] = {  # in their one form
     r"\b(?:(?:has|have|had|needs?)|(?:is|are|was|were|be) (?:required|obliged)) to\b": "must",
     r"\b(?:is|are|was|were|be) able to\b": "can",
     r"\bought to\b": "should",

@@ -6,7 +6,6 @@ These may stand elsewhere, but not in each other's place. It knows nothing of so
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -21,7 +20,7 @@ from rerank.data.words import (
     words,
 )
 from rerank.rag.answer.quantities import has_units, plain
-from rerank.rag.answer.relations import PHRASES, PLACED, is_rearranged
+from rerank.rag.answer.relations import PLACED, is_rearranged
 from rerank.rag.answer.sentences import has_word, split_passage
 
 FOREIGN = 0.25  # share of a clause's idf in the source below which its sentence has no support
@@ -34,22 +33,18 @@ NEGATION = re.compile(
     re.IGNORECASE,
 )
 NAME = re.compile(
-    r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\d+th\b|\b\w+[._]\w[\w.]*"
+    r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\d+th\b|\b\w+[._][\w.]*\w"
 )
 
 COMPARED = 100  # clauses of a claim
-COMPILED = [(re.compile(said, re.IGNORECASE), same) for said, same in PHRASES.items()]
 DENIED = re.compile(r"\b(?:un|in|im|ir|il|dis|non)([a-z]{4,})\b|\b([a-z]{3,})less\b")
 
 
 def has_each_clause(claim: str, evidence: Iterable[str], lexicon: Lexicon) -> bool:
     """Whether no clause of a claim is foreign to all texts of the evidence."""
-    windows = [
-        window
-        for text in evidence
-        for window in _windows(_in_one_form(text, lexicon.language), lexicon)
-    ]
-    parts = CLAUSE.split(_in_one_form(claim, lexicon.language))
+    texts = [plain(text, lexicon.language) for text in evidence]
+    windows = [window for text in texts for window in _windows(text, lexicon)]
+    parts = CLAUSE.split(plain(claim, lexicon.language))
     clauses = [set(content_words(part, language=lexicon.language)) for part in parts]
     # clauses of one content word are left out, such as the items of a list
     weighed = [_weights(clause, lexicon) for clause in clauses if len(clause) >= FEW]
@@ -66,7 +61,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     """
     if not evidence.strip():  # such as a passage of orders to a language model only
         return 0.0
-    claim, evidence = (_in_one_form(text, lexicon.language) for text in (claim, evidence))
+    claim, evidence = (plain(text, lexicon.language) for text in (claim, evidence))
     lower = evidence.lower()
     if any(not has_word(lower, name.lower()) for name in NAME.findall(claim)) or not has_units(
         claim, evidence, lexicon
@@ -76,8 +71,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     if sum(wanted.values()) <= 0 or len(wanted) < FEW:
         return None
     windows, shared = _windows(evidence, lexicon), []
-    for texts in _compared(claim, evidence, lexicon):
-        part, sentence = _with_denials(*texts, lexicon)
+    for part, sentence in _compared(claim, evidence, lexicon):
         negations = [len(NEGATION.findall(text)) for text in (part, sentence)]
         if (
             negations[0] != negations[1]
@@ -116,7 +110,10 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
         said = set(words(part, language=language))
         about = [(c, set(content_words(c, language=language))) for c in _clauses(sentence)]
         kept = [c for c, own in about if len(own) <= FEW or 2 * len(own & said) > len(own)]
-        compared.append((part, "".join(kept) or sentence))
+        both = part, "".join(kept) or sentence
+        if lexicon.language in STOP_WORDS:
+            both = _with_denials(*both), _with_denials(*both[::-1])
+        compared.append(both)
     return compared
 
 
@@ -152,30 +149,15 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
     ]
 
 
-@cached_by_bytes(2**24, sys.getsizeof)
-def _in_one_form(text: str, language: str) -> str:
-    """The text with its quantities, and what relates and denies in English, in one form each."""
-    text = plain(text, language)
-    for said, same in COMPILED if language in STOP_WORDS else ():
-        text = said.sub(same, text)
-    return text
+def _with_denials(text: str, other: str) -> str:
+    """The text with "not clear" for "unclear", and the like, where the other one has "clear"."""
+    known = set(re.findall(r"[a-z]+", other))
 
+    def denied(found: re.Match[str]) -> str:
+        bare = [word for word in (found[1], f"{found[2]}ful", found[2]) if word in known]
+        return f"not {bare[0]}" if bare and found[0] not in known else found[0]
 
-def _with_denials(part: str, sentence: str, lexicon: Lexicon) -> tuple[str, str]:
-    """Two texts with "not clear" for "unclear", and the like, where only the other has "clear"."""
-    if lexicon.language not in STOP_WORDS:
-        return part, sentence
-
-    def told(text: str, other: str) -> str:
-        known = set(re.findall(r"[a-z-]+", other))
-
-        def denied(found: re.Match[str]) -> str:
-            bare = [word for word in (found[1], f"{found[2]}ful", found[2]) if word in known]
-            return f"not {bare[0]}" if bare and found[0] not in known else found[0]
-
-        return DENIED.sub(denied, text)
-
-    return told(part, sentence), told(sentence, part)
+    return DENIED.sub(denied, text)
 
 
 def _in_order(text: str, lexicon: Lexicon) -> list[str]:
