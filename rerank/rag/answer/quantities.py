@@ -120,6 +120,8 @@ FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
     rf"(?<![\w:.])(\d\d?)(?= ?(?:to|and|-|–) ?\d\d?(?:[:.]\d\d)? ?{HALF})": r"\1 \g<half>m",
     rf"(?<![\w:.])(?P<hour>\d\d?)(?:[:.](?P<minute>\d\d))? ?(?:{HALF}|o['’]clock\b)": _time,
     r"(?<![\w:.])(?P<hour>\d\d?):(?P<minute>\d\d)(?P<half>)(?![:\d])": _time,
+    r"\b(?:12 )?noon\b": "12_00",
+    r"\b(?:12 )?midnight\b": "0_00",
     r"(?<![\d/])(?P<whole>\d{0,9})(?P<sign>[\u00bc-\u00be\u2150-\u215e])"
     rf"|\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?|an? (?P<one>{PART})(?= of\b)"
     r"|half(?!-))\b": _part,
@@ -152,6 +154,7 @@ FORMS |= {
     rf"(?<![\w.])({A}(?: degrees?)?(?: celsius| fahrenheit)?) below (?:zero|freezing)\b": (
         r"minus_\1"
     ),
+    rf"\bnot be (?=(?:{UP}|{DOWN}) than\b)": "be no ",
     rf"\b(?:no|not) {DOWN} than{AMOUNT}|\ba minimum of{AMOUNT}": "at least",
     rf"\b(?:(?:no|not) {UP} than|up to|a maximum of|not exceeding){AMOUNT}": "at most",
     rf"\b(?:{UP} than|above|exceeding){AMOUNT}": "over",
@@ -188,7 +191,8 @@ def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
         return True
     there: dict[str, set[str]] = {}
     for number, behind in _measured(evidence, lexicon):
-        there.setdefault(number, set()).update(behind[:3] or [""])
+        told = behind[:1] if behind[:1] == ["percent"] else behind[:3]
+        there.setdefault(number, set()).update(told or [""])
     return all(
         {"", *behind[:1]} & units if behind else "percent" not in units or "" in units
         for number, behind in _measured(claim, lexicon)

@@ -32,7 +32,7 @@ BINDING = f"above after all always because before below from if since so than {L
 AROUND, PARTICLES = "or thru", "off out"  # bind words on both sides, or the one before
 PHRASES: dict[str, str] = {  # in their one form
     r"\b(?:(?:has|have|had|needs?)|(?:is|are|was|were|be) (?:required|obliged)) to\b": "must",
-    r"\b(?:is|are|was|were|be) able to\b": "can",
+    r"\b(?:is|are|was|were|be) (?:able|allowed|permitted) to\b": "can",
     r"\bought to\b": "should",
     r"\b(?:hardly|scarcely|barely) ever\b": "rarely",
     r"\b(?:the|a) (?:vast |great |large )?majority of\b": "most",
@@ -42,7 +42,7 @@ PHRASES: dict[str, str] = {  # in their one form
     r"\b(?:a lot|lots) of\b": "many",
     r"(,[^,;.]{1,40}), or\b": r"\1 or",
     r"\b(?:because of|due to|owing to|as a result of|on account of)\b": "because",
-    r"\black(?:s|ed|ing)?\b(?: of\b)?": "has no",
+    r"\black(?:s|ed|ing)?\b(?: of\b)?|\b(?:do|does|did) not have (?:an?|any)\b": "has no",
     r"\b(?:false|untrue|incorrect|myth|doubt\w*|den(?:y|ies|ied)|reject(?:s|ed)?|disput\w+|disprov\w+"
     r"|refut\w+|unlikely)\b(?=[^.,;]{0,40}\bthat\b)": r"not \g<0>",
 }
