@@ -7,7 +7,6 @@ In English "twenty-one" becomes 21, "2 pm" 14_00, "5 May" May m5_5, "-20" minus_
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from unicodedata import numeric
@@ -166,7 +165,7 @@ FORMS |= PHRASES
 COMPILED = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in FORMS.items()]
 
 
-@cached_by_bytes(2**24, sys.getsizeof)
+@cached_by_bytes(2**24, str.__sizeof__)
 def plain(text: str, language: str) -> str:
     """The text, quantities and phrases in one form, and lists of short items as sentences too."""
     text = re.sub(r"[^\S\n]{2,}", " ", re.sub(r"\n\s*\n", "\n\n", text))
