@@ -47,7 +47,7 @@ lint: .venv/tested
 	$(BIN)/ruff format --check .
 
 types: .venv/tested
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 
 format: .venv/tested ## put the code into its standard form
 	$(BIN)/ruff check --fix .
