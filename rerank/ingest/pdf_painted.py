@@ -16,7 +16,8 @@ import pypdfium2.raw as pdfium
 from numpy.typing import NDArray
 from pypdfium2 import PdfPage
 
-MAX_OBJECTS = 5_000  # of a page, that are looked at
+MAX_OBJECTS = 20_000  # of a page, that are looked at
+MAX_PAIRS = 30_000_000  # of a text and a fill of a page, that are compared
 DEEPEST = 4  # of objects within others
 THINNEST = 3  # points of what may cover letters; a line is thinner
 MAX_CORNERS = 50  # of a path that clips
@@ -76,13 +77,13 @@ class Painted:
         """
         clips, places, colours = self._clips[of], self._places[of], self._colours[of, :3]
         found = (~_meet(boxes, clips)).astype(int)
-        for start in range(0, len(self._fills), TOGETHER):
+        for start in range(0, min(len(self._fills), MAX_PAIRS // (len(boxes) + 1)), TOGETHER):
             fills = self._fills[start : start + TOGETHER]
-            is_later = fills[:, 0] > places[:, None]
-            apart = np.abs(fills[:, 5:] - colours[:, None]).max(2) > ALIKE
-            over = _meet(boxes[:, None], fills[:, 1:5]) & (is_later | ~apart)
-            kinds = np.where(fills[:, 5] == UNKNOWN, PICTURE, 1)
-            found = np.maximum(found, (over * kinds).max(1, initial=0))
+            text, fill = np.nonzero(_meet(boxes[:, None], fills[:, 1:5]))
+            is_alike = np.abs(fills[fill, 5:] - colours[text]).max(1, initial=0) <= ALIKE
+            hides = (fills[fill, 0] > places[text]) | is_alike
+            kinds = np.where(fills[fill, 5] == UNKNOWN, PICTURE, 1)
+            np.maximum.at(found, text[hides], kinds[hides])
         return np.where(places >= 0, found, 0)
 
 
