@@ -88,7 +88,8 @@ class Painted:
 
 
 def _meet(boxes: Array, others: Array) -> Array:
-    return np.all((boxes[..., :2] < others[..., 2:]) & (boxes[..., 2:] > others[..., :2]), axis=-1)
+    meet = (boxes[..., :2] < others[..., 2:]) & (boxes[..., 2:] > others[..., :2])
+    return np.asarray(meet.all(axis=-1))
 
 
 def _walk(page: PdfPage) -> Iterator[tuple[int, int, Array | None]]:
