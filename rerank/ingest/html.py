@@ -259,6 +259,7 @@ def _picture(node: Any) -> str:
     alt = one_line(alt)
     mark = MARK.fullmatch(alt) or alt.lower() in LABELS or "badge" in source
     mark = mark or (node.parent.css_matches("a[href]") and " " not in alt)
+    mark = mark or alt == source.rpartition("/")[2].rpartition(".")[0]  # the name of its file
     return f" {alt} " if alt and not mark else ""
 
 

@@ -228,6 +228,7 @@ def test_characters_that_change_a_fact_are_read_as_shown(markup: str, text: str)
         ("<p><a href=b.html><img alt=Next src=a.png></a>Text.", ["Text."]),
         ("<p><a href=b.html><img alt='The pump' src=a.png></a>Text.", ["The pump Text."]),
         ("<p><img alt=Pump src=a.png>Text.", ["Pump Text."]),
+        ("<p><img alt=tcp-flow src=b/tcp-flow.png>Text.", ["Text."]),
         ("<p>Text.</p><div class=ttc>int x Definition a.h:5</div>", ["Text."]),
     ],
 )
