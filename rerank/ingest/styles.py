@@ -44,8 +44,8 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # of old pages, and of drawings: attributes that are styles
 HINTS = {"bgcolor": "background-color", "color": "color", "text": "color"}
 HINTS |= {"background": "background-image"}
-DRAWN = ("display", "visibility", "opacity", "fill", "fill-opacity", "stroke", "font-size")
-DRAWN += ("transform",)
+DRAWN = ["display", "visibility", "opacity", "fill", "fill-opacity", "stroke", "font-size"]
+DRAWN += ["transform"]
 HINTED = ", ".join([*(f"[{name}]" for name in HINTS), "svg", "svg *"])
 SHAPES = "rect, path, circle, ellipse, polygon, polyline, line, image, use, foreignObject"
 LENGTH = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
@@ -58,8 +58,6 @@ FAR = -1000.0  # pixels left of the page, or above it
 SMALLEST = 2.0  # pixels of letters that are seen, or of the height of what shows them
 FAINTEST = 0.1  # share of a colour
 SMALL = 0.02  # share of a size
-OTHER_SIDES = ("right", "bottom")
-CUTS = {"hidden", "clip", "scroll", "auto"}
 BOXES = {"block", "inline-block", "flex", "grid", "flow-root"}
 BLOCKS = {"div", "p", "section", "article", "aside", "ul", "ol", "dl", "li", "pre", "blockquote"}
 OPACITY = re.compile(r"opacity\(([^)]*)")
@@ -190,7 +188,7 @@ def is_away(node: Any) -> bool:
     if node.tag in PAGE or any(name.startswith(("transi", "anim")) for name in style):
         return False  # it appears
     is_placed = style.get("position") in ("absolute", "fixed", "relative")
-    names = ("left", "top", "inset") if is_placed else ()
+    names, others = (("left", "top", "inset"), ("right", "bottom")) if is_placed else ((), ())
     shifted = () if any(name.startswith("padding") for name in style) else ("margin-left",)
     edges = [
         part for name in (*names, *shifted, "translate") for part in style.get(name, "").split()
@@ -203,7 +201,7 @@ def is_away(node: Any) -> bool:
     return (
         any(_size(share, SHARE) < FAINTEST for share in shares)
         or any(_size(edge, LENGTHS) <= FAR for edge in edges)
-        or any(_size(style.get(side, ""), LENGTHS) >= -5 * FAR for side in OTHER_SIDES if is_placed)
+        or any(_size(style.get(side, ""), LENGTHS) >= -5 * FAR for side in others)
         or any(abs(_size(scale, SHARE)) < SMALL for scale in scales)
         or TURNED.search(style.get("transform", "")) is not None
         or bool(is_placed and CLIPPED.match(style.get("clip", "")))
@@ -215,7 +213,7 @@ def is_away(node: Any) -> bool:
 def _is_flat(node: Any, style: Mapping[str, str]) -> bool:
     """Whether a node cuts off what is in it, and has no height or width."""
     padded = (style.get(name, "0") for name in ("padding", "padding-top", "padding-bottom"))
-    cuts = {style.get(name) for name in ("overflow", "overflow-y")} & CUTS
+    cuts = {style.get(name) for name in ("overflow", "overflow-y")} & {"hidden", "clip"}
     if not cuts or {*padded} - {"0", "0px"} or any(n.startswith(("min-", "flex")) for n in style):
         return False
     is_floating = style.get("position") in ("absolute", "fixed") or "float" in style

@@ -549,7 +549,7 @@ def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> No
         ("<p style='transform:matrix(0,0,0,0,0,0)'>It is secret.", False),
         ("<p style='transform:matrix(0,1,-1,0,0,0)'>It is secret.", True),
         ("<div style='text-indent:-9999px'><p style='text-indent:0'>It is secret.</div>", True),
-        ("<p style='height:0;overflow:auto;padding:0'>It is secret.", False),
+        ("<p style='height:0;overflow:hidden;padding:0'>It is secret.", False),
         ("<p style='width:0;overflow:hidden'>It is secret.", False),
         ("<p style='width:0;flex:1;overflow:hidden'>It is secret.", True),
         ("<table><td style='max-width:0;overflow:hidden'>It is secret.</table>", True),
