@@ -21,6 +21,7 @@ RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 SELECTOR = re.compile(  # no state as :hover, and no text that an attribute has
     r"(?:[\w.#*>+~ -]|\[[\w-]+\]|:(?:not|is|first|last|nth|only)[\w-]*(?:\([^():]*\))?){1,200}"
 )
+STATE = re.compile(r":[\w-]+(?:\([^()]*\))?")
 TAG = re.compile(r"(?:^|[ >+~])\w")
 RULES = 300  # selectors of a page are looked at
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
@@ -139,7 +140,12 @@ def add_rules(tree: LexborHTMLParser) -> bool:
         names = [(name, name) for name in DRAWN] if drawn else HINTS.items()
         hints = [(to, node.attributes.get(name)) for name, to in names]
         of_node[node.mem_id] = "".join(f"{to}:{value};" for to, value in hints if value)
-    for one, what in sorted(plain, key=_specificity):
+    states = [  # what a click shows, as "#first:checked ~ .panel"
+        (STATE.sub("", re.split("[ >+~]", one)[-1]), shows[0])
+        for one, what in told
+        if not SELECTOR.fullmatch(one) and (shows := SHOWN.search(what))
+    ]
+    for one, what in [*sorted(plain, key=_specificity), *states[:RULES]]:
         try:
             found = tree.css(one)
         except SelectolaxError:  # no selector

@@ -303,6 +303,13 @@ def test_a_panel_is_read_under_its_tab(markup: str) -> None:
         ("<style>.a {display: none} .a.on {display: block}</style><p class=a>It.</p>", True),
         ("<style>@media print { .a {display: none} }</style><p class=a>It.</p>", True),
         ("<style>.a {display: none}</style><p class=a>It.</p>", False),
+        (
+            "<style>.c{display:none} #t:checked ~ #c1{display:block}</style>"
+            "<input type=radio id=t><p class=c id=c1>It.</p>",
+            True,
+        ),
+        ("<style>#c{display:none} .c:target{display:block}</style><p class=c id=c>It.</p>", True),
+        ("<style>.c{display:none} .d:target{display:block}</style><p class=c>It.</p>", False),
         ("<p style='visibility:hidden'>It.</p>", False),
         ("<p style='DISPLAY : NONE'>It.</p>", False),
         ("<p hidden>It.</p>", False),
