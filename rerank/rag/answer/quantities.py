@@ -20,9 +20,8 @@ RANGE = rf"(?:\s?(?:-|–|to|thru|and|or)\s?{NUMBER.pattern}){{0,3}}"
 UNIT = re.compile(rf"{RANGE}[ -]?([^\W\d_]+)")  # what follows a number or a range
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 SPACED = re.compile(r"(?<![\w.])(?<!\d )\d{1,3}(?: \d{3}){1,3}(?![\w.]*\d| \d)")
-LIST = re.compile(
-    r"([^\n:]+):[ \t]*\n{1,2}((?:[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t][^\n]{1,80}\n*){2,})"
-)
+LONGEST_INTRODUCTION = 300  # characters before a list that are read as the sentence of its items
+LIST = re.compile(r":[ \t]*\n{1,2}((?:[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t][^\n]{1,80}\n*){2,})")
 
 COUNTS = """
 one two three four five six seven eight nine
@@ -169,9 +168,10 @@ COMPILED = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in FORM
 def plain(text: str, language: str) -> str:
     """The text, quantities and phrases in one form, and lists of short items as sentences too."""
     text = re.sub(r"[^\S\n]{2,}", " ", re.sub(r"\n\s*\n", "\n\n", text))
-    for introduction, items in LIST.findall(text):
-        own = [re.sub(r"^\W+(?:\d+\W+)?|[.,;\s]+$", "", item) for item in items.split("\n")]
-        text += f"\n\n{introduction}: {', '.join(filter(None, own))}."
+    for items in list(LIST.finditer(text)):
+        introduction = text[max(0, items.start() - LONGEST_INTRODUCTION) : items.start()]
+        own = [re.sub(r"^\W+(?:\d+\W+)?|[.,;\s]+$", "", item) for item in items[1].split("\n")]
+        text += f"\n\n{introduction.rpartition(chr(10))[2]}: {', '.join(filter(None, own))}."
     text = THOUSANDS.sub("", text)
     if language in STOP_WORDS:
         text = SPACED.sub(lambda found: found[0].replace(" ", ""), text)

@@ -37,6 +37,7 @@ NAME = re.compile(
 )
 
 COMPARED = 100  # clauses of a claim
+IN_ORDER = 200  # words of a sentence whose order is compared
 DENIED = re.compile(r"\b(?:un|in|im|ir|il|dis|non)([a-z]{4,})\b|\b([a-z]{3,})less\b")
 
 
@@ -132,7 +133,7 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
     count, and names; and only in a claim that has at least half of its content words in the order
     of the sentence: what is worded quite otherwise is not compared.
     """
-    ours, theirs = (_in_order(text, lexicon) for text in (claim, sentence))
+    ours, theirs = (_in_order(text, lexicon)[:IN_ORDER] for text in (claim, sentence))
     named = (" ".join(NAME.findall(text)) for text in (claim, sentence))
     names = {word for text in named for word in _in_order(text, lexicon)}
     matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
