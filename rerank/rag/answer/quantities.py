@@ -164,7 +164,11 @@ FORMS |= PHRASES
 COMPILED = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in FORMS.items()]
 
 
-@cached_by_bytes(2**24, str.__sizeof__)
+def _bytes_of(text: str) -> int:
+    return 4 * len(text)
+
+
+@cached_by_bytes(2**24, _bytes_of)
 def plain(text: str, language: str) -> str:
     """The text, quantities and phrases in one form, and lists of short items as sentences too."""
     text = re.sub(r"[^\S\n]{2,}", " ", re.sub(r"\n\s*\n", "\n\n", text))
