@@ -117,7 +117,10 @@ def spelled(case: Case) -> str:
     numbers = {word: str(number) for number, word in enumerate(COUNTS.split(), start=2)}
     numbers |= {number: word for word, number in numbers.items()}
     either = "|".join(numbers)
-    return one(rf"(?<![\w.,])(?:{either})(?![\w.,-]| [A-Z])", lambda m: numbers[m[0]])(case)
+    return one(
+        rf"(?<![\w.,])(?<![A-Z][a-z][a-z] )(?:{either})(?![\w.,:-]| [A-Z]| ?[ap]\.?m\b)",
+        lambda m: numbers[m[0]],
+    )(case)
 
 
 def inflected(case: Case) -> str:
