@@ -70,7 +70,7 @@ def either(*changes: Change) -> Change:
 
     def change(case: Case) -> str | tuple[str, str]:
         tried = (each(case) for each in case.draw.sample(changes, len(changes)))
-        return next(filter(None, tried), "")
+        return next((made for made in tried if made), "")
 
     return change
 
