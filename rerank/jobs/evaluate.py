@@ -233,12 +233,8 @@ def evaluate_cascade(
     `out` is a folder to write: both models and the band, which `rerank.load` opens as one model.
 
     Raises: as `rerank.evaluate`; InputError, if a share or price is out of range, both models
-        are the same, can be measured on no query, or cannot be one model; FolderError for `out`.
+        can be measured on no query, or they cannot be one model; FolderError for `out`.
     """
-    for one in (first, second):
-        one.files.check_single()
-    if first.version == second.version:
-        raise InputError(f"{second.folder} is the first model again; expected another one (--then)")
     if out is not None:
         _check_joined(first, second, labelled, Path(out))
         with output_folder(Path(out), overwrite=overwrite, kind=MODEL_KIND):
@@ -302,6 +298,7 @@ def _check_joined(
     """Refuse two models that cannot answer as one, or not what is measured here."""
     both, alike = (first, second), ("thresholds", "sufficiency_k", "segment_by")
     for one in both:
+        one.files.check_single()
         one.files.sha256()  # refuses a model that has no folder
         if not one.calibrated:
             raise InputError(f"{one.folder} is not calibrated, so it has no confidence to go by")
@@ -312,6 +309,8 @@ def _check_joined(
                 f"the {' and '.join(one.objects)} of {one.folder} is an object, which no folder "
                 "can hold: join models whose parts have names"
             )
+    if first.version == second.version:
+        raise InputError(f"{second.folder} is the first model again; expected another one (--then)")
     for name in alike:
         values = [getattr(one.pipeline.config, name) for one in both]
         if values[0] != values[1]:
