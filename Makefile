@@ -32,7 +32,7 @@ demo: .venv/installed ## plain questions to a calibrated model of their answers,
 	@$(BIN)/rerank calibrate $(DEMO) --out work/demo
 	@$(BIN)/rerank evaluate work/demo $(DEMO) --examples | tee work/demo.txt
 
-readme: demo ## README.md with what the demo prints
+readme: .venv/tested demo ## README.md with what the demo prints
 	$(BIN)/python docs/generator/pages.py work/demo.txt
 
 $(MODEL)/manifest.json: | .venv/installed
