@@ -51,7 +51,7 @@ def test_a_family_lists_its_commands(family: str, capsys: pytest.CaptureFixture[
 def test_a_second_word_alone_is_told_its_first(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As commands were called before they had families: `rerank update`."""
+    """As commands were called before they had families, such as `update`."""
     assert call(name.split()[1], "work/model") == 2
     assert f"`rerank {name}`" in capsys.readouterr().err
 
