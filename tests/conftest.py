@@ -34,9 +34,8 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 import numpy as np
 
-from calibration import plots, reliability
+from calibration import plots, recalibration, reliability
 from calibration.metrics import calibration_error
-from calibration.monitoring import recalibration
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Models, Pipeline

@@ -36,10 +36,9 @@ from rerank.jobs.promote import (
     queries_needed,
 )
 from rerank.jobs.recalibrate import recalibrate
-from rerank.storage.folder import with_digest
+from rerank.storage.folder import Workspace, with_digest
 from rerank.tracking.registry import BEST, CHAMPION, aliases, set_champion
 from rerank.types import OWN_STAGES, ListKind, Passage, Query
-from rerank.workspace import Workspace
 
 Run = Any  # the session's run, see conftest
 NAME = "calibrated-rerank-small"  # after the set
