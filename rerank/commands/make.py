@@ -209,7 +209,7 @@ def evaluate(
         typed.refuse("only with --then MODEL, the second model", *OF_THEN, "out")
         evaluation = evaluate(model, labelled, split, work=work)
     else:
-        from rerank.jobs.evaluate import evaluate_cascade
+        from rerank.jobs.cascade import evaluate_cascade
 
         second = replace(chosen, model=then, manifest_sha256=None).load(work)
         how = {"share": then_share, "price": price_per_1000, "work": work}

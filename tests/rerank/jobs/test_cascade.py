@@ -10,7 +10,7 @@ import pytest
 from small_sets import QUERIES, encoder, write_numbered
 
 import rerank
-from rerank.jobs.evaluate import FITTED_HERE, evaluate_cascade
+from rerank.jobs.cascade import FITTED_HERE, evaluate_cascade
 
 CONFIG = rerank.Config(rerank_depth=5, candidates=10, pool=20, folds=2)
 
