@@ -36,7 +36,7 @@ from rerank.errors import (
 from rerank.protocols import name_of_model
 from rerank.report.headline import split_report
 from rerank.rooms import load, rooms
-from rerank.serving.responses import lineage, network_name
+from rerank.serving.lineage import lineage, network_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.files import locked, remove_leftovers, sha256_file
 from rerank.storage.folder import MANIFEST, Workspace, read_manifest

@@ -15,7 +15,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.feedback import Feedback
 from rerank.jobs.recalibrate import recalibrate
 from rerank.jobs.update import export
-from rerank.serving.responses import NOT_RECORDED, lineage
+from rerank.serving.lineage import NOT_RECORDED, lineage
 from rerank.storage.files import package_version, sha256_file
 from rerank.storage.folder import MANIFEST, Workspace, with_digest
 from rerank.types import Query
