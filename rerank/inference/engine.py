@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from rerank.config import Config, Graphs, Precision
 from rerank.errors import FolderError, InputError, MissingExtraError, one_line, optional
-from rerank.inference.model_cache import TRAINED_ON, cache_folder, made_once
+from rerank.inference.model_cache import cache_folder, made_once
 from rerank.inference.model_files import Kind, Model, ModelFiles, interacts_late
 from rerank.inference.onnx_safety import check_graph_is_safe
+from rerank.inference.small_weights import TRAINED_ON
 from rerank.inference.tokenizer import TOKENIZER_JSON, Tokenizer, Tokens, tokenizer_json
 from rerank.process import cores, in_threads
 from rerank.progress import progress

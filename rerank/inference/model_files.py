@@ -15,16 +15,9 @@ from typing import Any, Literal
 
 from rerank.errors import InputError, optional
 from rerank.inference.given import Given, open_remote
-from rerank.inference.model_cache import (
-    TRAINED_ON,
-    TRAINING,
-    cache_folder,
-    hashed,
-    unpack,
-    unpack_four_bit,
-    unpacked_once,
-)
+from rerank.inference.model_cache import cache_folder, hashed, unpacked_once
 from rerank.inference.remote.wires import is_remote
+from rerank.inference.small_weights import TRAINED_ON, TRAINING, unpack, unpack_four_bit
 from rerank.process import trusted
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.storage.folder import read_verified

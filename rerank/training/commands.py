@@ -50,8 +50,8 @@ class Training:
 
     def sets(self, base: str) -> list[TrainingSet]:
         """The sets to train on, without what is left out; refuses what would fail at the end."""
-        from rerank.inference.model_cache import check_can_pack, tensors_to_pack
         from rerank.inference.model_files import resolve
+        from rerank.inference.small_weights import check_can_pack, tensors_to_pack
         from rerank.training.mining import TrainingSet, leave_out
 
         if self.pack:
@@ -89,8 +89,8 @@ class Training:
         sets = self.sets(config.base)
         made = finetune(sets, self.out, config, work=self.work, overwrite=self.overwrite)
         if self.pack:
-            from rerank.inference.model_cache import pack_finetuned
             from rerank.inference.model_files import resolve
+            from rerank.inference.small_weights import pack_finetuned
 
             pack_finetuned(self.out, self.pack, base=resolve("minilm").folder)
         examples, step = made.report["examples"], made.report["best_step"]

@@ -22,7 +22,6 @@ from rerank.config import Config
 from rerank.data.checks import query_hash
 from rerank.errors import InputError
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.model_cache import TRAINED_ON, TRAINING
 from rerank.inference.model_files import (
     LOCAL,
     ModelFiles,
@@ -33,6 +32,7 @@ from rerank.inference.model_files import (
     training,
 )
 from rerank.inference.score_cache import ScoreCache
+from rerank.inference.small_weights import TRAINED_ON, TRAINING
 from rerank.inference.tokenizer import positions
 from rerank.jobs.pipelines import open_index
 from rerank.progress import in_chunks

@@ -22,8 +22,9 @@ from rerank.inference.engine import (
     open_exported,
     write_exported,
 )
-from rerank.inference.model_cache import TRAINED_ON, made_once
+from rerank.inference.model_cache import made_once
 from rerank.inference.model_files import ModelFiles, resolve, trained_on
+from rerank.inference.small_weights import TRAINED_ON
 from rerank.retrieval.dense import Encoder, PassageText
 from rerank.storage.files import files_below, sha256_file
 

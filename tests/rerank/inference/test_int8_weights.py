@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from rerank.errors import InputError
-from rerank.inference.model_cache import CLASSIFIER, EMBEDDINGS, SCALE, unpack
 from rerank.inference.model_files import BUNDLED, resolve
+from rerank.inference.small_weights import (
+    CLASSIFIER,
+    EMBEDDINGS,
+    SCALE,
+    pack,
+    quantise,
+    unpack,
+)
 
 BUNDLED_RERANKER = BUNDLED / "minilm-reranker"
 MATRICES = arrays(
@@ -30,7 +37,6 @@ MATRICES = arrays(
 @given(matrix=MATRICES)
 def test_every_value_is_within_half_a_step(matrix: np.ndarray) -> None:
     """Each row's error is at most half of its largest value over 127."""
-    quantise = pytest.importorskip("rerank.inference.model_cache").quantise
     values, scale = quantise(matrix)
     assert values.dtype == np.int8
     assert scale.shape == (len(matrix), 1)
@@ -41,7 +47,6 @@ def test_every_value_is_within_half_a_step(matrix: np.ndarray) -> None:
 
 def test_one_row_by_hand() -> None:
     """A row of 127, -63.4, 0 has step 1; a row of zeros stays zeros."""
-    quantise = pytest.importorskip("rerank.inference.model_cache").quantise
     values, scale = quantise(np.array([[127.0, -63.4, 0.0], [0.0, 0.0, 0.0]], dtype=np.float32))
     assert values.tolist() == [[127, -63, 0], [0, 0, 0]]
     assert scale[0, 0] == 1.0
@@ -103,7 +108,6 @@ def test_packing_again_changes_nothing(tmp_path: Path) -> None:
     """
     from safetensors.numpy import load_file
 
-    pack = pytest.importorskip("rerank.inference.model_cache").pack
     folder = resolve("minilm-reranker").folder
     base = resolve("minilm").folder
     pack(folder, tmp_path / "packed", {"name": "again", "training": {}}, base=base)
@@ -203,7 +207,6 @@ def test_other_word_embeddings_cannot_be_packed(tmp_path: Path) -> None:
     """Packing leaves the word embeddings to minilm, so a model with its own is refused."""
     from safetensors.numpy import load_file, save_file
 
-    pack = pytest.importorskip("rerank.inference.model_cache").pack
     folder = Path(shutil.copytree(resolve("minilm-reranker").folder, tmp_path / "model"))
     tensors, name = load_file(folder / "model.safetensors"), CLASSIFIER + EMBEDDINGS
     tensors[name] = tensors[name] + np.float32(1e-3)

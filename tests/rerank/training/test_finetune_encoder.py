@@ -15,8 +15,8 @@ from rerank.config import Config
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference.model_cache import pack_finetuned
 from rerank.inference.model_files import resolve, trained_on, training
+from rerank.inference.small_weights import pack_finetuned
 from rerank.retrieval.dense import Encoder
 from rerank.training.finetune import TrainingRun, finetune
 from rerank.training.mining import TrainingSet

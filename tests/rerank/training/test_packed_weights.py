@@ -13,8 +13,8 @@ from finetuning import LAST, Trained
 from rerank.cli import main
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference.model_cache import pack_finetuned
 from rerank.inference.model_files import resolve, trained_on, training
+from rerank.inference.small_weights import pack_finetuned
 from rerank.training.finetune import finetune
 from rerank.training.mining import TrainingSet
 

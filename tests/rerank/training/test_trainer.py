@@ -16,8 +16,8 @@ from torch.nn import Identity
 from rerank.data.checks import query_hash
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.cross_encoder import open_reranker
-from rerank.inference.model_cache import pack_finetuned, unpack
 from rerank.inference.model_files import resolve, trained_on
+from rerank.inference.small_weights import pack_finetuned, unpack
 from rerank.training.finetune import finetune
 from rerank.training.mining import Example, TrainingSet
 from rerank.training.settings import FinetuneConfig
