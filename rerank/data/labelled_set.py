@@ -1,9 +1,6 @@
 """A labelled set in memory: passages, queries, which passages are right, and its splits.
 
-It is read from a BEIR folder (`rerank.data.beir`), a file of lists (`.lists`), or training pairs: a
-folder with `pairs.jsonl` or `pairs.jsonl.gz`, one question per line: `query`; `positives` and
-`hard_negatives`, lists of `{"title", "text"}`, with at least one passage in total; and optionally
-`group`. The corpus then consists of the passages of all lines.
+It is read from a BEIR folder (`rerank.data.beir`), a file of lists (`.lists`) or pairs (`.pairs`).
 """
 
 from __future__ import annotations
@@ -11,24 +8,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rerank.data.beir import LabelledFiles, read_files, write_files
-from rerank.data.checks import as_text, query_hash, to_json
+from rerank.data.checks import query_hash, to_json
 from rerank.data.labels import Labelled
-from rerank.data.lines import ON_BAD_LINES, Problems, records
+from rerank.data.lines import ON_BAD_LINES, Problems
 from rerank.data.lists import read_lists
-from rerank.data.records import passage_row, query_row, read_passage
+from rerank.data.pairs import pairs_in, read_pairs
+from rerank.data.records import ASKED_ABOUT, passage_row, query_row
 from rerank.errors import InputError, nearest
 from rerank.types import ListKind, Mode, Passage, Query, metadata_name
-
-ASKED_ABOUT = "asked_about"  # metadata of an unanswerable query: the passage it was asked about
-JUDGED_WRONG = "judged_wrong"  # metadata of a query: ids of passages that a person judged wrong
-PAIRS = ("pairs.jsonl", "pairs.jsonl.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +111,11 @@ class LabelledSet:
             InputError: a file that is missing, or bad lines, which are listed.
         """
         folder, problems, kind = Path(folder), Problems.by(on_bad_lines), None
-        pairs = next((folder / name for name in PAIRS if (folder / name).is_file()), None)
+        pairs = pairs_in(folder)
         if folder.is_file():
             files, kind = read_lists(folder, problems)
         elif pairs and not corpus_elsewhere:
-            files = _read_pairs(pairs, problems)
+            files = read_pairs(pairs, problems)
         else:
             files = read_files(
                 folder, unjudged=unjudged, corpus_elsewhere=corpus_elsewhere, problems=problems
@@ -296,59 +289,3 @@ def corpus_digest(passages: Iterable[Passage]) -> str:
 def _corpus_lines(passages: Iterable[Passage]) -> Iterator[str]:
     for passage in sorted(passages, key=lambda p: p.doc_id):
         yield to_json(passage_row(passage))
-
-
-def _read_pairs(path: Path, problems: Problems) -> LabelledFiles:
-    """A file of pairs, with the one split `train`.
-
-    Equal passages are merged. Lines with the same query and group are one query; what is right in
-    one is wrong in none. The wrong passages are listed in a query's metadata as `JUDGED_WRONG`; a
-    query without a right one counts as asked about the first of them.
-    """
-    passages: dict[tuple[str, str], str] = {}
-    queries: dict[tuple[str, str], Query] = {}
-    right: dict[str, dict[str, float]] = {}
-    wrong: dict[str, dict[str, None]] = {}
-    for _, (text, group, good, not_good) in records(path, partial(_pair, passages), problems):
-        key = (query_hash(text), group)
-        query = queries.setdefault(key, Query(text, f"q{len(queries) + 1}", {"group": group}))
-        right.setdefault(query.query_id, {}).update(dict.fromkeys(good, 1.0))
-        wrong.setdefault(query.query_id, {}).update(dict.fromkeys(not_good))
-    problems.raise_if_any(str(path.parent))
-    if not queries:
-        raise InputError(f"{path}: this file of pairs is empty")
-    judged: dict[str, Query] = {}
-    for query in queries.values():
-        metadata: dict[str, Any] = {k: v for k, v in query.metadata.items() if v}
-        if bad := [i for i in wrong[query.query_id] if i not in right[query.query_id]]:
-            metadata[JUDGED_WRONG] = bad
-            if not right[query.query_id]:
-                metadata[ASKED_ABOUT] = bad[0]
-        judged[query.query_id] = replace(query, metadata=metadata)
-    return LabelledFiles(
-        {doc_id: Passage(doc_id, *texts) for texts, doc_id in passages.items()},
-        judged,
-        {query_id: ids for query_id, ids in right.items() if ids},
-        {"train": tuple(judged)},
-    )
-
-
-def _pair(
-    passages: dict[tuple[str, str], str], row: Mapping[str, Any]
-) -> tuple[str, str, list[str], list[str]]:
-    """The query and the group of a line, and the ids of its right and wrong passages.
-
-    New passages are added to `passages`, (title, text) to id.
-    """
-    text = as_text("query", row.get("query"))
-    group = as_text("group", row.get("group", ""), empty=True)
-    ids: dict[str, list[str]] = {}
-    for key in ("positives", "hard_negatives"):
-        given = row.get(key, [])
-        if not isinstance(given, list) or not all(isinstance(p, dict) for p in given):
-            raise InputError(f"{key!r} should be a list of passages, each with 'text'")
-        read = [read_passage(passage, default_id="") for passage in given]
-        ids[key] = [passages.setdefault((p.title, p.text), f"p{len(passages) + 1}") for p in read]
-    if not any(ids.values()):
-        raise InputError("neither a positive nor a hard negative")
-    return text, group, ids["positives"], ids["hard_negatives"]

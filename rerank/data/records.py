@@ -33,6 +33,9 @@ QUERY = ("query", "text", "question")  # a query's text field; the last only wit
 PASSAGES = ("passages", "documents")
 DOC_ID = ("_id", "doc_id")
 LOGIT = ("logit", "score")
+# in the metadata of a labelled query
+ASKED_ABOUT = "asked_about"  # unanswerable: the id of the passage it was asked about
+JUDGED_WRONG = "judged_wrong"  # ids of passages that a person judged wrong
 # of a query: those that are read
 FIELDS = ("_id", "id", *QUERY, *PASSAGES, "filter", "metadata", INSTRUCTION)
 

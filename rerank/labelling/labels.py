@@ -34,9 +34,9 @@ from rerank.data.beir import LabelledFiles
 from rerank.data.checks import query_hash, to_json
 from rerank.data.feedback import question_key
 from rerank.data.grouping import grouped
-from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet
+from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import ACCEPTED_FROM, CHOSEN, DRAWN_BY, JUDGED, WEIGHT
-from rerank.data.records import query_row
+from rerank.data.records import JUDGED_WRONG, query_row
 from rerank.errors import FolderError, InputError
 from rerank.labelling.state import PROPOSED, Question, chosen_without_weights, differ, weights
 from rerank.storage.files import write_file

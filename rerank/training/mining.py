@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from rerank.config import Config
 from rerank.data.checks import query_hash
-from rerank.data.labelled_set import JUDGED_WRONG, LabelledSet, asked_about, given_group
+from rerank.data.labelled_set import LabelledSet, asked_about, given_group
+from rerank.data.records import JUDGED_WRONG
 from rerank.data.words import STOP_WORDS
 from rerank.errors import InputError
 from rerank.retrieval.dense import Encoder
