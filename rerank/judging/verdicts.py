@@ -47,6 +47,10 @@ ASKED = "Question: {question}\n\nPassage: {passage}"
 LIST = 10  # passages that a judge of lists reads
 NUMBER = re.compile(r"\W*(\d{1,3}(?:\.\d+)?)\s*(?:%|/\s*100)?\W*")
 WORD = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+FOLDER = "judged"
+YES = 0.5  # a probability from here is a yes
+AT_ONCE = 32  # verdicts that are asked for before they are written
+SHOWN = 3  # reasons that are told
 PROBABILITIES = {read_questions, read_predicates, read_choice}  # wires whose scores are such
 
 
@@ -162,11 +166,6 @@ def probability_of(reply: str) -> float:
 def _hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-
-FOLDER = "judged"
-YES = 0.5  # a probability from here is a yes
-AT_ONCE = 32  # verdicts that are asked for before they are written
-SHOWN = 3  # reasons that are told
 
 Verdicts = Callable[[Sequence[Query], Sequence[Assessment]], tuple[str, Floats]]
 

@@ -20,6 +20,8 @@ from rerank.types import Bools, Ints, Passage, RankedPassage, metadata_name
 LINES, OFFSETS = "corpus.jsonl", "offsets.npy"
 KEPT = 8192  # passages kept in memory, because many queries find the same ones
 LONGEST_KEPT = 16_384  # bytes of such a passage, so that all of them have 128 MiB at most
+MAX_BYTES = 2**16  # of the passages around one, as the corpus holds them with their metadata
+LONGEST_POSITION = 18  # digits; Python refuses to read thousands
 
 
 class Corpus:
@@ -131,10 +133,6 @@ def place_of(passage: Passage | RankedPassage) -> Place:
         metadata_name(passage.metadata, "heading"),
         metadata_name(passage.metadata, "page"),
     )
-
-
-MAX_BYTES = 2**16  # of the passages around it, as the corpus holds them with their metadata
-LONGEST_POSITION = 18  # digits; Python refuses to read thousands
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The pieces of a round go through a model together, in one call; between two pieces of a request,
 others run. Calls to an external search system wait in their own threads. Answers are bit-identical
-to those of single calls.
+to those of single calls; those of searches may be kept for a while.
 """
 
 from __future__ import annotations
