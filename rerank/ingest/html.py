@@ -22,8 +22,8 @@ NO_TEXT = (
     "script:not([type^='math/tex']), span.MathJax, span.MathJax_SVG, .MathJax_Display, "
     ".MathJax_SVG_Display, .MathJax_Preview, style, noscript, template, datalist, svg title, "
     "svg desc, svg style, "
-    "aside:has(nav, [role=navigation]), nav, footer, [role=navigation], [role=search], "
-    "[role=banner], [role=contentinfo], [role=complementary], "
+    "aside:has(nav, [role=navigation]), nav, footer:not(blockquote footer), [role=navigation], "
+    "[role=search], [role=banner], [role=contentinfo], "
     "a.headerlink, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
     ".related, .ttc, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
     ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
@@ -32,6 +32,7 @@ NEVER = ":is([hidden], dialog:not([open])):not(html, body)"
 ICONS = ":is(i, a, svg)[aria-hidden=true]"  # others are seen, but if a script hides them
 INSTEAD = "video, audio, canvas, iframe, noembed, meter, progress"  # with text that is not shown
 DELETED = "del, s, strike, .strike, .strikethrough, .line-through"
+ASIDE = ":is(aside, [role=complementary]):not(.admonition, .footnote, .footnote-list)"
 MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
 INLINE = re.compile(
@@ -153,7 +154,7 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
         deleted += len(node.text().split())
         node.decompose()
     invisible = _cut_invisible(tree, opened, all_known)
-    for node in tree.css("aside:not(.admonition, .footnote, .footnote-list)"):
+    for node in tree.css(ASIDE):
         linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
         if linked > len(one_line(node.text())) / 2:  # navigation
             node.decompose()

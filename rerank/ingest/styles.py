@@ -18,17 +18,21 @@ from tinycss2.color4 import parse_color
 
 NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+OPENING = re.compile(r"@[^{};]*\{")
+PRINT = re.compile(r"@media\s+print", re.IGNORECASE)
+COLOURED = re.compile("color|background", re.IGNORECASE)
 SELECTOR = re.compile(  # no state as :hover, and no text that an attribute has
     r"(?:[\w.#*>+~ -]|\[[\w-]+\]|:(?:not|is|first|last|nth|only)[\w-]*(?:\([^():]*\))?){1,200}"
 )
 STATE = re.compile(r":[\w-]+(?:\([^()]*\))?")
+CLASS = re.compile(r"[.\[]|:(?:first|last|nth|only)")  # and what counts as one
 TAG = re.compile(r"(?:^|[ >+~])\w")
 RULES = 300  # selectors of a page are looked at
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
     r"\s*(?:display|visibility|text-|vertical-align|list-style|opacity|color|background|font|clip"
     r"|position|left|right|top|bottom|inset|transition|animation|transform|scale|translate|filter"
-    r"|fill|stroke|overflow|(?:max-|min-)?(?:height|width)|margin|padding|float|flex|content-v"
+    r"|fill|stroke|overflow|grid-|(?:max-|min-)?(?:height|width)|margin|padding|float|flex|content-v"
     r"|-webkit-text)",
     re.IGNORECASE,
 )
@@ -50,6 +54,7 @@ DRAWN += ["transform"]
 HINTED = ", ".join([*(f"[{name}]" for name in HINTS), "svg", "svg *"])
 SHAPES = "rect, path, circle, ellipse, polygon, polyline, line, image, use, foreignObject"
 LENGTH = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
+PART = re.compile(r"(?:[^\s(]|\([^)]*\))+")  # of a value
 UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78, "q": 0.94, "": 1.0}
 # pixels, at least, of other units; and at most, of letters beside large ones
 LENGTHS = UNITS | {"em": 10.0, "rem": 10.0, "ex": 5.0, "ch": 5.0, "vw": 5.0, "vh": 5.0, "%": 2.0}
@@ -59,25 +64,29 @@ FAR = -1000.0  # pixels left of the page, or above it
 SMALLEST = 2.0  # pixels of letters that are seen, or of the height of what shows them
 FAINTEST = 0.1  # share of a colour
 SMALL = 0.02  # share of a size
+AWAY = ("absolute", "fixed")  # positions that leave the text around
 BOXES = {"block", "inline-block", "flex", "grid", "flow-root"}
 BLOCKS = {"div", "p", "section", "article", "aside", "ul", "ol", "dl", "li", "pre", "blockquote"}
+BLOCKS |= {"h1", "h2", "h3", "h4", "h5", "h6", "main", "header", "form", "figure", "dt", "dd"}
 OPACITY = re.compile(r"opacity\(([^)]*)")
 TURNED = re.compile(r"rotate[xy]\(\s*[+-]?(?:90|270)deg|matrix\((?:\s*0*\.?0*\s*,){2}")
 MOVED = re.compile(r"(scale|translate)(?:[xy]|3d)?\(([^()]*)\)")
 CLIPPED = re.compile(
-    r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\((?:\s*50%|[^)]*\b100%)"
+    r"rect\((?:\s*[01](?:px)?[\s,]*){4}\)|inset\((?:(?:\s*50%){1,4}\s*\)|[^)]*\b100%)"
     r"|(?:circle|ellipse)\(\s*0(?:px|%|\s|\))|polygon\((?:\s*0(?:px|%)?[\s,]*)+\)"
 )
 NO_PAINT = {"", "none", "inherit", "initial", "unset"}  # values that show what lies behind
 # properties with which letters look otherwise than their colour says
 PAINTS = ("text-shadow", "box-shadow", "-webkit-text-stroke", "mix-blend-mode", "filter", "stroke")
+PAINTS += ("background-clip", "-webkit-background-clip")
 PAGE = ("html", "body")  # which a script shows when it is ready
 MEDIA = {"", "all", "screen"}
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 IN_RULE = re.compile(r"\{[^{}]*\{")  # a rule within a rule
 HIGHEST = 100  # parts around a text, in which a background is looked for
 ALIKE = 12  # difference of two colours, of 255, that is not seen
-APART = "img, svg, canvas, video, input, select, textarea, button, mark, table"
+APART = "img, svg, canvas, video, input, select, textarea, button, mark, table, dialog"
+GRID = ("grid-area", "grid-row", "grid-col")
 FIELDS = ("input", "select", "textarea", "button", "mark")
 COLOURS = ("color", "background", "fill", "stroke", "-webkit-text-fill")
 HEXADECIMAL = re.compile("[0-9a-f]{6}")  # of old pages
@@ -119,12 +128,15 @@ def add_rules(tree: LexborHTMLParser) -> bool:
     known. Sheets of other media, and those with rules within rules, are not read.
     """
     on_screen = [s for s in tree.css("style") if _media(s) in MEDIA]
-    whole = [STRING.sub("", style.text()) for style in on_screen]
+    whole = [_closed(STRING.sub("", style.text())) for style in on_screen]
     flat = {sheet: NESTED_RULES.sub("", sheet) for sheet in whole}
     sheets = [sheet for sheet in whole if not IN_RULE.search(flat[sheet])]
     rules = [rule for sheet in sheets for rule in RULE.findall(flat[sheet])]
+    nested = [each for sheet in sheets for each in NESTED_RULES.findall(sheet)]
+    of_sizes = "".join(each for each in nested if not PRINT.match(each))  # of the window
+    at_times = [*rules, *RULE.findall(OPENING.sub("", of_sizes))]
     shown = " ".join(
-        which for which, what in rules if SHOWN.search(what) and not HIDDEN.search(what)
+        which for which, what in at_times if SHOWN.search(what) and not HIDDEN.search(what)
     )
     told = [
         (one, what)
@@ -158,10 +170,14 @@ def add_rules(tree: LexborHTMLParser) -> bool:
             own = node.attributes.get("style") or ""
             node.attrs["style"] = f"{of_node[node.mem_id]}{own}"
     unknown = {*told} - {*plain}
-    nested = "".join(each for sheet in sheets for each in NESTED_RULES.findall(sheet))
     is_stated = any("color" in what or "background" in what for _, what in unknown)
     of_others = tree.css("link[rel~=stylesheet i]") or any("@import" in sheet for sheet in whole)
-    return not (of_others or is_stated or "background" in nested or len(sheets) < len(whole))
+    return not (of_others or is_stated or COLOURED.search(of_sizes) or len(sheets) < len(whole))
+
+
+def _closed(sheet: str) -> str:
+    """A style sheet with the ends of its last rules, which may be missing."""
+    return sheet + "}" * min(2, max(0, sheet.count("{") - sheet.count("}")))
 
 
 def _media(style: Any) -> str:
@@ -169,7 +185,7 @@ def _media(style: Any) -> str:
 
 
 def _specificity(rule: tuple[str, str]) -> tuple[int, int, int]:
-    return rule[0].count("#"), rule[0].count("."), len(TAG.findall(rule[0]))
+    return rule[0].count("#"), len(CLASS.findall(rule[0])), len(TAG.findall(rule[0]))
 
 
 def is_hidden(node: Any) -> bool:
@@ -195,9 +211,18 @@ def is_away(node: Any) -> bool:
         return False  # it appears
     is_placed = style.get("position") in ("absolute", "fixed", "relative")
     names, others = (("left", "top", "inset"), ("right", "bottom")) if is_placed else ((), ())
-    shifted = () if any(name.startswith("padding") for name in style) else ("margin-left",)
+    shifted = ("margin-left",)
+    if (
+        _size(style.get("width", ""), LENGTHS) >= -FAR
+        or _size(style.get("right", ""), LENGTHS) <= FAR
+    ):
+        names = shifted = ()  # it begins there, and is wide, as what is centred
+    elif any(name.startswith("padding") for name in style):
+        shifted = ()
     edges = [
-        part for name in (*names, *shifted, "translate") for part in style.get(name, "").split()
+        part
+        for name in (*names, *shifted, "translate")
+        for part in PART.findall(style.get(name, ""))
     ]
     scales = style.get("scale", "").split()
     for kind, given in MOVED.findall(style.get("transform", "")):
@@ -222,12 +247,23 @@ def _is_flat(node: Any, style: Mapping[str, str]) -> bool:
     cuts = {style.get(name) for name in ("overflow", "overflow-y")} & {"hidden", "clip"}
     if not cuts or {*padded} - {"0", "0px"} or any(n.startswith(("min-", "flex")) for n in style):
         return False
-    is_floating = style.get("position") in ("absolute", "fixed") or "float" in style
-    display = style.get("display", "block" if is_floating or node.tag in BLOCKS else "inline")
     sizes = (
         style.get(f"{most}{side}", "") for most in ("", "max-") for side in ("height", "width")
     )
-    return display in BOXES and any("%" not in s and _size(s, LENGTHS) < SMALLEST for s in sizes)
+    return (
+        any("%" not in s and _size(s, LENGTHS) < SMALLEST for s in sizes)
+        and _is_block(node, style)
+        and not (  # which is cut off with what is around
+            style.get("position", "static") == "static"
+            and node.css_first("[style*=absolute i], [style*=fixed i]")
+        )
+    )
+
+
+def _is_block(node: Any, style: Mapping[str, str]) -> bool:
+    is_floating = style.get("position") in AWAY or "float" in style
+    display = style.get("display", "block" if is_floating or node.tag in BLOCKS else "inline")
+    return display in BOXES
 
 
 def _size(text: str, units: Mapping[str, float]) -> float:
@@ -246,9 +282,9 @@ def unseen(node: Any, *, all_known: bool) -> list[Any]:
     style = stated(node)
     if style.get("visibility") in ("hidden", "collapse") and node.tag not in PAGE:
         return _texts(node, "dialog", ("visibility",))
-    if _size(style.get("text-indent", ""), LENGTHS) <= FAR:
+    if _size(style.get("text-indent", ""), LENGTHS) <= FAR and _is_block(node, style):
         return _texts(node, APART, ("text-indent",))
-    if _size(style.get("font-size", ""), OF_LETTERS) < SMALLEST:
+    if 0 <= _size(style.get("font-size", ""), OF_LETTERS) < SMALLEST:
         return _texts(node, APART, ("font",))
     if any(name.startswith(COLOURS) for name in style) and _is_as_ground(node, all_known):
         return _texts(node, f"{APART}, a[href]", COLOURS)
@@ -285,16 +321,28 @@ def _is_as_ground(node: Any, all_known: bool) -> bool:
         painted = style.get("background-color", "")
         behind = _colour(painted) if painted not in NO_PAINT else CLEAR
         strange = {"background-image", "mix-blend-mode", "filter"} & style.keys()
-        if behind is None or strange or (each.tag == "svg" and each.css_first(SHAPES)):
+        if behind is None or strange or _has_more_behind(each):
             return False
         if behind[3] == 1:
             ground = behind
             break
-        if behind[3] or each.tag in FIELDS or style.get("position", "static") != "static":
+        higher = "-" in style.get("margin-top", "") + style.get("margin", "")
+        is_placed = style.get("position", "static") != "static"
+        is_placed |= any(name.startswith(GRID) for name in style)
+        if behind[3] or each.tag in FIELDS or higher or is_placed:
             return False  # it may lie upon something else
     if own is None or ground is None:
         return own is not None and own[3] == 0
     return 255 * own[3] * max(abs(a - b) for a, b in zip(own[:3], ground, strict=False)) <= ALIKE
+
+
+def _has_more_behind(node: Any) -> bool:
+    """Whether parts of a drawing, or the columns of a table, may lie behind its text."""
+    columns = [part for part in islice(node.iter(), 2) if part.tag == "colgroup"]
+    return bool(
+        (node.tag == "svg" and node.css_first(SHAPES))
+        or any("style" in part.attributes or part.css_first("[style]") for part in columns)
+    )
 
 
 def _letters(parts: list[Any], all_known: bool) -> Colour | None:
@@ -307,7 +355,7 @@ def _letters(parts: list[Any], all_known: bool) -> Colour | None:
         named = style.get("-webkit-text-fill-color") or style.get(name, "inherit")
         if named != "inherit":
             return CLEAR if named == "none" else _colour(named)
-        if not all_known or each.tag in ("a", "table"):
+        if not all_known or each.tag in ("a", "table", "dialog"):
             return None
     return BLACK
 

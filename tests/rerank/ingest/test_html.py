@@ -109,6 +109,13 @@ def test_an_aside_is_text_unless_it_is_navigation() -> None:
         assert texts == ["Cut the power.", "Turn the key with care", "Open it."]
 
 
+def test_what_stands_beside_the_text_is_text_unless_it_is_navigation() -> None:
+    source = "<blockquote>Q.<footer>By Ada.</footer></blockquote><footer>Imprint</footer>"
+    assert texts(f"<div role=complementary>Not in winter.</div>{source}") == [
+        *("Not in winter.", "Q.", "By Ada.")
+    ]
+
+
 def test_deeply_nested_tags_are_read() -> None:
     """No recursion: the depth of a page does not end the process."""
     deep = 3_000
@@ -569,6 +576,51 @@ def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> No
         ("<style>p:hover{display:none}</style><p>It is secret.", True),
         ("<style>1a{color:red} ..p{color:red} p:not(){display:none}</style><p>It is secret.", True),
         ("<style><!-- .g{display:none} --></style><p class=g>It is secret.", False),
+        # shown in windows of some sizes
+        (
+            "<style>i{display:none} @media (width>9px){i{display:inline}}</style><i>It is secret.</i>",
+            True,
+        ),
+        (
+            "<style>i{display:none} @media print{i{display:inline}}</style><i>It is secret.</i>",
+            False,
+        ),
+        (
+            "<style>.g{color:#fff} @media screen{.g{color:#000}}</style><p class=g>It is secret.",
+            True,
+        ),
+        ("<style>b{color:#fff} div{background:#333</style><div><b>It is secret.</b></div>", True),
+        ("<style>b:first-child{color:#000} b{color:#fff}</style><b>It is secret.</b>", True),
+        ("<style>b[id]{color:#000} b{color:#fff}</style><b id=k>It is secret.</b>", True),
+        # centred, and wide
+        ("<p style='position:absolute;left:-9999px;right:-9999px;margin:auto'>It is secret.", True),
+        (
+            "<p style='position:absolute;left:50%;margin-left:-1100px;width:2200px'>It is secret.",
+            True,
+        ),
+        ("<p style='position:absolute;left:calc(-1200px + 50%)'>It is secret.", True),
+        ("<p style='position:absolute;left:-9999px;width:1px'>It is secret.", False),
+        # upon something else, or upon a column
+        ("<p style='margin-top:-40px;color:#fff'>It is secret.", True),
+        ("<p style='grid-area:1/1;color:#fff'>It is secret.", True),
+        ("<table><col style='background:#222'><td style='color:#fff'>It is secret.</table>", True),
+        ("<p style='color:transparent;background:red;background-clip:text'>It is secret.", True),
+        ("<div style='color:#fff'><dialog open>It is secret.</dialog></div>", True),
+        ("<span style='text-indent:-9999px'>It is secret.</span>", True),  # it indents blocks
+        ("<h4 style='text-indent:-9999px'>It is secret.</h4>", False),
+        ("<p style='font-size:-5px'>It is secret.", True),
+        ("<p style='clip-path:inset(50% 0 0 0)'>It is secret.", True),
+        ("<p style='clip-path:inset(50% 50% 50% 50%)'>It is secret.", False),
+        (
+            "<i style='float:left;height:0;overflow:hidden'>"
+            "<b style='position:absolute'>It is secret.</b></i>",
+            True,
+        ),
+        (
+            "<div style='height:0;overflow:hidden;position:relative'>"
+            "<p style='position:absolute'>It is secret.</div>",
+            False,
+        ),
     ],
 )
 def test_text_that_nobody_sees_is_counted_and_not_read(markup: str, seen: bool) -> None:
