@@ -16,9 +16,9 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 from tinycss2.color4 import parse_color
 
-NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
-RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-OPENING = re.compile(r"@[^{};]*\{")
+NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^@{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
+RULE = re.compile(r"(?<![^{}])([^{}]+)\{([^{}]*)\}")
+OPENING = re.compile(r"@[^@{};]*\{")
 PRINT = re.compile(r"@media\s+print", re.IGNORECASE)
 COLOURED = re.compile("color|background", re.IGNORECASE)
 SELECTOR = re.compile(  # no state as :hover, and no text that an attribute has
@@ -52,7 +52,8 @@ HINTS |= {"background": "background-image"}
 DRAWN = ["display", "visibility", "opacity", "fill", "fill-opacity", "stroke", "font-size"]
 DRAWN += ["transform"]
 HINTED = ", ".join([*(f"[{name}]" for name in HINTS), "svg", "svg *"])
-SHAPES = "rect, path, circle, ellipse, polygon, polyline, line, image, use, foreignObject"
+SHAPES = {"rect", "path", "circle", "ellipse", "polygon", "polyline", "line", "image", "use"}
+SHAPES |= {"foreignobject"}
 LENGTH = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([a-z]*|%)")
 PART = re.compile(r"(?:[^\s(]|\([^)]*\))+")  # of a value
 UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78, "q": 0.94, "": 1.0}
@@ -255,7 +256,7 @@ def _is_flat(node: Any, style: Mapping[str, str]) -> bool:
         and _is_block(node, style)
         and not (  # which is cut off with what is around
             style.get("position", "static") == "static"
-            and node.css_first("[style*=absolute i], [style*=fixed i]")
+            and any(stated(n).get("position") in AWAY for n in islice(node.traverse(), HIGHEST))
         )
     )
 
@@ -338,11 +339,11 @@ def _is_as_ground(node: Any, all_known: bool) -> bool:
 
 def _has_more_behind(node: Any) -> bool:
     """Whether parts of a drawing, or the columns of a table, may lie behind its text."""
+    if node.tag == "svg":
+        parts = [(part.tag or "").lower() for part in islice(node.traverse(), HIGHEST)]
+        return len(parts) == HIGHEST or not SHAPES.isdisjoint(parts)
     columns = [part for part in islice(node.iter(), 2) if part.tag == "colgroup"]
-    return bool(
-        (node.tag == "svg" and node.css_first(SHAPES))
-        or any("style" in part.attributes or part.css_first("[style]") for part in columns)
-    )
+    return any("style" in part.attributes or part.css_first("[style]") for part in columns)
 
 
 def _letters(parts: list[Any], all_known: bool) -> Colour | None:
