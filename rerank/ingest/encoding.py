@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import chardet
 
-from rerank.ingest.document import UnreadableError, counted
+from rerank.ingest.document import UnreadableError, clauses, counted
 
 DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9_.:-]+)""")
 MARKS = {  # UTF-32's mark begins with that of UTF-16
@@ -57,11 +57,12 @@ FEW = 5  # bytes that are not ASCII; fewer do not tell the encoding
 NOT_UTF_8 = ("byte is not UTF-8", "bytes are not UTF-8")
 CLOSE = 0.97  # share of the best confidence from which on another encoding may be the right one
 ODD = re.compile(  # what is rare in prose, and common where signs are read in a wrong encoding
-    r"""[a-zß-ÿ][A-ZÀ-Þ] | [A-Za-z][Ͱ-ԯ] | [Ͱ-ԯ][A-Za-z] | \d(?![×÷])[À-ÿ] | (?![×÷])[À-ÿ]\d
+    r"""[a-zß-ÿ][A-ZÀ-Þ] | [A-Za-z][Ͱ-ۿ] | [Ͱ-ۿ][A-Za-z] | \d(?![×÷])[À-ÿ] | (?![×÷])[À-ÿ]\d
     | \bì | î\b | \b[íïñóöü]\b | í(?:s|t|re|ll|ve|d|m)\b | [^\W\d_][©«±»°½¼¾¦¨´¸][^\W\d_]
     | [^\w\s!-~‘-‟–—…€£§°•·«»±©®™½¼¾×÷]""",
     re.VERBOSE,
 )
+MIXED = re.compile("[A-Za-z][Ͱ-ۿ]|[Ͱ-ۿ][A-Za-z]")
 NOT_TEXT = re.compile(r"[\x80-\x9f\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -79,11 +80,13 @@ def decoded(data: bytes) -> tuple[str, str]:
         found = chardet.detect(data, include_encodings=WIDE)["encoding"]
         text, unread = (found and _strict(data, found)) or "", ""
         if not text or CONTROLS.search(text):
-            number = data.count(b"\0")
-            text = _strict(data.replace(b"\0", b""), "utf-8") or ""
-            if not text or 100 * number > len(data) or CONTROLS.search(text):
+            number, rest = data.count(b"\0"), data.replace(b"\0", b"")
+            if 100 * number > len(data) or not rest or LOW.search(rest):
                 raise UnreadableError("binary data, not text")
-            unread = counted(number, "NUL byte")
+            text, unread = _nearly_utf_8(rest) or _other(rest)
+            unread = clauses(counted(number, "NUL byte"), unread)
+            if CONTROLS.search(text):
+                raise UnreadableError("binary data, not text")
     elif b"\x1b$" in data and (
         escaped := _strict(data, "iso2022_jp_ext") or _strict(data, "iso2022_kr")
     ):
@@ -133,6 +136,7 @@ def _other(data: bytes) -> tuple[str, str]:
     known = [(text, one) for text, one in read if text is not None]
     if not known:
         raise UnreadableError("its encoding is unknown")
+    known = [pair for pair in known if not _is_mixed(pair[0])] or known
     best = known[0][1]["confidence"]
     close = [(text, one) for text, one in known if one["confidence"] >= CLOSE * best]
     marks = [(len(ODD.findall(text)), one["encoding"] != "Windows-1252") for text, one in close]
@@ -143,6 +147,12 @@ def _other(data: bytes) -> tuple[str, str]:
     name = one["encoding"]
     doubt = (f"byte may be another sign than in {name}", f"bytes may be other signs than in {name}")
     return text, counted(odd, *doubt) if len(others) > 1 else ""
+
+
+def _is_mixed(text: str) -> bool:
+    """Whether many words have letters of two scripts, as French ones that are read as Russian."""
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if not word.isascii()]
+    return 3 * sum(MIXED.search(word) is not None for word in words) > len(words)
 
 
 def _strict(data: bytes, name: str) -> str | None:

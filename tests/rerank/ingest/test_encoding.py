@@ -114,6 +114,23 @@ def test_a_stray_nul_byte_costs_itself() -> None:
             decoded(data)
 
 
+def test_a_stray_nul_byte_costs_itself_in_other_encodings() -> None:
+    text = "Der Fluss fließt über die Felder, wo früher Häuser für Fischer gewesen sind. " * 2
+    assert decoded(f"{text}\0".encode("cp1252")) == (text, "1 NUL byte")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Élève reçu à l'école : 12 € à payer.\n", "cp1252"),
+        ("Café très cher, à côté d'ici, noël.\n", "cp1252"),
+        ("El niño está aquí. ¿Qué pasó mañana?\n", "cp850"),
+    ],
+)
+def test_words_of_two_scripts_tell_a_wrong_encoding(text: str, encoding: str) -> None:
+    assert decoded(text.encode(encoding)) == (text, "")
+
+
 def test_bold_of_a_typewriter_is_read_once() -> None:
     """A sign that is struck again, or underlined, as in formatted manual pages."""
     assert decoded(b"N\bNA\bAM\bME\bE _\bx") == ("NAME x", "")
