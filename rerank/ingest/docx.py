@@ -223,6 +223,10 @@ class _Body:
         """The HTML of the body."""
         root: Any = self._package.root(self._package.main)
         self._is_white = not any(root.find(each) is not None for each in COLOURED)
+        for row in root.iter(f"{W}tr"):
+            if _on(row.findall(f"{W}trPr"), "hidden"):
+                said = (len((node.text or "").split()) for node in row.iter(f"{W}t"))
+                self.left["invisible word"] += sum(said)
         for each in _children(root, "body"):
             self._blocks(each)
         if self._carried:  # no later paragraph has taken it up
@@ -342,7 +346,8 @@ class _Body:
         grounds = [self._shade(shape) for shape in shapes]
         for around in run.iterancestors():
             kind = kind_of(around)
-            grounds += [self._shade(around.find(f"{W}{name}")) for name in ("tcPr", "tblPr")]
+            shapes_of = ("tcPr", "tblPrEx", "tblPr")
+            grounds += [self._shade(around.find(f"{W}{name}")) for name in shapes_of]
             named = value(around, "tblPr/tblStyle")
             style = self._styles.get(named or DEFAULTS["table"])
             is_filled = style.is_filled if style else bool(named)
@@ -365,7 +370,7 @@ class _Body:
         marked = "" if shape is None else value(shape, "highlight").replace("none", "")
         if shade is None or marked:
             return MARKERS.get(marked, marked)
-        if value(shade) != "clear":
+        if value(shade) not in ("clear", "nil"):
             return "of a pattern"
         fill = self._of_theme(shade, "themeFill") or shade.get(f"{W}fill", "")
         return str(fill).replace("auto", "")
@@ -609,7 +614,7 @@ def _signs(font: str) -> dict[int, str]:
 def _cells(table: Any) -> Iterator[list[tuple[Any, int]]]:
     """The cells of each row with the column where they begin; None for one that is left free."""
     for row in table.findall(f"{W}tr"):
-        if any(row.find(f"{W}trPr/{W}{gone}") is not None for gone in ("del", "hidden")):
+        if any(_on(row.findall(f"{W}trPr"), gone) for gone in ("del", "hidden")):
             continue
         column = min(whole(value(row, "trPr/gridBefore"), 0), 1000)
         cells: list[tuple[Any, int]] = [(None, i) for i in range(column)]

@@ -567,6 +567,15 @@ def test_deleted_cells_are_gone_and_what_word_computes_is_counted() -> None:
     assert found.skipped == "1 drawing by hand; 1 equation"
 
 
+def test_a_hidden_row_is_counted_and_one_that_is_not_is_read() -> None:
+    row = "<w:tr><w:trPr><w:hidden{}/></w:trPr><w:tc>{}</w:tc><w:tc>{}</w:tc></w:tr>"
+    body = row.format("", p(run("Old price")), p(run("5")))
+    body += row.format(" w:val='0'", p(run("New price")), p(run("7")))
+    found = read(packed(f"<w:tbl>{body}</w:tbl>"))
+    assert [b.text for b in found.blocks] == ["New price | 7"]
+    assert found.skipped == "3 invisible words"
+
+
 WHITE = "<w:color w:val='FFFFFF'/>"
 BLUE = "<w:shd w:val='clear' w:color='auto' w:fill='1F3864'/>"
 CELL = "<w:tbl><w:tblPr>{}</w:tblPr><w:tr><w:tc><w:tcPr>{}</w:tcPr>{}</w:tc></w:tr></w:tbl>"
@@ -598,6 +607,12 @@ COLOURS = (
         (p(run("It is secret.", WHITE + BLUE)), True),
         (p(run("It is secret.", WHITE + "<w:highlight w:val='red'/>")), True),
         (p(run("It is secret.", WHITE), props=BLUE), True),
+        (p(run("It is secret.", WHITE), props="<w:shd w:val='nil'/>"), False),
+        (
+            "<w:tbl><w:tblPr/><w:tr><w:tblPrEx>" + BLUE + "</w:tblPrEx><w:tc>"
+            f"{p(run('It is secret.', WHITE))}</w:tc></w:tr></w:tbl>",
+            True,
+        ),
         (p(run("It is secret.", "<w:color w:val='1F3864'/>" + BLUE)), False),
         (p(run("It is secret.", "<w:color w:val='000000'/><w:highlight w:val='black'/>")), False),
         (p(run("It is secret.", WHITE + "<w:shadow/>")), True),
