@@ -15,7 +15,7 @@ from rerank.data.words import STOP_WORDS, Lexicon, cached_by_bytes, content_word
 from rerank.rag.answer.relations import PHRASES
 
 NEAR = 60  # characters beside a number in which its unit is looked for
-NUMBER = re.compile(r"(?:(?<![\w.])|(?<=\bminus_))\d++(?:\.\d++)?(?!th\b)")
+NUMBER = re.compile(r"(?<![\w.])(?:minus_)?\d++(?:\.\d++)?(?!th\b)")
 RANGE = rf"(?:\s?(?:-|–|to|thru|and|or)\s?{NUMBER.pattern}){{0,3}}"
 UNIT = re.compile(rf"{RANGE}[ -]?([^\W\d_]+)")  # what follows a number or a range
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
@@ -75,7 +75,10 @@ def _scaled(found: re.Match[str]) -> str:
 
 
 def _part(found: re.Match[str]) -> str:
-    many, part = (found["many"] or "1").lower(), (found["part"] or found["one"] or "half").lower()
+    many, part = (
+        (found["many"] or "1").lower(),
+        (found["part"] or found["one"] or found["less"] or "half").lower(),
+    )
     share = (
         numeric(found["sign"]) if found["sign"] else (VALUES.get(many) or int(many)) / PARTS[part]
     )
@@ -97,20 +100,34 @@ def _date(found: re.Match[str]) -> str:
     return f"{MONTHS.split()[number - 1]} m{number}_{day} {found['year'] or ''}".rstrip()
 
 
-A = r"\d+(?:[._]\d+)?"  # a number, or a time
-MONTH, YEAR = rf"(?P<month>{_any(MONTH_OF)})\b\.?", r"(?:,? (?P<year>\d{4})\b)?"
+A = r"\d+(?:[._]\d+)*"  # a number, a time or a version
+SIGNED = rf"(?:\b(?:minus|negative) |(?<![^\s(\[=<>])[-\u2212])?{A}"
+LOW, HIGH = (  # of a range; its ends have the same unit
+    rf"(?P<low>(?P<money>[$€£])?{SIGNED})(?: ?(?P<unit>%|percent\b|°[CF]?))?",
+    rf"(?(money)(?P=money)?)(?P<high>{SIGNED})(?![\w-]|\.\d)(?(unit)(?= ?(?:(?P=unit)|%|percent)))",
+)
+BETWEEN = r"(?: (?:and|or|to) | ?[-–] ?)"  # two days of a month
+# the full stop of an abbreviation, not of a sentence
+MONTH_NAME = _any(MONTH_OF)
+MONTH = rf"(?P<month>{MONTH_NAME})\b(?:(?<!May)(?<!June)(?<!July)(?<![a-z]{{4}})\.(?=,| [a-z\d]))?"
+YEAR = r"(?:,? (?P<year>\d{4})\b)?"
+RANGED, TH = r"\g<low> thru \g<high>", "(?:st|nd|rd|th)?"
 DAY = r"\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:_.]*\d|\w)"
 HALF = r"(?P<half>[ap])\.?m\b(?:\.(?=\s+(?-i:[a-z])))?"
 PART = _any(PARTS)
-MONEYS = _any(MONEY.values())
-UP = "(?:more|greater|higher|larger|longer|older|later|taller|heavier)"
+UP = "(?:more|greater|higher|larger|longer|older|later|newer|taller|heavier)"
 DOWN = "(?:less|fewer|lower|smaller|shorter|younger|earlier|lighter)"
 LETTERS = _any(filter(str.isalpha, SPELLED))
-AMOUNT = rf"(?= (?:{MONEYS} )?\d)"
-OR = rf"(?<![\w.])((?:{MONEYS} )?{A}(?: (?!or\b|and\b)[a-z]+){{0,3}}) (?:or|and)"
+AMOUNT = r"(?= \d)"
+OR = rf"(?<![\w.])({A}(?: (?!or\b|and\b)[a-z]+){{0,3}}) (?:or|and)"
 FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
     r"\bcannot\b|\bcan['’]t\b": "can not",
+    r"\bwon['’]t\b": "will not",
     r"n['’]t\b": " not",
+    rf"(?-i:\b({MONTH_NAME} )?(\d\d?){TH}(?={BETWEEN}\d\d?{TH} ({MONTH_NAME})\b))": (
+        lambda found: found[0] if found[1] else f"{found[2]} {found[3]}"
+    ),
+    rf"(?-i:\b({MONTH_NAME}) (\d\d?{BETWEEN})(?={DAY}(?! {MONTH_NAME}\b)))": r"\1 \2\1 ",
     rf"(?-i:{DAY}(?: of)? {MONTH}{YEAR})": _date,
     rf"(?-i:\b{MONTH} {DAY}{YEAR})": _date,
     r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)\b": _date,
@@ -120,8 +137,13 @@ FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
     r"(?<![\w:.])(?P<hour>\d\d?):(?P<minute>\d\d)(?P<half>)(?![:\d])": _time,
     r"\b(?:12 )?noon\b": "12_00",
     r"\b(?:12 )?midnight\b": "0_00",
+    rf"\b(\d+|{_any(ONES)}) and a half\b": lambda found: (
+        f"{VALUES.get(found[1].lower(), found[1])}½"
+    ),
+    r"\b(?:an?|one) (\w+) and a half\b": r"1½ \1s",
     r"(?<![\d/])(?P<whole>\d{0,9})(?P<sign>[\u00bc-\u00be\u2150-\u215e])"
     rf"|\b(?:(?P<many>\d|{_any(ONES)})[ -](?P<part>{PART})s?|an? (?P<one>{PART})(?= of\b)"
+    rf"|(?<=\bby )an? (?P<less>{PART})(?=[^\w\s]|$| (?:in|from|to|since|on|and|while|when)\b)"
     r"|half(?!-))\b": _part,
     rf"\b(?:{_any(TENS)}[ -]{_any(NTH)}|{_any({*NTH} - {'second'})})\b": _value,
     rf"\b{_any(ten[:-1] for ten in TENS)}ieth\b": _value,
@@ -136,15 +158,16 @@ FORMS |= {
 }
 FORMS |= {
     r"\btwice\b": "2 times",
+    r"\bonce\b(?=[,.;]|$| (?:a|per|every|each)\b)": "1 times",
     r"\bper cent\b": "percent",
-    r" ?(?:\bUS)?([$€£])\s?(?=\d)": lambda found: f" {MONEY[found[1]]} ",
-    r"(?-i:\b(USD|EUR|GBP)\b)(?= \d)": lambda found: SPELLED[found[1]],
     r"\b(met|lit)re(?=s?\b)": r"\1er",
     r" ?\bdegrees? (?=(?-i:[CF])\b)": "°",
-    rf"(?:\bfrom )?(?<![\w.-])({A})%?(?: (?:to|through) | ?[-–—] ?)({A})(?![\w-]|\.\d)": (
-        r"\1 thru \2"
+    r"(?<![\w+)])(?:\+|(?<!\d )\bplus )(?=\d)": "",
+    rf"(?:\bfrom )?(?<![\w.-]){LOW}(?: (?:to|through) | ?[-–—] ?){HIGH}": RANGED,
+    rf"\bbetween {LOW} and {HIGH}": RANGED,
+    rf" ?(?:\bUS)?([$€£]|\b(?:USD|EUR|GBP)\b)\s?({A}(?: thru {SIGNED})?)": (
+        lambda found: f" {found[2]} {SPELLED[found[1].upper()]}"
     ),
-    rf"\bbetween ({A})%? and ({A})(?![\w.]*\d)": r"\1 thru \2",
     rf"(?-i:({NUMBER.pattern})[ -]?(° ?[CF]\b|[%°$€£]|{LETTERS}\b))": (
         lambda found: f"{found[1]} {SPELLED[found[2].replace(' ', '')]}"
     ),
@@ -204,15 +227,11 @@ def has_units(claim: str, evidence: str, lexicon: Lexicon) -> bool:
 
 
 def _measured(text: str, lexicon: Lexicon) -> Iterator[tuple[str, list[str]]]:
-    """Each number with its currency, and with the stems behind it; none if it has no unit."""
+    """Each number with the stems behind it; none if it has no unit."""
     for number in NUMBER.finditer(text):
-        before = text[max(0, number.start() - NEAR) : number.start()].split()[-1:]
-        if is_money := before and before[0] in MONEY.values():
-            yield number[0], before
         unit = UNIT.match(text, number.end())
         behind = ""
         if unit and content_words(unit[1], language=lexicon.language):
             after = text[unit.start(1) : unit.start(1) + NEAR]
             behind = re.split(r"[\d,;:.()]", after, maxsplit=1)[0]
-        if behind or not is_money:
-            yield number[0], words(behind, language=lexicon.language)
+        yield number[0], words(behind, language=lexicon.language)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice, product, takewhile
+from itertools import islice, pairwise, product, takewhile
 from typing import NamedTuple
 
 from rerank.data.words import STOP_WORDS, Lexicon, words
@@ -21,7 +21,7 @@ almost nearly virtually practically, always invariably constantly,
 can could may might possibly perhaps maybe, few, hardly barely scarcely, least, less fewer,
 many numerous, more, most, must shall, off, only, or, out, rarely seldom infrequently, same, should,
 so, some several, sometimes occasionally, than, thru, times,
-usually often typically generally normally frequently commonly mostly
+usually often typically generally normally frequently commonly mostly, won
 """
 # may not be left out before a word that stays; nor, like others, be put before one
 LIMITING = """
@@ -34,6 +34,8 @@ PHRASES: dict[str, str] = {  # in their one form
     r"\b(?:(?:has|have|had|needs?)|(?:is|are|was|were|be) (?:required|obliged)) to\b": "must",
     r"\b(?:is|are|was|were|be) (?:able|allowed|permitted) to\b": "can",
     r"\bought to\b": "should",
+    r"\bpermitted\b": "allowed",
+    r"(?<=\d )out of\b": "of",
     r"\b(?:hardly|scarcely|barely) ever\b": "rarely",
     r"\b(?:the|a) (?:vast |great |large )?majority of\b": "most",
     r"\bonly a few\b": "few",
@@ -88,6 +90,10 @@ def is_rearranged(claim: str, sentence: str, lexicon: Lexicon) -> bool:
                 is_agent = other[at[agent.text]].case == BY
                 if not is_agent and at[verb.text] < at[agent.text]:
                     return True
+    numbers = [word.text for word in ours if word.text.isdigit() and word.text in there]
+    for first, second in pairwise(numbers):
+        if here.get(second, 0) - here.get(first, 0) == there[first] - there[second] == 1:
+            return True
     both = [word for word in ours if word.text in here and word.text in there][:COMPARED]
     pairs = [(word, theirs[there[word.text]], there[word.text]) for word in both]
     for i, (_, _, middle) in enumerate(pairs):
@@ -115,7 +121,7 @@ def _with_cases(text: str, lexicon: Lexicon) -> list[_Word]:
     """
     found = list[_Word]()
     stop = STOP_WORDS.get(lexicon.language, frozenset())
-    for piece in re.split(r"[,;:()]\s*", text):
+    for piece in re.split(r"[,;:]\s*|(?<!\w)\(|(?<!\(\w)\)\s*", text):
         case, was_content = "", False
         for word in re.findall(r"[^\W_]+", piece.lower()):
             if word in CASES:

@@ -47,8 +47,10 @@ def without_controls(text: str) -> str:
 
 
 def has_word(text: str, word: str) -> bool:
-    """Whether a text has a word, but not as a part of a longer one."""
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+    """Whether a text has a word, but not as a part of a longer one or of a longer number."""
+    return (
+        re.search(rf"(?<!\w)(?!(?<=\d\.)\d){re.escape(word)}(?!\w|(?<=\d)\.\d)", text) is not None
+    )
 
 
 def split(text: str) -> list[str]:
