@@ -19,7 +19,7 @@ from rerank.rag.answer.sentences import (
     sentences,
 )
 from rerank.rag.answer.sources import Source, leads_away
-from rerank.rag.answer.wording import best_sentence, has_each_clause, lexical_support
+from rerank.rag.answer.wording import best_sentence, has_each_clause, is_quoted, lexical_support
 
 LABELS = r"S\d+(?:(?:\s*[,;&]\s*|\s+and\s+)S\d+)*"
 BRACKETED = re.compile(rf"[ \t]*[\[(【]\s*(?:(?i:sources?):?\s*)?{LABELS}\s*(?:†[^】]*)?[\])】]")
@@ -145,7 +145,7 @@ class SupportCheck:
             cited = {i: by_id[i].evidence for i in sentence.cited if i in by_id}
             claim = INTRODUCTION.sub("", sentence.claim)
             if (
-                len(claim) > LONGEST
+                (len(claim) > LONGEST and not any(is_quoted(claim, t) for t in cited.values()))
                 or leads_away(claim, self.question)
                 or not has_each_clause(claim, cited.values(), lexicon)
             ):

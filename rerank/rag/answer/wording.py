@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import islice, pairwise, product
+from itertools import combinations, islice, pairwise, product
 
 from rerank.data.words import (
     STOP_WORDS,
@@ -28,14 +28,16 @@ NEARLY = 0.7  # share of what the best sentence says of a clause, with which ano
 FEW = 2  # content words below which words alone cannot decide
 LONGEST_SWAP = 2  # content words in a row that count as swapped; longer runs are other wording
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
+MEMBER = re.compile(rf"{CLAUSE.pattern}|\s+(?:while|whereas)\s+", re.IGNORECASE)
+MEMBERS = 5  # parallel clauses that are compared
 NEGATION = re.compile(
     r"\b(not|never|no|none|neither|nor|without|cannot|unless|fail(?:s|ed)? to)\b|n['’]t\b",
     re.IGNORECASE,
 )
 NAME = re.compile(
-    r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,]*\d\b|\b\d\b|\b\d+th\b|\b\w+[._][\w.]*\w"
+    r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,/:]*\d\b|\b\w+[._][\w.]*\w|\b\d\b|\b\d+th\b"
 )
-
+ELLIPSIS = re.compile(r"\w not[.!]?$")  # "but editors can not"
 COMPARED = 100  # clauses of a claim
 IN_ORDER = 200  # words of a sentence whose order is compared
 DENIED = re.compile(r"\b(?:un|in|im|ir|il|dis|non)([a-z]{4,})\b|\b([a-z]{3,})less\b")
@@ -43,13 +45,27 @@ DENIED = re.compile(r"\b(?:un|in|im|ir|il|dis|non)([a-z]{4,})\b|\b([a-z]{3,})les
 
 def has_each_clause(claim: str, evidence: Iterable[str], lexicon: Lexicon) -> bool:
     """Whether no clause of a claim is foreign to all texts of the evidence."""
-    texts = [plain(text, lexicon.language) for text in evidence]
+    written = list(evidence)
+    if any(is_quoted(claim, text) for text in written):
+        return True
+    texts = [plain(text, lexicon.language) for text in written]
     windows = [window for text in texts for window in _windows(text, lexicon)]
     parts = CLAUSE.split(plain(claim, lexicon.language))
     clauses = [set(content_words(part, language=lexicon.language)) for part in parts]
     # clauses of one content word are left out, such as the items of a list
     weighed = [_weights(clause, lexicon) for clause in clauses if len(clause) >= FEW]
     return all(_share(c, windows) >= FOREIGN for c in weighed if sum(c.values()) > 0)
+
+
+def is_quoted(claim: str, evidence: str) -> bool:
+    """Whether a claim is a whole sentence of the evidence, but for quotation marks and spaces."""
+    bare = _bare(claim)
+    return bare[1:] in _bare(evidence) and any(_bare(s) == bare for s in split_passage(evidence))
+
+
+def _bare(text: str) -> str:
+    bare = re.sub(r" (?=[.!?,;:。！？])", "", " ".join(re.sub(r"[\"“”]", "", text).split()))
+    return f"{bare[:1].lower()}{bare[1:].rstrip('.。')}"
 
 
 def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None:
@@ -62,10 +78,14 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     """
     if not evidence.strip():  # such as a passage of orders to a language model only
         return 0.0
+    if is_quoted(claim, evidence):
+        return 1.0
     claim, evidence = (plain(text, lexicon.language) for text in (claim, evidence))
     lower = evidence.lower()
-    if any(not has_word(lower, name.lower()) for name in NAME.findall(claim)) or not has_units(
-        claim, evidence, lexicon
+    if (
+        any(not has_word(lower, name.lower()) for name in NAME.findall(claim))
+        or not has_units(claim, evidence, lexicon)
+        or any(is_spliced(clause, evidence, lexicon) for clause in _clauses(claim, MEMBER))
     ):
         return 0.0
     wanted = _weights(set(words(claim, language=lexicon.language)), lexicon)
@@ -110,7 +130,8 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
         sentence = told_by if "(" in part else re.sub(r"\s*\([^()]*\)", "", told_by)
         said = set(words(part, language=language))
         about = [(c, set(content_words(c, language=language))) for c in _clauses(sentence)]
-        kept = [c for c, own in about if len(own) <= FEW or 2 * len(own & said) > len(own)]
+        about = [(c, own) for c, own in about if own & said or not ELLIPSIS.search(c)]
+        kept = [c for c, own in about if len(own) <= FEW or 2 * len(own & said) >= len(own)]
         both = part, "".join(kept) or sentence
         if lexicon.language in STOP_WORDS:
             both = _with_denials(*both), _with_denials(*both[::-1])
@@ -118,9 +139,41 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
     return compared
 
 
-def _clauses(text: str) -> list[str]:
+def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
+    """Whether a clause has one end of a clause of the evidence and another end of a parallel one.
+
+    "B costs 4" does, beside "A costs 4 and B costs 9". Parallel are clauses with a content word in
+    common; of what one has in the other's place, the clause has some.
+    """
+    own, language = set(words(clause, language=lexicon.language)), lexicon.language
+    near = [text for text, stems in _stemmed(evidence, language) if _has_half(stems, own)]
+    members = [words(c, language=language) for text in near for c in _clauses(text, MEMBER)]
+    members = [member[:IN_ORDER] for member in members if _has_half(member, own)]
+    if language not in STOP_WORDS or any(own <= set(member) for member in members):
+        return False
+    content = set(content_words(" ".join(near), language=language))
+    for first, second in combinations(members[:MEMBERS], 2):
+        sides, anchors = set[bool](), set[str]()
+        for kind, a, b, c, d in SequenceMatcher(None, first, second, False).get_opcodes():
+            if kind == "equal":
+                anchors |= content.intersection(first[a:b])
+            elif kind == "replace":
+                some = min(b - a, d - c) if 0 in (a, c) else COMPARED  # both begin there
+                here, there = set(first[a:b][-some:]), set(second[c:d][-some:])
+                told = bool(content & own & here - there), bool(content & own & there - here)
+                sides |= {told[0]} if told[0] != told[1] else set()
+        if anchors and len(sides) > 1:
+            return True
+    return False
+
+
+def _has_half(text: Iterable[str], own: set[str]) -> bool:
+    return 2 * len(own.intersection(text)) >= len(own)
+
+
+def _clauses(text: str, parted: re.Pattern[str] = CLAUSE) -> list[str]:
     """The clauses of a text, each with what parts it from the next one."""
-    ends = (found.end() for found in islice(CLAUSE.finditer(text), COMPARED))
+    ends = (found.end() for found in islice(parted.finditer(text), COMPARED))
     bounds = [0, *ends, len(text)]
     return [text[start:end] for start, end in pairwise(bounds)]
 
@@ -146,7 +199,8 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
         if kind == "replace"
         if b - a == d - c <= LONGEST_SWAP or names.issuperset(theirs[a:b] + ours[c:d])
         for their, our in product(theirs[a:b], ours[c:d])
-        if their in only_theirs and our in only_ours
+        if their in only_theirs
+        if our in only_ours or (our.isdigit() and their.isdigit())
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hand_made import EnglishWords
 
 from rerank.data.words import Lexicon
 from rerank.rag.answer.attribution import LONGEST, SupportCheck
@@ -122,6 +123,61 @@ COMPARED = {
             "Every nurse brings a child to the party",
         ],
     ),
+    "Release 7.4.2 needs libfoo 2.8.1 or later": (
+        ["Release 7.4.2 needs libfoo 2.8.1 or newer"],
+        ["Release 7.4 needs libfoo 2.8.1 or later", "Release 7.4.2 needs libfoo 2.8.1 or earlier"],
+    ),
+    "The claim was filed on 7/9/2023 in Leeds": (
+        [],
+        ["The claim was filed on 9/7/2023 in Leeds"],
+    ),
+    "The visitors won 3-8 and 4 of 9 players scored": (
+        ["The visitors won 3-8 and 4 out of 9 players scored"],
+        ["The visitors lost 3-8", "The visitors won 8-3", "9 of 4 players scored"],
+    ),
+    "The pool closes on 11 and 12 June. In July it stays open": (
+        ["The pool closes on June 11 and 12"],
+        ["The pool opens on 11 and 12 June", "The pool closes on 11 and 12 July"],
+    ),
+    "Prices fell by a third to $60. The 60 prices concern half of them": (
+        ["Prices fell by one third to 60 dollars"],
+        ["Prices fell by a half to $60", "Prices fell by a third to €60"],
+    ),
+    "Store the gel between -15 °C and +30 °C. The gel keeps 15 weeks": (
+        ["Store the gel from -15 °C to 30 °C", "Store the gel between minus 15 and plus 30 °C"],
+        ["Store the gel between 15 °C and 30 °C"],
+    ),
+    "Sales rose 14% to €2 million": (["Sales rose 14 percent to 2 million euros"], []),
+    "The film lasts one and a half hours": (["The film lasts 1.5 hours"], []),
+    "The judge ruled that the broker is not liable, since the client knew the risk": (
+        ["The broker is not liable, since the client knew the risk"],
+        ["The broker is liable, since the client knew the risk"],
+    ),
+    "Under Section 8(3), the tenant shall inform the owner within 6 days": (
+        ["Within 6 days the tenant shall inform the owner under Section 8(3)"],
+        ["Within 6 days the tenant shall inform the owner under Section 8(4)"],
+    ),
+    "Owners of the blue card can open the gate, but guests cannot": (
+        ["Owners of the blue card are able to open the gate"],
+        ["Owners of the blue card cannot open the gate"],
+    ),
+    "If a login fails twice, the account is locked": (
+        ["If a login fails two times, the account is locked"],
+        ["If a login fails once, the account is locked"],
+    ),
+    "The night guard won't open the gate": (["The night guard will not open the gate"], []),
+    "The north pump delivers 40 litres per minute and the south pump delivers 65 litres": (
+        ["The south pump delivers 65 litres"],
+        ["The north pump delivers 65 litres", "The south pump delivers 40 litres per minute"],
+    ),
+    "Mortality was 4% in the control arm and 2% in the treatment arm": (
+        ["Mortality was 2% in the treatment arm", "In the control arm mortality was 4%"],
+        ["Mortality was 4% in the treatment arm", "Mortality was 2% in the control arm"],
+    ),
+    "The firm bought Acme in 2018 and bought Borealis in 2021": (
+        ["The firm bought Borealis in 2021"],
+        ["The firm bought Borealis in 2018", "The firm bought Acme in 2021"],
+    ),
     "The box contains:\n- a small pump\n- two valves\n- a long hose": (
         ["The box contains a small pump, two valves and a long hose"],
         ["The box contains a small pump, three valves and a long hose"],
@@ -154,6 +210,11 @@ def test_the_same_in_other_words_has_support_and_another_statement_has_none(
         ("from 9 to 11 am, or at 12 p.m.", "9_00 thru 11_00, or at 12_00."),
         ("the twenty-second, not 3 seconds or one second", "the 22th, not 3 seconds or one second"),
         ("two thirds of 1½ hours", "66.7 percent of 1.5 hours"),
+        (
+            "from 8 to 10 May, or March 28 to 5 April",
+            "from Mai m5_8 to Mai m5_10, or March m3_28 to April m4_5",
+        ),
+        ("$5-$10, between 37% and 70 percent", " 5 thru 10 dollar, 37 thru 70 percent"),
         (f"1 hundred {'9' * 5000}", f"100 {'9' * 5000}"),
     ],
 )
@@ -163,10 +224,41 @@ def test_a_quantity_has_one_form(text: str, same: str) -> None:
     assert plain(text, "german") == text
 
 
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "Not applicable.",
+        "Barley.",
+        "Find your .doc, .pdf, and .xls files there.",
+        "If not, no one may open it.",
+        "| Plan | -3 | 1/2/2024 | 192.168.0.10 |",
+        "x = f(y[3]) - 2**8  # see 1.2.3",
+        "Ring 555-0142 (Mon.-Fri., 9-5)!",
+        "Nicht alle 3,5 % der Gäste dürfen am Montag hinein.",
+        "L'accord n'est pas valable avant le 1er juin 2024.",
+        "本合同自2024年1月1日起生效。",
+    ],
+)
+@pytest.mark.parametrize("language", ["english", "german", "none"])
+def test_a_whole_sentence_of_the_source_has_support(
+    quoted: str, language: str, sources: list[Source]
+) -> None:
+    """Whatever it is made of, and beside sentences that deny it; but no part of one."""
+    text = f"It was not applied.\n\n{quoted}\n\nIt is untrue that 3 gates open."
+    source = replace(sources[0], passage=replace(sources[0].passage, text=text))
+    check = SupportCheck(EnglishWords(lambda _: 1.0, language))
+    ended = quoted[-1] if quoted[-1] in ".!。" else ""
+    (found,) = check(f"{quoted.removesuffix(ended)} [S1]{ended}", [source])
+    assert found.supported
+    (found,) = check("3 gates open [S1].", [source])
+    assert language != "english" or not found.supported
+
+
 def test_a_sentence_without_end_has_no_support(sources: list[Source], lexicon: Lexicon) -> None:
-    """Its comparison would take as long as one likes."""
+    """Its comparison would take as long as one likes; a whole sentence of the source needs none."""
     text = " ".join(f"word{i}" for i in range(LONGEST // 4))
     source = replace(sources[0], passage=replace(sources[0].passage, text=f"{text}."))
-    for claim, supported in ((text, False), (text[: LONGEST // 2], True)):
+    part = text.rpartition(" ")[0]
+    for claim, supported in ((text, True), (part, False), (text[: LONGEST // 2], True)):
         (found,) = SupportCheck(lexicon)(f"{claim} [S1].", [source])
         assert found.supported == supported
