@@ -112,7 +112,7 @@ MONTH_NAME = _any(MONTH_OF)
 MONTH = rf"(?P<month>{MONTH_NAME})\b(?:(?<!May)(?<!June)(?<!July)(?<![a-z]{{4}})\.(?=,| [a-z\d]))?"
 YEAR = r"(?:,? (?P<year>\d{4})\b)?"
 RANGED, TH = r"\g<low> thru \g<high>", "(?:st|nd|rd|th)?"
-DAY = r"\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:_.]*\d|\w)"
+DAY = r"\b(?P<day>\d\d?)(?:st|nd|rd|th)?(?![\d:_.]{0,9}\d|\w)"
 HALF = r"(?P<half>[ap])\.?m\b(?:\.(?=\s+(?-i:[a-z])))?"
 PART = _any(PARTS)
 UP = "(?:more|greater|higher|larger|longer|older|later|newer|taller|heavier)"
