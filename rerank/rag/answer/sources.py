@@ -36,7 +36,7 @@ ORDER = re.compile(
 
 
 ADDRESS = (  # outside of the documents: a URL, a host, an e-mail address or a phone number
-    r"(?:\w+://\S+|\bwww\.\S+|\S+@\S+\.\w+|\+?\d[\d ()-]{6,}\d"
+    r"(?:\w+://\S+|\bwww\.\S+|\S+@\S+\.\w+|\+?\d(?:[ ()-]{0,2}\d){6,}"
     r"|\b[\w-]+(?:\.[\w-]+)*\.(?:com|net|org|info|io|co|ru|cn|xyz|top|site|online|shop|app|link|"
     r"click|live|example|test|de|fr|uk|eu)\b)"
 )

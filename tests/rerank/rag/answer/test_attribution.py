@@ -323,6 +323,8 @@ def test_odd_answers_have_a_layout(answer: str, sources: list[Source], lexicon: 
         ("Download the table from tables.example.org", "Where can I get the table?", True),
         ("Enter the password twice", "How do I set a new password?", True),
         ("Sort the values and take the middle one", "What is a median?", True),
+        ("Complete the follow-up of 213 (111 treated) values", "What is a median?", True),
+        ("Call (0551) 39-12 34 for the rest", "What is a median?", False),
     ],
 )
 def test_an_order_to_the_reader_is_no_evidence_for_itself(
