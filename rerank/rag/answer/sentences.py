@@ -110,13 +110,15 @@ def sentences(answer: str) -> list[Sentence]:
 
     def citation_before_end(match: re.Match[str]) -> str:
         end, cited = match[1], match[2].strip()
-        return f" {cited}{end}" if end in ".!?" else f"{end[:-1]} {cited}{end[-1]}"
+        return f" {cited}{end}" if end in ".!?。！？" else f"{end[:-1]} {cited}{end[-1]}"
 
-    joined = re.sub(r"([.!?][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", citation_before_end, answer)
+    joined = re.sub(
+        r"([.!?。！？][\"'”’)]*)\s*((?:\s*\[S\d+[^\]]*\])+)", citation_before_end, answer
+    )
     parts = []
     for text in split(JOINED.sub(" ", joined)):
         cited = re.findall(r"S\d+", " ".join(CITATION.findall(text)))
         bare = re.sub(r"[\"“”]", "", CITATION.sub("", text))
-        claim = re.sub(r"\s+([.!?,;:])", r"\1", bare)
+        claim = re.sub(r"\s+([.!?,;:。！？])", r"\1", bare)
         parts.append(Sentence(text, claim.strip(), tuple(dict.fromkeys(cited))))
     return [sentence for sentence in parts if re.search(r"\w", sentence.claim)]
