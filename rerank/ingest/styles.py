@@ -78,8 +78,10 @@ CLIPPED = re.compile(
 )
 NO_PAINT = {"", "none", "inherit", "initial", "unset"}  # values that show what lies behind
 # properties with which letters look otherwise than their colour says
-PAINTS = ("text-shadow", "box-shadow", "-webkit-text-stroke", "mix-blend-mode", "filter", "stroke")
-PAINTS += ("background-clip", "-webkit-background-clip")
+PAINTS = (
+    *("text-shadow", "box-shadow", "-webkit-text-stroke", "mix-blend-mode", "filter", "stroke"),
+    *("background-clip", "-webkit-background-clip"),
+)
 PAGE = ("html", "body")  # which a script shows when it is ready
 MEDIA = {"", "all", "screen"}
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
@@ -211,8 +213,9 @@ def is_away(node: Any) -> bool:
     if node.tag in PAGE or any(name.startswith(("transi", "anim")) for name in style):
         return False  # it appears
     is_placed = style.get("position") in ("absolute", "fixed", "relative")
+    names: tuple[str, ...]
     names, others = (("left", "top", "inset"), ("right", "bottom")) if is_placed else ((), ())
-    shifted = ("margin-left",)
+    shifted: tuple[str, ...] = ("margin-left",)
     if (
         _size(style.get("width", ""), LENGTHS) >= -FAR
         or _size(style.get("right", ""), LENGTHS) <= FAR
