@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 
 import pypdfium2.raw as pdfium
 from pypdfium2 import PdfDocument, PdfiumError
@@ -75,7 +75,12 @@ def read(data: bytes) -> Document:
                     entry = mark.level + 1, document.one_line(mark.get_title())
                     outline.setdefault(page, []).append(entry)
     dated = document.date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
-    blocks = _blocks(_without_edges([page.lines if page else [] for page in pages]), outline)
+    lines = [page.lines if page else [] for page in pages]
+    kept = _without_edges(lines)
+    heads = Counter(chain.from_iterable(lines)) - Counter(chain.from_iterable(kept))
+    with_words = sum(n for line, n in heads.items() if _shape(line)[0] != "0")
+    skipped = document.clauses(skipped, document.counted(with_words, "running head"))
+    blocks = _blocks(kept, outline)
     return Document(tuple(blocks), document.one_line(facts.get("Title", "")), dated, skipped)
 
 
