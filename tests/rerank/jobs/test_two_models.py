@@ -26,7 +26,7 @@ from rerank.cli import main
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import RetrieverError
-from rerank.jobs import evaluate as job
+from rerank.jobs import cascade as job
 from rerank.jobs.calibrate import calibrate
 from rerank.jobs.update import export
 
