@@ -56,13 +56,13 @@ DETECTED = [
 FEW = 5  # bytes that are not ASCII; fewer do not tell the encoding
 NOT_UTF_8 = ("byte is not UTF-8", "bytes are not UTF-8")
 CLOSE = 0.97  # share of the best confidence from which on another encoding may be the right one
+MIXED = re.compile("[A-Za-z][Ͱ-ۿ]|[Ͱ-ۿ][A-Za-z]")  # Latin letters beside others
 ODD = re.compile(  # what is rare in prose, and common where signs are read in a wrong encoding
-    r"""[a-zß-ÿ][A-ZÀ-Þ] | [A-Za-z][Ͱ-ۿ] | [Ͱ-ۿ][A-Za-z] | \d(?![×÷])[À-ÿ] | (?![×÷])[À-ÿ]\d
+    rf"""[a-zß-ÿ][A-ZÀ-Þ] | {MIXED.pattern} | \d(?![×÷])[À-ÿ] | (?![×÷])[À-ÿ]\d
     | \bì | î\b | \b[íïñóöü]\b | í(?:s|t|re|ll|ve|d|m)\b | [^\W\d_][©«±»°½¼¾¦¨´¸][^\W\d_]
     | [^\w\s!-~‘-‟–—…€£§°•·«»±©®™½¼¾×÷]""",
     re.VERBOSE,
 )
-MIXED = re.compile("[A-Za-z][Ͱ-ۿ]|[Ͱ-ۿ][A-Za-z]")
 NOT_TEXT = re.compile(r"[\x80-\x9f\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]")
 
 

@@ -223,7 +223,6 @@ QUANTIFIED = (
 )
 PLURAL = r"\b(?<!of )[Tt]he (?=[a-z]{4,}s (?:are|were|have|had|can|may|do|did)\b)"
 MODAL = r"\b(may|might|can|could|must|should)\b(?! not\b|not\b)(?= [a-z]+\b)"
-PREFIXED = r"\b(is|are|was|were) ((?:un|in|im|ir|il|dis|non-?)(?=[a-z]{5}))([a-z]+)"
 BARE = r"\b(is|are|was|were|an?|the|of|with) ([a-z]{3,}(?:able|ible|ive|al|ic|ful|ous|ary|ed))\b"
 VERB_PASSIVE = re.compile(
     r"((?:The|A|An|This|It|He|She|[A-Z]\w+)(?: (?!that|which|who)[\w-]+){0,6}?) (is|are|was|were) "
