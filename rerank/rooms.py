@@ -1,4 +1,4 @@
-"""The rooms: features that the core does not need, each a package that nothing below it imports.
+"""The rooms: packages or modules of features that the core does without; nothing below imports one.
 
 They are named here, `MODULE:NAME`, and imported when asked for; one that is not there is left out.
 Another distribution enters a `Room` of its own under the entry-point group `rerank.rooms`.
@@ -23,7 +23,7 @@ GROUP = "rerank.rooms"  # of entry points
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A package, and what it brings; every value is `MODULE:NAME`."""
+    """A package or a module, and what it brings; every value is `MODULE:NAME`."""
 
     package: str
     commands: Mapping[str, str] = field(default_factory=dict)  # words -> the command
@@ -71,9 +71,7 @@ ROOMS = {
         commands={"label": "rerank.labelling.commands:label"},
         server="rerank.labelling.server:part",
     ),
-    "judging": Room(
-        "rerank.judging", offers={"verdicts of a judge": "rerank.judging.verdicts:verdicts_of"}
-    ),
+    "judging": Room("rerank.judging", offers={"verdicts of a judge": "rerank.judging:verdicts_of"}),
     "training": Room(
         "rerank.training",
         commands={

@@ -25,7 +25,7 @@ from few_labels import parts
 from calibration.label_selection import choose_judged, judged_strata
 from calibration.prediction_powered import Strata, powered_mean
 from calibration.thresholds import certify
-from rerank.judging.verdicts import says_yes
+from rerank.judging import says_yes
 from rerank.types import Floats
 
 LABELS = (30, 50, 80)

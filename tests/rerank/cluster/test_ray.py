@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from rerank import cluster
 from rerank.assessment.model import CalibratedReranker
 from rerank.batch.job import rescore
 from rerank.batch.rows import CHUNK_ROWS
-from rerank.cluster import on_ray
 from rerank.cluster.ray_process import LISTENS_EVERYWHERE, ray_module, users
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError, RerankError, RetrieverError
@@ -49,11 +49,11 @@ def test_actors_reserve_gpus_where_the_model_runs_on_them(
     actors: int | None, *, on_gpus: bool, count: int, each: float | None
 ) -> None:
     """Of two GPUs each actor has one, or a share such that all find room."""
-    pool = on_ray._pool([{"CPU": 16.0, "GPU": 2.0}], actors, 100, on_gpus=on_gpus)
+    pool = cluster._pool([{"CPU": 16.0, "GPU": 2.0}], actors, 100, on_gpus=on_gpus)
     assert (pool["actors"], pool.get("num_gpus")) == (count, each)
     if each:
         assert 2 * int(1 / each + 1e-9) >= count
-    assert on_ray._pool([{"CPU": 16.0}], actors, 100, on_gpus=on_gpus).get("num_gpus") is None
+    assert cluster._pool([{"CPU": 16.0}], actors, 100, on_gpus=on_gpus).get("num_gpus") is None
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_each_actor_fits_on_a_machine(
     machines: list[dict[str, float]], actors: int | None, count: int, threads: int
 ) -> None:
     """As many threads as let all find room, and a rest of the cores for Ray itself."""
-    pool = on_ray._pool(machines, actors, 100, on_gpus=True)
+    pool = cluster._pool(machines, actors, 100, on_gpus=True)
     assert (pool["actors"], pool["threads"]) == (count, threads)
 
 
 def test_more_actors_than_there_is_room_for_are_refused() -> None:
     """Instead of waiting for ever."""
     with pytest.raises(InputError, match=r"8 actors need more than the 4 cores"):
-        on_ray._pool([{"CPU": 2.0}, {"CPU": 2.0}], 8, 100, on_gpus=False)
+        cluster._pool([{"CPU": 2.0}, {"CPU": 2.0}], 8, 100, on_gpus=False)
 
 
 @pytest.mark.parametrize("cause", [InputError, RetrieverError])
@@ -89,9 +89,9 @@ def test_the_error_of_an_actor_is_raised_as_it_is(cause: type[RerankError]) -> N
     told = RuntimeError(
         f"traceback\n  of an actor\nrerank.errors.{cause.__name__}: it is down: now"
     )
-    found = on_ray._plain(told)
+    found = cluster._plain(told)
     assert (type(found), str(found)) == (cause, "it is down: now")
-    assert str(on_ray._plain(RuntimeError("of Ray"))) == "Ray failed (of Ray)"
+    assert str(cluster._plain(RuntimeError("of Ray"))) == "Ray failed (of Ray)"
 
 
 # Ray gives up after 30 seconds, of its own clock: here of one that goes a hundred times as slowly
@@ -189,9 +189,9 @@ from pathlib import Path
 
 import rerank
 from rerank.batch.job import rescore
-from rerank.cluster import on_ray
+from rerank import cluster
 
-whole = on_ray.on_ray
+whole = cluster.on_ray
 
 def held(*given, **named):
     for result in whole(*given, **named):  # so Ray runs, and an actor has answered
@@ -201,7 +201,7 @@ def held(*given, **named):
         sys.stdin.read()
         yield result
 
-on_ray.on_ray = held
+cluster.on_ray = held
 model, queries, out = sys.argv[1:]
 rescore(rerank.load(model), Path(queries), Path(out), engine="ray", actors=1)
 """

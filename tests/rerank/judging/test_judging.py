@@ -19,7 +19,7 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.jobs.evaluate import evaluate
-from rerank.judging.verdicts import BadVerdictError, probability_of, says_yes
+from rerank.judging import BadVerdictError, probability_of, says_yes
 
 Run = Any  # the session's run, see conftest
 Draw = Callable[..., list[dict[str, Any]]]

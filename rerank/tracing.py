@@ -1,4 +1,4 @@
-"""Traces and metrics over OTLP: a span for each request, and one for each of its steps.
+"""Traces and metrics of a server over OTLP: a span for each request, and for each of its steps.
 
 Attributes are OpenInference's for retrieval and rerank, OpenTelemetry's `gen_ai` for generation,
 and ours for what was decided. Texts are sent only where the logs may hold them.
@@ -11,21 +11,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.propagate import extract
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, Tracer, set_span_in_context
-from prometheus_client import CollectorRegistry
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
+from rerank.errors import optional
 from rerank.serving.parts import AssessedRequest, Host, Part
 from rerank.types import Assessment
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Tracer
+    from prometheus_client import CollectorRegistry
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAME = "calibrated-rerank"
 SHOWN = 10  # passages of a span
@@ -37,8 +36,26 @@ TOTALS = ("_total", "_count", "_sum", "_bucket")  # samples of counters and hist
 Values = dict[str, Any]
 
 
+def part(host: Host) -> Part:
+    """What `--otlp` adds to a server: a layer around all routes, that ends when it does."""
+    url = host.settings.otlp.rstrip("/")
+    if not url:
+        return Part()
+    with optional():
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=f"{url}/v1/metrics"))
+    return traced(host, OTLPSpanExporter(endpoint=f"{url}/v1/traces"), reader)
+
+
 def traced(host: Host, exporter: SpanExporter, reader: MetricReader) -> Part:
     """The layer that sends its spans to `exporter`, and the server's metrics through `reader`."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     resource = Resource.create({"service.name": NAME})
     spans = TracerProvider(resource=resource, shutdown_on_exit=False)
     spans.add_span_processor(BatchSpanProcessor(exporter))
@@ -83,6 +100,9 @@ class Spans:
                 self._write(scope, done, begin, status)
 
     def _write(self, scope: Scope, done: AssessedRequest, begin: int, status: int) -> None:
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+
         headers = {n.decode("latin-1"): value.decode("latin-1") for n, value in scope["headers"]}
         route, end = getattr(scope.get("route"), "path", scope["path"]), time.time_ns()
         whole = self.tracer.start_span(
@@ -134,6 +154,8 @@ class Spans:
 
 def send_metrics(registry: CollectorRegistry, meters: MeterProvider) -> None:
     """Observe every sample of Prometheus's registry; a histogram's are its counts by bucket."""
+    from opentelemetry.metrics import Observation
+
     meter = meters.get_meter(NAME)
 
     def samples(name: str, _: CallbackOptions) -> Iterable[Observation]:

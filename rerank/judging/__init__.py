@@ -1,1 +1,0 @@
-"""Judges: models that say whether the top passage answers a question, beside what people say."""
