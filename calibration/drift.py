@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibration import arrays
 from calibration.arrays import Floats, Groups
-from calibration.effective_sample_size import effective_rows
+from calibration.metrics.intervals import effective_rows
 from calibration.reliability import aligned
 
 BINS = 20  # bins of equal mass per feature; ties reduce their number
@@ -194,7 +194,7 @@ class Drift:
 def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     """Return the sketch of the fitted rows X (n, d), whose columns have these d names.
 
-    Groups (n,) determine the effective number of rows (`effective_sample_size.effective_rows`).
+    Groups (n,) determine the effective number of rows (`metrics.intervals.effective_rows`).
     Values are kept and compared in single precision, so that the last digits of another machine do
     not split a point mass.
     """

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unuse
 
 from calibration import arrays
 from calibration.arrays import Bools, Codes, Floats, Groups, Ints
-from calibration.effective_sample_size import design_effect, effective_n
 from calibration.maps import LogisticMap, ScoreMap, TwoStageMap
+from calibration.metrics.intervals import design_effect, effective_n
 from calibration.metrics.scores import row_losses
 from calibration.score_fitting import (
     SCORE_FITS,

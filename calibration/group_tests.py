@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Bools, Floats, Groups, Ints, as_floats, group_codes
-from calibration.effective_sample_size import design_effect
+from calibration.metrics.intervals import design_effect
 
 LEVEL = 0.95  # confidence of a bound: how likely the mean is on the right side of it
 # random weightings per tail probability; at a tail of 2.5% its standard error is 0.35%

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, Ints, as_floats, check_share, check_y_p, group_codes
-from calibration.effective_sample_size import design_effect
-from calibration.metrics.intervals import UNKNOWN, Estimate
+from calibration.metrics.intervals import UNKNOWN, Estimate, design_effect
 from calibration.thresholds import binomial_interval
 
 Quantity = Literal["accuracy", "map"]  # accuracy above the threshold; calibration map

@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration import arrays
 from calibration.arrays import Floats, GroupNames, Groups
-from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap, map_from_dict
-from calibration.metrics.intervals import Interval, student_interval
+from calibration.metrics.intervals import Interval, effective_n, student_interval
 from calibration.metrics.scores import row_losses
 from calibration.prediction_powered import Judged, Strata, powered_mean
 from calibration.reliability import Comparison, comparison

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibration.arrays import Floats, Groups, as_number, check_keys, check_y_p, group_codes, plain
-from calibration.effective_sample_size import effective_n
 from calibration.group_tests import mean_lower_bounds
 from calibration.metrics import calibration_error as errors
 from calibration.metrics import intervals, scores
-from calibration.metrics.intervals import Interval
+from calibration.metrics.intervals import Interval, effective_n
 from calibration.thresholds import lower_bound
 
 

@@ -25,7 +25,7 @@ from calibration.arrays import (
     as_floats,
     check_share,
 )
-from calibration.effective_sample_size import grouped_standard_error
+from calibration.metrics.intervals import grouped_standard_error
 from calibration.metrics.scores import row_losses
 
 # independent labelled rows that a candidate takes to be considered; fewer it would overfit

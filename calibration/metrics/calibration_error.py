@@ -14,8 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration import arrays
 from calibration.arrays import Floats, Groups, Ints
-from calibration.effective_sample_size import effective_groups
-from calibration.metrics.intervals import LEVEL, MIN_GROUPS, UNKNOWN, Interval, student_point
+from calibration.metrics.intervals import (
+    LEVEL,
+    MIN_GROUPS,
+    UNKNOWN,
+    Interval,
+    effective_groups,
+    student_point,
+)
 
 
 def dependence(y: Floats, p: Floats, number: Ints) -> float:

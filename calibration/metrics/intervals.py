@@ -1,6 +1,7 @@
-"""95% intervals for a mean, an AUROC, and two judgements of the same rows, by independent groups.
+"""Dependent rows: how many independent ones they are worth, and 95% intervals that allow for it.
 
-Labels, confidences and groups in, an interval out. It knows nothing of what the groups are.
+Of a mean, an AUROC, and two judgements of the same rows. Labels, confidences and groups in, numbers
+out. It knows nothing of what the groups are.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibration.arrays import Floats, Groups, as_floats, bisect, group_codes, logit, sigmoid
-from calibration.effective_sample_size import effective_groups, grouped_standard_error
+from calibration.arrays import Codes, Floats, Groups, as_floats, bisect, group_codes, logit, sigmoid
 
 LEVEL = 0.95  # probability with which each interval holds the true value
 MIN_GROUPS = 10  # with fewer groups of rows, the spread is unknown and there is no interval
@@ -22,6 +22,73 @@ MIN_GROUPS = 10  # with fewer groups of rows, the spread is unknown and there is
 Interval = tuple[float, float]  # low and high
 
 UNKNOWN: Interval = (math.nan, math.nan)
+
+
+def design_effect(residuals: Floats, number: Codes) -> float:
+    """Return how many of the rows are as informative as one independent row: 1 to n.
+
+    residuals (n,): the averaged values minus their mean or expectation. The result is the variance
+    of the sum by groups (n,) over that by rows (Kish 1965; Rao and Scott 1992), with G / (G - 1)
+    for few groups, and at least 1: chance alone produces less as well.
+    """
+    n, n_groups = len(residuals), int(number.max(initial=-1)) + 1
+    rows = float((residuals**2).sum())
+    if n_groups == n or rows <= 0:
+        return 1.0 if n_groups == n else kish(number)
+    if n_groups < 2:
+        return float(n)
+    between = float((np.bincount(number, residuals) ** 2).sum()) * n_groups / (n_groups - 1)
+    return float(min(max(1.0, between / rows), n))
+
+
+def kish(number: Codes) -> float:
+    """Return the design effect of groups (n,) of identical rows: sum of sizes^2 / n."""
+    return float((np.bincount(number) ** 2).sum() / len(number))
+
+
+def effective_groups(number: Codes) -> float:
+    """Return the effective number of groups (n,) of unequal sizes: n / `kish`.
+
+    A few large groups decide a mean, so its spread is known no better than from that many groups of
+    equal size (Satterthwaite 1946).
+    """
+    return len(number) / kish(number)
+
+
+def effective_n(residuals: Floats, number: Codes) -> float:
+    """Return the effective number of the rows: n / `design_effect`."""
+    return len(residuals) / design_effect(residuals, number)
+
+
+def effective_rows(x: Floats, number: Codes) -> float:
+    """Return the effective number of the rows of x (n, d), n >= 1, at most n.
+
+    It is that of the column whose rows depend most on each other within groups (n,). A column's
+    design effect is the mean over indicators: at most, and below, each of its three quartiles. It
+    is capped at `kish`, the case of identical rows in a group.
+    """
+    if number.max(initial=0) + 1 == len(x):
+        return float(len(x))
+    effects = []
+    for column in x.T:
+        quartiles = np.quantile(column, [0.25, 0.5, 0.75])
+        below = np.hstack([column[:, None] <= quartiles, column[:, None] < quartiles])
+        shares = [indicator - indicator.mean() for indicator in below.T if 0 < indicator.mean() < 1]
+        if shares:
+            effects.append(float(np.mean([design_effect(share, number) for share in shares])))
+    return len(x) / min(max(effects, default=np.inf), kish(number))
+
+
+def grouped_standard_error(values: Floats, number: Codes) -> float:
+    """Return the standard error of the mean of values (n,), whose groups (n,) are independent.
+
+    The cluster-robust formula: the root of the summed squares of the groups' sums of deviations,
+    over n, times sqrt(G / (G - 1)). One group gives infinity: the spread is unknown.
+    """
+    sums = np.bincount(number, weights=values - values.mean())
+    if len(sums) < 2:
+        return float("inf")
+    return float(np.sqrt((sums**2).sum() * len(sums) / (len(sums) - 1)) / len(values))
 
 
 def student_point(level: float, groups: float) -> float:

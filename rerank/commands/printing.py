@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rerank.config import two_digits
 
 if TYPE_CHECKING:
-    from rerank.tracking.records import TrackedRun
+    from rerank.tracking.runs import TrackedRun
     from rerank.types import RankedPassage
 
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from calibration import metrics
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import design_effect
 from calibration.maps import LogisticMap
-from calibration.metrics.intervals import Interval, student_interval
+from calibration.metrics.intervals import Interval, design_effect, student_interval
 from calibration.metrics.scores import row_losses
 from calibration.selection import enough_rows
 from rerank.assessment.fitted_maps import Features

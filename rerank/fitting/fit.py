@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from calibration.arrays import group_codes
 from calibration.drift import MIN_ROWS, Sketch, sketch
-from calibration.effective_sample_size import effective_n
 from calibration.maps import LogisticMap
+from calibration.metrics.intervals import effective_n
 from calibration.recalibration import Segments, fit_segments
 from calibration.selection import MINIMUM_ROWS, enough_rows, grouped_folds, held_out
 from calibration.thresholds import ABOUT, Certificate, certify

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
 from calibration.metrics import MIN_GROUPS
+from calibration.metrics.intervals import grouped_standard_error
 from calibration.selection import grouped_folds
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.ranking import best_first, limit_scored, read, reorder, unscored_features

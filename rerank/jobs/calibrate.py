@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import grouped_standard_error
+from calibration.metrics.intervals import grouped_standard_error
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model_folder import MODEL_KIND, REPORT, ModelContents, write_model
 from rerank.assessment.pipeline import Models
@@ -51,7 +51,7 @@ from rerank.tracking.registry import name_of
 from rerank.types import INSTRUCTION, Mode, main_mode, metadata_name
 
 if TYPE_CHECKING:
-    from rerank.tracking.records import TrackedRun
+    from rerank.tracking.runs import TrackedRun
 
 READ_THEM = f"--segment-by {INSTRUCTION} reads them, and measures each"
 NOT_DERIVED = {"updated": None, "recalibrated": None}  # of a manifest: no other job changed it

@@ -19,7 +19,12 @@ from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
 from rerank.assessment.pipeline import ENCODER_OPTIONS, RERANKER_OPTIONS, Models, Pipeline
 from rerank.assessment.sources.lists import ScoredLists
-from rerank.assessment.sources.other_system import OtherSystem, with_held_passages
+from rerank.assessment.sources.other_system import (
+    VECTOR,
+    OtherSystem,
+    SearchSystem,
+    with_held_passages,
+)
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet, corpus_digest
@@ -29,7 +34,6 @@ from rerank.inference.score_cache import ScoreCache
 from rerank.jobs.automatic import with_language, with_precision
 from rerank.retrieval.dense import Encoder, PassageText
 from rerank.retrieval.index import INDEX_KIND, Index, build_index, layout_of
-from rerank.retrieval.system import VECTOR, SearchSystem
 from rerank.rooms import offered
 from rerank.storage.folder import Workspace, reserved, verify_folder
 from rerank.types import Passage

@@ -46,7 +46,7 @@ from rerank.tracking.registry import name_of
 from rerank.types import Mode
 
 if TYPE_CHECKING:
-    from rerank.tracking.records import TrackedRun
+    from rerank.tracking.runs import TrackedRun
 
 WEIGHTED = (
     "labels with a weight, which is not used: {count}. A correction of the confidence takes none, "

@@ -17,9 +17,8 @@ from rerank.errors import command_line
 from rerank.evaluation.measure import SUFFICIENCY
 from rerank.report.report import flatten
 from rerank.storage.folder import Workspace
-from rerank.tracking.records import DataUsed, Flavour, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
-from rerank.tracking.runs import if_installed, track
+from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, if_installed, track
 from rerank.types import Mode
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import grouped_standard_error
+from calibration.metrics.intervals import grouped_standard_error
 from calibration.reliability import Accepted
 from calibration.thresholds import Certificate
 from rerank.assessment.fitted_maps import FittedMaps

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config
-from rerank.tracking.records import KEY, TrackedRun, shown_command, shown_store
+from rerank.tracking.client import shown_command, shown_store
+from rerank.tracking.runs import KEY, TrackedRun
 
 Rows = dict[str, Any]
 NOT_RECORDED = "not recorded"

@@ -40,9 +40,8 @@ from rerank.serving.lineage import lineage, network_name
 from rerank.serving.telemetry import Metrics, event
 from rerank.storage.files import locked, remove_leftovers, sha256_file
 from rerank.storage.folder import MANIFEST, Workspace, read_manifest
-from rerank.tracking.records import TrackedRun
 from rerank.tracking.registry import folder_at, is_uri, locate, run_of
-from rerank.tracking.runs import read_note
+from rerank.tracking.runs import TrackedRun, read_note
 
 COPIES = Path(tempfile.gettempdir()) / "rerank-serve"  # what copies are named after
 

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rerank.assessment.sources.other_system import Hit
 from rerank.errors import FilterError, InputError, RetrieverError, optional
 from rerank.filters import Condition, Where, kind_of
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.system import Hit
 from rerank.systems.settings import RetrieverSettings, check_filtered
 from rerank.types import Passage
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import Stemmer
 
+from rerank.assessment.sources.other_system import Hit
 from rerank.errors import FilterError, InputError, RetrieverError, optional
 from rerank.filters import Condition, Value, Where
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.system import Hit
 from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage
 

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
+from rerank.assessment.sources.other_system import Hit
 from rerank.errors import FilterError, InputError, RetrieverError, one_line, optional
 from rerank.filters import Where
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.system import Hit
 from rerank.systems.settings import KEY, RetrieverSettings, check_filtered
 from rerank.types import Passage
 

@@ -25,10 +25,10 @@ from typing import Any
 
 import Stemmer
 
+from rerank.assessment.sources.other_system import KEYWORD, VECTOR, Hit, SearchSystem
 from rerank.config import check_option, option
 from rerank.data.checks import is_url
 from rerank.errors import FilterError, InputError, nearest
-from rerank.retrieval.system import KEYWORD, VECTOR, Hit, SearchSystem
 from rerank.types import LARGEST_SCORE, Passage
 
 ADAPTERS = {  # a system -> the module and the class of its adapter

@@ -1,26 +1,31 @@
-"""Access to MLflow: one store at a time, quietly, and with short timeouts.
+"""A store of MLflow: access to one at a time, quietly, with short timeouts; and how it is shown.
 
-Its import imports MLflow. The tracking URI, logging levels and environment variables are set only
-while a store is in use, by one thread at a time.
+The tracking URI, logging levels and environment variables are set only while a store is in use, by
+one thread at a time. Addresses and commands are shown without secrets: users, passwords, and all
+behind a `?` or `#`. MLflow is imported when it is used.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import RLock
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-import mlflow
-from mlflow import MlflowClient
-from sqlalchemy.engine import make_url
-
+from rerank.errors import optional
 from rerank.storage.files import locked, remove_leftovers
 from rerank.storage.folder import sqlite_url
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 _IN_USE = RLock()
@@ -38,7 +43,13 @@ _NOISY_LOGGERS = ("alembic", "alembic.runtime.migration", "mlflow", "mlflow.stor
 
 
 def named_store() -> str | None:
-    """The store named by the environment, or set by the process in MLflow itself."""
+    """The store named by the environment, or set by the process in MLflow itself.
+
+    Raises:
+        MissingExtraError: MLflow is not installed.
+    """
+    with optional():
+        import mlflow
     named = os.environ.get(VARIABLE)
     if named is None and mlflow.is_tracking_uri_set():
         named = str(mlflow.get_tracking_uri())
@@ -51,10 +62,11 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
 
     MLflow takes `VARIABLE` for its global store, and writes it to the environment as well.
     """
+    import mlflow
+
     with _IN_USE, ExitStack() as restored:
-        for logger in map(
-            logging.getLogger, _NOISY_LOGGERS
-        ):  # a new database's migrations stay out of the terminal
+        # a new database's migrations stay out of the terminal
+        for logger in map(logging.getLogger, _NOISY_LOGGERS):
             restored.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.WARNING)
         unset = {key: value for key, value in HTTP_LIMITS.items() if key not in os.environ}
@@ -63,13 +75,15 @@ def store(tracking_uri: str) -> Iterator[MlflowClient]:
             mlflow.set_tracking_uri(tracking_uri)
             try:
                 _make_database(tracking_uri)
-                yield MlflowClient(tracking_uri=tracking_uri)
+                yield mlflow.MlflowClient(tracking_uri=tracking_uri)
             finally:
                 mlflow.set_tracking_uri(old_uri)
 
 
 def sqlite_file(tracking_uri: str) -> Path | None:
     """The file of a SQLite store, without the options behind a `?`; None for another store."""
+    from sqlalchemy.engine import make_url
+
     if not tracking_uri.startswith("sqlite:///"):
         return None
     return Path(make_url(tracking_uri).database or "")
@@ -80,6 +94,8 @@ def _make_database(tracking_uri: str) -> None:
 
     MLflow creates it by dozens of migrations, and cannot resume them after it was killed.
     """
+    from mlflow import MlflowClient
+
     path = sqlite_file(tracking_uri)
     if path is None or path.exists() or not path.parent.is_dir():
         return
@@ -106,3 +122,61 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
         for key in values:
             os.environ.pop(key, None)
         os.environ.update({key: value for key, value in old_values.items() if value is not None})
+
+
+def reason(error: Exception) -> str:
+    """What an error says, in one line of at most 300 characters, without secrets of addresses."""
+    words = map(without_secrets, str(error).split())
+    return (" ".join(words) or type(error).__name__)[:300]
+
+
+LOCAL = ("", "file", "sqlite")  # schemes of a file of this machine
+_ADDRESS = re.compile(r"(.*?)([A-Za-z][A-Za-z0-9+.-]*:/{2,})(.*)", re.DOTALL)
+
+
+def shown_store(uri: str) -> str:
+    """The address of a store for a page: without secrets; of a local file only its name.
+
+    >>> shown_store("https://user:secret@mlflow.example:5000/team?token=secret")
+    'https://mlflow.example:5000/team'
+    >>> shown_store("sqlite:////home/ann/work/mlflow.db")
+    'sqlite: mlflow.db'
+    """
+    scheme, colon, rest = uri.partition(":")
+    if not colon or scheme.lower() in LOCAL:
+        kind = scheme.lower() if colon else "file"
+        path = re.split("[?#]", rest if colon else uri)[0]
+        return f"{kind}: {unquote(PurePath(path).name)}"
+    return without_secrets(uri)
+
+
+def kept_store(uri: str) -> str:
+    """The address of a store to keep and to print: whole if it is of this machine, else without
+    secrets.
+
+    >>> kept_store("https://user:secret@mlflow.example:5000/team")
+    'https://mlflow.example:5000/team'
+    """
+    return uri if uri.partition(":")[0].lower() in LOCAL else without_secrets(uri)
+
+
+def shown_command(command: str) -> str:
+    """A command line in which every address is without secrets; "" if it cannot be read.
+
+    >>> shown_command("rerank recalibrate m --journal postgresql://ann:secret@host/db")
+    'rerank recalibrate m --journal postgresql://host/db'
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # cut within quotes
+        return "" if "@" in command or "://" in command else command
+    return shlex.join(map(without_secrets, words))
+
+
+def without_secrets(word: str) -> str:
+    """A word; if it holds an address, without its user, password, query and fragment."""
+    address = _ADDRESS.fullmatch(word)
+    if address is None:
+        return word
+    head, scheme, tail = address.groups()
+    return f"{head}{scheme}{re.split('[?#]', tail.rpartition('@')[2])[0]}"

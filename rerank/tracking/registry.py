@@ -18,7 +18,8 @@ from urllib.request import url2pathname
 from rerank.errors import InputError, MovedError, RerankError, TrackingError
 from rerank.storage.files import lock
 from rerank.storage.folder import Workspace
-from rerank.tracking import records
+from rerank.tracking.client import named_store, reason, sqlite_file, store, without_secrets
+from rerank.tracking.runs import FOLDER, INNER, KEY, TrackedRun, logged_models, tracked_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -79,7 +80,7 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
         raise InputError(f"{uri}: expected models:/name@alias, models:/name/3 or runs:/id/path")
     with _open_client(str(uri), tracking_uri) as client:
         if parts["run"]:
-            models = {m.name: m for m in records.logged_models(client, parts["run"])}
+            models = {m.name: m for m in logged_models(client, parts["run"])}
             if parts["path"] in models:
                 return str(models[parts["path"]].artifact_location)
             return f"{client.get_run(parts['run']).info.artifact_uri}/{parts['path']}"
@@ -87,7 +88,7 @@ def locate(uri: str | Path, *, tracking_uri: str | None = None) -> str:
         return str(client.get_model_version_download_uri(version.name, version.version))
 
 
-def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> records.TrackedRun | None:
+def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> TrackedRun | None:
     """The run that logged the model that a URI means now; None if it is not known.
 
     The run must have this record key, so the run of another version is never returned.
@@ -99,11 +100,11 @@ def run_of(uri: str | Path, key: str, *, tracking_uri: str) -> records.TrackedRu
         version = None if parts["run"] else _version(client, parts)
         run_id = version.run_id if version else parts["run"]
         run = client.get_run(run_id) if run_id else None
-        if run is None or run.data.tags.get(records.KEY) != key:
+        if run is None or run.data.tags.get(KEY) != key:
             return None
-        store = records.client_module().named_store() or tracking_uri
+        place = named_store() or tracking_uri
         number, name = str(version.version) if version else None, parts["name"]
-        return records.tracked_run(client, run, store, version=number, name=name, found=True)
+        return tracked_run(client, run, place, version=number, name=name, found=True)
 
 
 def folder_at(source: str, *, tracking_uri: str | None = None) -> Fetched:
@@ -181,8 +182,7 @@ def _aliases(client: MlflowClient, name: str) -> dict[str, str]:
 @contextmanager
 def _one_promotion(tracking_uri: str) -> Iterator[None]:
     """Keep other processes from promoting in the same SQLite store meanwhile."""
-    client = records.client_module()
-    database = client.sqlite_file(client.named_store() or tracking_uri)
+    database = sqlite_file(named_store() or tracking_uri)
     if database is None:
         yield
         return
@@ -198,24 +198,22 @@ def _open_client(
     """A client of the store in use, whose failures are raised with one sentence; `make` a missing
     SQLite database.
     """
-    client = records.client_module()
+    place = named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
     from mlflow.exceptions import MlflowException
 
-    place = client.named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
-    database = client.sqlite_file(place)
+    database = sqlite_file(place)
     if not make and database is not None and not database.is_file():
         raise InputError(
             f"{subject} is looked up in {database}, which does not exist; set MLFLOW_TRACKING_URI, "
             "or give the --work folder that the model was tracked in"
         )
     try:
-        with client.store(place) as opened:
+        with store(place) as opened:
             yield opened
     except RerankError:
         raise
     except Exception as error:  # the store is the user's: any client error can come back
-        shown = records.without_secrets(place)
-        sentence = f"{shown} does not give {subject}: {records.reason(error)}"
+        sentence = f"{without_secrets(place)} does not give {subject}: {reason(error)}"
         if isinstance(error, MlflowException) and error.error_code in UNKNOWN:
             raise InputError(sentence) from error
         raise TrackingError(f"{sentence}; check MLFLOW_TRACKING_URI") from error
@@ -230,5 +228,5 @@ def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
 def _inner_folder(place: Path) -> Path:
     """The logged folder: inside an MLflow model, or `place` itself if it is no such model."""
     if not place.is_dir():
-        raise InputError(f"{place} is no folder; expected what a run logged as {records.FOLDER!r}")
-    return place / records.INNER if (place / "MLmodel").is_file() else place
+        raise InputError(f"{place} is no folder; expected what a run logged as {FOLDER!r}")
+    return place / INNER if (place / "MLmodel").is_file() else place

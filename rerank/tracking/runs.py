@@ -1,6 +1,7 @@
-"""Write one run of a job to MLflow, with its folder as a model that MLflow can load.
+"""One run of a job in MLflow, with its folder as a model that MLflow can load.
 
-It knows nothing of what the numbers mean, and leaves no global state and no active run.
+It knows nothing of what the numbers mean, and leaves no global state and no active run. MLflow is
+imported when it is used.
 """
 
 from __future__ import annotations
@@ -10,34 +11,106 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rerank.errors import MissingExtraError, TrackingError
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, Workspace
-from rerank.tracking import records
+from rerank.tracking.client import (
+    HTTP_LIMITS_ON_FAILURE,
+    environment,
+    kept_store,
+    named_store,
+    reason,
+    store,
+    without_secrets,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import LoggedModel, Run
 
+FOLDER = "model"  # the name of the model that a run logs
+ARTIFACT = "folder"  # what the code of a flavour knows the folder as: `context.artifacts[ARTIFACT]`
+INNER = f"artifacts/{ARTIFACT}"  # where it lies in the MLflow model that a flavour makes of it
+COMMAND, COMMIT = "mlflow.source.name", "mlflow.source.git.commit"  # MLflow's own tags
+KEY = "record_key"  # the tag that holds a record's key
 LONGEST_PARAM = 6000  # characters that MLflow takes; a longer one is cut, and whole in params.json
 LONGEST_TAG, LONGEST_DIGEST = 5000, 36  # likewise
 
 
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """How MLflow runs a folder, by its own rules of models from code."""
+
+    code: Path  # calls `mlflow.models.set_model`; the folder is `context.artifacts["folder"]`
+    inputs: pd.DataFrame  # examples for the signature; a column that misses a value is optional
+    outputs: pd.DataFrame
+    requirements: Sequence[str]  # lines for pip
+
+
+@dataclass(frozen=True, slots=True)
+class DataUsed:
+    """A data set that a run used (MLflow input). `counts`, such as queries per split, are shown.
+
+    `columns` are the fields of a label and MLflow's names of their types.
+    """
+
+    name: str
+    digest: str
+    used_for: str
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What is logged of a run; everything is optional."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # by step
+    tags: Mapping[str, str] = field(default_factory=dict)
+    inputs: Sequence[DataUsed] = ()
+    files: Sequence[Path] = ()  # under their own names
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # by name of the artefact
+    folder: Path | None = None  # logged as "model"
+    registered_name: str | None = None  # of the folder; the version gets the tags, too
+    description: str = ""  # of the version
+    flavour: Flavour | None = None  # makes the folder a model that MLflow loads
+    key: str | None = None  # at most one finished run of an experiment has it
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """Where a run was written, and what made it: "" and 0 if that is not known."""
+
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+    model_version: str | None  # registered under `model_name`
+    model_name: str | None = None
+    found: bool = False  # the store already had a run of this key, and nothing was written
+    experiment: str = ""  # its name
+    command: str = ""
+    commit: str = ""
+    started: float = 0.0  # seconds since 1970
+
+
 def track(
-    record: Callable[[], records.RunRecord],
+    record: Callable[[], RunRecord],
     *,
     experiment: str,
     run_name: str,
     work: Workspace,
     written: Path,
     again: str,
-) -> records.TrackedRun:
+) -> TrackedRun:
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
 
     A finished run that the store has of this folder is returned, and nothing is sent. If the store
@@ -48,7 +121,7 @@ def track(
         MissingExtraError: MLflow is not installed.
         TrackingError: MLflow did not accept it; what was `written` stays.
     """
-    key, store = sha256_file(written / MANIFEST), records.client_module().named_store()
+    key, named = sha256_file(written / MANIFEST), named_store()
     run_record, noted = record(), read_note(key, work)
     try:
         work.path.mkdir(parents=True, exist_ok=True)
@@ -61,11 +134,11 @@ def track(
         )
         work.note_tracked(key, asdict(run))
     except Exception as error:  # the store is the user's: any client error can come back
-        if noted and noted.tracking_uri == records.kept_store(store or work.tracking_uri):
+        if noted and noted.tracking_uri == kept_store(named or work.tracking_uri):
             return noted
         why: object = error  # ours says what to do
         if not isinstance(error, TrackingError):
-            why = f"{records.reason(error)}; check MLFLOW_TRACKING_URI"
+            why = f"{reason(error)}; check MLFLOW_TRACKING_URI"
         raise TrackingError(
             f"{written} is written, but MLflow did not take the run: {why}. Send it later with: "
             f"{again}"
@@ -74,8 +147,8 @@ def track(
 
 
 def if_installed(
-    send: Callable[[], records.TrackedRun],
-) -> tuple[records.TrackedRun | None, tuple[str, ...]]:
+    send: Callable[[], TrackedRun],
+) -> tuple[TrackedRun | None, tuple[str, ...]]:
     """The run that `send` gives; without MLflow, none, and a note that says how to get one."""
     try:
         return send(), ()
@@ -83,25 +156,25 @@ def if_installed(
         return None, (f"not tracked: {error}",)
 
 
-def read_note(key: str, work: Workspace) -> records.TrackedRun | None:
+def read_note(key: str, work: Workspace) -> TrackedRun | None:
     """The run that is noted in `work` for the sha256 of a manifest, in whatever store; it needs no
     MLflow.
     """
     noted = work.tracked(key)
     try:
-        return records.TrackedRun(**{**noted, "found": True}) if noted else None
+        return TrackedRun(**{**noted, "found": True}) if noted else None
     except TypeError:  # another version noted it
         return None
 
 
 def log_run(
-    record: records.RunRecord,
+    record: RunRecord,
     *,
     experiment: str,
     run_name: str,
     tracking_uri: str,
     artifact_location: str | None = None,
-) -> records.TrackedRun:
+) -> TrackedRun:
     """Write a record as one finished run; a failure on the way marks the run FAILED and is raised.
 
     The run names the command line and the git commit of the working directory. The environment's
@@ -114,15 +187,14 @@ def log_run(
         mlflow.exceptions.MlflowException: the store refuses, or cannot be reached.
     """
     name = record.registered_name
-    mlflow_client = records.client_module()
-    uri = mlflow_client.named_store() or tracking_uri
-    with mlflow_client.store(uri) as client:
+    uri = named_store() or tracking_uri
+    with store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         experiment_id = _experiment(client, experiment, artifact_location if local else None, uri)
         if logged := _find_finished_run(client, experiment_id, record):
             run, version = logged
-            return records.tracked_run(client, run, uri, version=version, name=name, found=True)
-        tags = {records.KEY: record.key} if record.key else {}
+            return tracked_run(client, run, uri, version=version, name=name, found=True)
+        tags = {KEY: record.key} if record.key else {}
         run = client.create_run(experiment_id, run_name=run_name, tags={**_source_tags(), **tags})
         run_id, version = run.info.run_id, None
         try:
@@ -135,33 +207,63 @@ def log_run(
                 _log_model(client, run_id, record.folder, record)
                 version = _register(client, run_id, record)
         except BaseException:
-            limits = mlflow_client.HTTP_LIMITS_ON_FAILURE
-            with suppress(Exception), mlflow_client.environment(limits):
+            with suppress(Exception), environment(HTTP_LIMITS_ON_FAILURE):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
-        return records.tracked_run(client, run, uri, version=version, name=name)
+        return tracked_run(client, run, uri, version=version, name=name)
+
+
+def tracked_run(
+    client: MlflowClient,
+    run: Run,
+    uri: str,
+    *,
+    version: str | None,
+    name: str | None,
+    found: bool = False,
+) -> TrackedRun:
+    """What is told of a run in the store at `uri`; its folder is this version of a model."""
+    info, tags = run.info, run.data.tags
+    return TrackedRun(
+        run_id=info.run_id,
+        experiment_id=info.experiment_id,
+        tracking_uri=kept_store(uri),
+        model_version=version,
+        model_name=name,
+        found=found,
+        experiment=str(client.get_experiment(info.experiment_id).name),
+        command=tags.get(COMMAND, ""),
+        commit=tags.get(COMMIT, ""),
+        started=(info.start_time or 0) / 1000,
+    )
+
+
+def logged_models(client: MlflowClient, run_id: str) -> list[LoggedModel]:
+    """The models that a run logged."""
+    outputs = client.get_run(run_id).outputs
+    return [client.get_logged_model(o.model_id) for o in (outputs.model_outputs if outputs else ())]
 
 
 def _source_tags() -> dict[str, str]:
     """The running command, without secrets, and the git commit where it runs."""
     words = [Path(sys.argv[0]).name, *sys.argv[1:]]
-    command = shlex.join(map(records.without_secrets, words))[:LONGEST_TAG]
-    tags = {records.COMMAND: command, "mlflow.source.type": "LOCAL"}
+    command = shlex.join(map(without_secrets, words))[:LONGEST_TAG]
+    tags = {COMMAND: command, "mlflow.source.type": "LOCAL"}
     with suppress(OSError, subprocess.SubprocessError):  # no git, or no repository
         git = ("git", "rev-parse", "--verify", "HEAD")
         answer = subprocess.run(git, capture_output=True, text=True, timeout=10, check=True)
-        tags[records.COMMIT] = answer.stdout.strip()
+        tags[COMMIT] = answer.stdout.strip()
     return tags
 
 
 def _find_finished_run(
-    client: MlflowClient, experiment_id: str, record: records.RunRecord
+    client: MlflowClient, experiment_id: str, record: RunRecord
 ) -> tuple[Run, str | None] | None:
     """The finished run of the record's key, and its version; if that is gone, it gets one anew."""
     if record.key is None:
         return None
-    condition = f"tags.{records.KEY} = '{record.key}' and attributes.status = 'FINISHED'"
+    condition = f"tags.{KEY} = '{record.key}' and attributes.status = 'FINISHED'"
     runs = client.search_runs([experiment_id], condition, max_results=1)
     if not runs:
         return None
@@ -170,7 +272,7 @@ def _find_finished_run(
     return runs[0], str(versions[0].version) if versions else _register(client, run_id, record)
 
 
-def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) -> None:
+def _log_values(client: MlflowClient, run_id: str, record: RunRecord) -> None:
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
     from mlflow.types import ColSpec, Schema
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
@@ -204,7 +306,7 @@ def _log_values(client: MlflowClient, run_id: str, record: records.RunRecord) ->
         client.log_dict(run_id, params, "params.json")
 
 
-def _register(client: MlflowClient, run_id: str, record: records.RunRecord) -> str | None:
+def _register(client: MlflowClient, run_id: str, record: RunRecord) -> str | None:
     """Register the folder that a run logged, if the record names a model; the version's number."""
     from mlflow.exceptions import MlflowException
 
@@ -216,7 +318,7 @@ def _register(client: MlflowClient, run_id: str, record: records.RunRecord) -> s
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    (logged,) = records.logged_models(client, run_id)
+    (logged,) = logged_models(client, run_id)
     version = client.create_model_version(
         name,
         logged.artifact_location,
@@ -228,7 +330,7 @@ def _register(client: MlflowClient, run_id: str, record: records.RunRecord) -> s
     return str(version.version)
 
 
-def _log_model(client: MlflowClient, run_id: str, folder: Path, record: records.RunRecord) -> None:
+def _log_model(client: MlflowClient, run_id: str, folder: Path, record: RunRecord) -> None:
     """Log the folder as a model of the run, inside an MLflow model if it has a flavour.
 
     Its files are uploaded once, from where they are.
@@ -239,22 +341,22 @@ def _log_model(client: MlflowClient, run_id: str, folder: Path, record: records.
 
     experiment, flavour = client.get_run(run_id).info.experiment_id, record.flavour
     model_id = client.create_logged_model(
-        experiment, records.FOLDER, run_id, tags=dict(record.tags)
+        experiment, FOLDER, run_id, tags=dict(record.tags)
     ).model_id
     if flavour:
         with tempfile.TemporaryDirectory() as place:
-            stand_in, made = Path(place) / records.ARTIFACT, str(Path(place) / "model")
+            stand_in, made = Path(place) / ARTIFACT, str(Path(place) / "model")
             stand_in.mkdir()
             save_model(
                 made,
                 python_model=str(flavour.code),
-                artifacts={records.ARTIFACT: str(stand_in)},
+                artifacts={ARTIFACT: str(stand_in)},
                 signature=infer_signature(flavour.inputs, flavour.outputs),
                 input_example=flavour.inputs,
                 pip_requirements=list(flavour.requirements),
             )
             client.log_model_artifacts(model_id, made)
-    client.log_model_artifacts(model_id, str(folder), records.INNER if flavour else None)
+    client.log_model_artifacts(model_id, str(folder), INNER if flavour else None)
     client.finalize_logged_model(model_id, "READY")
     client.log_outputs(run_id, [LoggedModelOutput(model_id, 0)])
 
@@ -267,7 +369,7 @@ def _experiment(client: MlflowClient, name: str, place: str | None, uri: str) ->
         restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
         raise TrackingError(
             f"the experiment {name!r} is deleted; restore it (MLFLOW_TRACKING_URI="
-            f"{shlex.quote(records.without_secrets(uri))} {restore}), or give another --name to "
+            f"{shlex.quote(without_secrets(uri))} {restore}), or give another --name to "
             "calibrate"
         )
     return str(experiment.experiment_id)

@@ -46,9 +46,8 @@ from rerank.storage.folder import (
     reserved,
     write_folder,
 )
-from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import name_of
-from rerank.tracking.runs import if_installed, track
+from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, if_installed, track
 from rerank.training import mining
 from rerank.training.settings import EncoderConfig, FinetuneConfig
 

@@ -19,7 +19,7 @@ from calibration.drift import (
     outside_p_value,
     sketch,
 )
-from calibration.effective_sample_size import effective_rows
+from calibration.metrics.intervals import effective_rows
 
 NAMES = tuple(f"f{i}" for i in range(40))
 LEVEL = 0.05

@@ -10,8 +10,8 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import design_effect, effective_n, kish
 from calibration.group_tests import group_sizes, group_tails, mean_lower_bound, mean_lower_bounds
+from calibration.metrics.intervals import design_effect, effective_n, kish
 from calibration.thresholds import certify, lower_bound
 
 Effect = Callable[[np.random.Generator, int], np.ndarray]

@@ -7,8 +7,8 @@ import pytest
 from sklearn.model_selection import LeaveOneGroupOut
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import grouped_standard_error
 from calibration.maps import LogisticMap
+from calibration.metrics.intervals import grouped_standard_error
 from calibration.selection import choose, cross_fit, enough_rows, grouped_folds, one_standard_error
 
 

@@ -18,9 +18,9 @@ from numpy.random import Generator
 from worlds import TARGET, Featured
 
 from calibration.arrays import group_codes
-from calibration.effective_sample_size import effective_n
 from calibration.fitting import Folds, Rows, cross_fit_two_stage, fit_two_stage
 from calibration.maps import TwoStageMap
+from calibration.metrics.intervals import effective_n
 from calibration.selection import choose, grouped_folds
 from calibration.thresholds import certify, lower_bound
 from rerank.types import Ints

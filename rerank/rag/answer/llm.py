@@ -16,7 +16,7 @@ from rerank.errors import EndpointError, optional
 from rerank.inference.remote.client import seconds_of
 from rerank.rag.answer.answerers import Generated, messages
 from rerank.rag.answer.sources import Source
-from rerank.tracking.records import without_secrets
+from rerank.tracking.client import without_secrets
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
 NO_KEY = "none"

@@ -35,7 +35,7 @@ from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.jobs.calibrate import calibrate
 from rerank.storage.folder import verify_folder
-from rerank.tracking.records import FOLDER, INNER, logged_models
+from rerank.tracking.runs import FOLDER, INNER, logged_models
 from rerank.types import Floats, Scored
 
 Run = Any  # the session's run, see conftest

@@ -14,9 +14,9 @@ import pytest
 from collections_of import MAKERS, SERVERS, settings_file
 from search_server import searching
 
+from rerank.assessment.sources.other_system import SearchSystem, passages_by_id
 from rerank.errors import FilterError, InputError
 from rerank.filters import Where
-from rerank.retrieval.system import SearchSystem, passages_by_id
 from rerank.systems.settings import RetrieverSettings, connect, read_settings
 
 WIDTH = 8

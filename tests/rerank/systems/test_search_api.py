@@ -16,8 +16,8 @@ import pytest
 from collections_of import SERVERS
 from search_server import INDEX, SearchServer, searching
 
+from rerank.assessment.sources.other_system import SearchSystem
 from rerank.errors import InputError, RetrieverError
-from rerank.retrieval.system import SearchSystem
 from rerank.systems.settings import (
     KEY,
     URL,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rerank.assessment.sources.other_system import Hit, query_with_results
 from rerank.retrieval.dense import Vectors
-from rerank.retrieval.system import Hit, query_with_results
 from rerank.systems.settings import RetrieverSettings
 from rerank.types import Passage, Query
 

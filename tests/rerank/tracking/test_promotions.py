@@ -12,9 +12,8 @@ from mlflow import MlflowClient
 
 from rerank.errors import MovedError, TrackingError
 from rerank.storage.folder import Workspace
-from rerank.tracking.records import RunRecord
 from rerank.tracking.registry import BEST, CHAMPION, aliases, set_champion
-from rerank.tracking.runs import log_run
+from rerank.tracking.runs import RunRecord, log_run
 
 NAME = "a model"
 

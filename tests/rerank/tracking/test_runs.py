@@ -22,9 +22,8 @@ from mlflow import MlflowClient
 from rerank.errors import TrackingError
 from rerank.storage.folder import Workspace, write_folder
 from rerank.tracking.client import store
-from rerank.tracking.records import DataUsed, RunRecord, TrackedRun
 from rerank.tracking.registry import fetch
-from rerank.tracking.runs import log_run, track
+from rerank.tracking.runs import DataUsed, RunRecord, TrackedRun, log_run, track
 
 Log = Callable[..., TrackedRun]
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from rerank.tracking.records import shown_command, shown_store
+from rerank.tracking.client import shown_command, shown_store
 
 
 @pytest.mark.parametrize(
