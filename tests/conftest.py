@@ -48,13 +48,13 @@ from rerank.data.labels import Labelled
 from rerank.data.recipes import build_pydata
 from rerank.data.records import query_row
 from rerank.errors import MissingExtraError
-from rerank.evaluation import measure, predictions_file
+from rerank.evaluation import measure
 from rerank.fitting.fit import Fitted, fit
 from rerank.fitting.scored_plan import ScoredPlan, score_search
 from rerank.inference import engine
 from rerank.inference.model_files import resolve
 from rerank.inference.score_cache import ScoreCache
-from rerank.jobs import track
+from rerank.jobs import evaluate, track
 from rerank.jobs.pipelines import open_index
 from rerank.retrieval.index import Index
 from rerank.storage import folder
@@ -160,7 +160,7 @@ def _few_draws() -> Iterator[None]:
             return reliability.comparison(*rows, **options, draws=40)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (measure, predictions_file, recalibration):
+        for module in (measure, evaluate, recalibration):
             patch.setattr(module, "comparison", comparison)
         yield
 

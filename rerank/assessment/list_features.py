@@ -109,11 +109,6 @@ def _sorted(scores: Floats) -> Floats:
     return np.sort(fill_missing(scores))[::-1]
 
 
-def _winner_gap(scores: Floats) -> float:
-    values = fill_missing(scores)
-    return float(values[0] - values.max())
-
-
 # of the scores by one stage: the meaning, and the function
 STAGE_FEATURES: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
     "top": ("Best score of {}: max score", lambda s: float(_sorted(s)[0])),
@@ -131,7 +126,7 @@ STAGE_FEATURES: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
     ),
     "winner_gap": (
         "Score of the top passage minus the best one by {}: its score - max score",
-        _winner_gap,
+        lambda s: float(fill_missing(s)[0] - fill_missing(s).max()),
     ),
     "winner_rank": (
         "Log rank of the top passage by {}: log(rank)",

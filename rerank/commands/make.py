@@ -181,7 +181,7 @@ def evaluate(
         examples: also answer three of the queries: one accepted and right, one rightly doubted, one
             that nothing answers; of each the first by its id
     """
-    from rerank.evaluation.predictions_file import measure_predictions
+    from rerank.jobs.evaluate import measure_predictions
     from rerank.report.calibration import cascade_section, measured_sections, predictions_sections
     from rerank.report.headline import after_evaluation, headline
     from rerank.report.sections import as_text
@@ -199,7 +199,11 @@ def evaluate(
         typed.refuse("only with a model folder", "then", *OF_THEN, "out", "examples")
         said = measure_predictions(chosen.model, reading.read(dataset), split)
         note(*said.notes)
-        tell(json, as_text(predictions_sections(said)).removesuffix("\n"), **said.to_dict())
+        tell(
+            json,
+            as_text(predictions_sections(said.table, said.order)).removesuffix("\n"),
+            **said.to_dict(),
+        )
         return
     model, cascade = _to_measure(chosen, work), None
     labelled = reading.read(dataset, corpus_elsewhere=model.source.elsewhere)

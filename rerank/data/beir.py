@@ -174,11 +174,6 @@ class _Split:
             both = f"{grades[doc_id]:g} and {grade:g}"
             self.problems.refuse(where, f"{query_id!r} and {doc_id!r} are judged twice, {both}")
 
-    def positive(self) -> dict[str, dict[str, float]]:
-        """The grades above 0, of the queries that have any."""
-        right = {i: {d: g for d, g in of.items() if g > 0} for i, of in self.grades.items()}
-        return {i: grades for i, grades in right.items() if grades}
-
 
 def _read_split(path: Path, queries: Mapping[str, Any], problems: Problems) -> dict[str, str]:
     """The query ids, each with its place."""
@@ -307,7 +302,9 @@ def _read_splits(
         split_path = folder / f"splits/{split}.txt"
         found = _Split(corpus, queries, problems)
         found.read(files.get(split, ()))
-        judged, grades = found.places, found.positive()
+        judged = found.places
+        right = {i: {d: g for d, g in of.items() if g > 0} for i, of in found.grades.items()}
+        grades = {i: above_0 for i, above_0 in right.items() if above_0}
         listed = _read_split(split_path, queries, problems) if split_path.exists() else judged
         for query_id, where in (judged | listed).items():
             if query_id not in listed:
@@ -321,7 +318,7 @@ def _read_splits(
                 why = f"{query_id!r} has no right passage left; whether one answers it is unknown"
                 problems.add(where, why, "queries without their right passage")
                 all_lost.add(query_id)
-        qrels |= {i: right for i, right in grades.items() if i in listed}
+        qrels |= {i: above_0 for i, above_0 in grades.items() if i in listed}
         splits[split] = tuple(listed)
     return qrels, splits, all_lost
 

@@ -188,13 +188,8 @@ class LabelledSet:
 
     def duplicate_keys(self, query_id: str) -> frozenset[str]:
         """Keys of a repeated query, whatever its labels: its words and its given group."""
-        named = self.named_group(query_id)
-        return frozenset({self._words(query_id), *([] if named is None else [named])})
-
-    def named_group(self, query_id: str) -> str | None:
-        """The label of the query's `metadata.group`; None if it has none."""
-        name = given_group(self.queries[query_id])
-        return group_label(name) if name else None
+        named = given_group(self.queries[query_id])
+        return frozenset({self._words(query_id), *([group_label(named)] if named else [])})
 
     def _words(self, query_id: str) -> str:
         return f"query:{query_hash(self.queries[query_id].text)}"

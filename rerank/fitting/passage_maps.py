@@ -56,23 +56,21 @@ def fit_rankings(
     These are in the order of maps that have not seen the query's group. With a `reference` map, the
     maps are shrunk towards that.
     """
-    X, y = _rows([r.features for r in unordered.items], unordered)
-    scored = _with_scores(X, y, unordered, config, reference)
+    X, y, scored = _with_scores(unordered, config, reference)
     ordered = [reorder(r, rank_by=config.rank_by) for r in scored]
     return _fit(X, y, reference), unordered.with_items(ordered)
 
 
 def _with_scores(
-    X: Floats,
-    y: Labels,
-    unordered: Labelled[Ranking],
-    config: Config,
-    reference: LogisticMap | None,
-) -> list[Ranking]:
-    """The passages in their order, with the scores of maps that have not seen their group."""
+    unordered: Labelled[Ranking], config: Config, reference: LogisticMap | None
+) -> tuple[Floats, Labels, list[Ranking]]:
+    """The features and labels of all passages; and the rankings, unordered, with the scores of maps
+    that have not seen their group.
+    """
+    X, y = _rows([r.features for r in unordered.items], unordered)
     counts = list(map(len, unordered.items))
     scores = _cross_fit(X, y, counts, unordered.groups, config, reference)
-    return [replace(r, score=own) for r, own in zip(unordered.items, scores, strict=True)]
+    return X, y, [replace(r, score=own) for r, own in zip(unordered.items, scores, strict=True)]
 
 
 def _rows(features: Sequence[Floats], labelled: Labelled[Any]) -> tuple[Floats, Labels]:
@@ -114,10 +112,9 @@ def choose_cutoff(
 
     def quality(cutoff: float) -> Floats:
         unordered = read_labelled(scored, cutoff)
-        X, y = _rows([r.features for r in unordered.items], unordered)
         runs = [
             [r.passages[i].doc_id for i in best_first(r, rank_by=config.rank_by)[:10]]
-            for r in _with_scores(X, y, unordered, config, reference)
+            for r in _with_scores(unordered, config, reference)[2]
         ]
         return order_quality(runs, unordered.grades).ndcg10
 
@@ -135,8 +132,7 @@ def choose_cutoff(
 
 def read_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Ranking]:
     """The candidates, `read` as if only those above the cutoff had been scored."""
-    rankings = [read(s) for s in limit_labelled(scored, cutoff).items]
-    return scored.with_items(rankings)
+    return scored.with_items([read(limit_scored(s, cutoff)) for s in scored.items])
 
 
 def limit_labelled(scored: Labelled[Scored], cutoff: float) -> Labelled[Scored]:

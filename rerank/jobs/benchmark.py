@@ -23,7 +23,6 @@ from rerank.data.lines import stem
 from rerank.errors import InputError, optional
 from rerank.evaluation.baselines import HEURISTICS, NEED_SCORES, best_logit, heuristic_confidences
 from rerank.evaluation.measure import OURS
-from rerank.evaluation.predictions_file import read_predictions
 from rerank.fitting.fit import fit
 from rerank.fitting.passage_maps import limit_labelled
 from rerank.fitting.plan import Plan, plan, unseen
@@ -36,7 +35,7 @@ from rerank.fitting.scored_plan import (
 )
 from rerank.jobs.automatic import with_language
 from rerank.jobs.calibrate import refused_by
-from rerank.jobs.evaluate import grouped_as
+from rerank.jobs.evaluate import grouped_as, read_predictions
 from rerank.jobs.pipelines import CandidateSource, find_models, open_candidate_source, pipeline_over
 from rerank.process import one_blas_thread
 from rerank.report.benchmark import Answers, Asked, Row, Way, measured_rows

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibration.recalibration import Recalibration
-from calibration.reliability import Reliability, reliability_bins
+from calibration.reliability import Comparison, Reliability, reliability_bins
 from rerank.errors import optional
 from rerank.evaluation.baselines import SOURCES
 from rerank.evaluation.cascade import Cascade
 from rerank.evaluation.measure import OURS, Evaluation
-from rerank.evaluation.predictions_file import MeasuredPredictions
 from rerank.fitting.certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS, copies_in
 from rerank.report.headline import headline, promise_sentences
@@ -116,16 +115,16 @@ def measured_sections(evaluation: Evaluation) -> tuple[Section, Section, Section
     )
 
 
-def predictions_sections(measured: MeasuredPredictions) -> list[Section]:
-    """The table of a file of predictions, under a sentence on its order."""
-    ((name, one),), order = measured.table.rows, measured.order
+def predictions_sections(table: Comparison, order: Mapping[str, float]) -> list[Section]:
+    """The table of a file of predictions, of one row, under a sentence on its order."""
+    ((name, one),) = table.rows
     sentence = (
         f"The order of {one.n} queries: hit@1 {order['hit1']:.3f}; of those that something answers "
         f"MRR@10 {order['mrr10']:.3f} and nDCG@10 {order['ndcg10']:.3f}."
     )
     return [
         Section("", [sentence]),
-        Section("The confidence", table=measured.table.cells(), ours=name, note=table_note(one)),
+        Section("The confidence", table=table.cells(), ours=name, note=table_note(one)),
     ]
 
 

@@ -35,9 +35,9 @@ from rerank.config import Config
 from rerank.data.labels import Labelled, hits
 from rerank.evaluation.baselines import HEURISTICS, heuristic_confidences
 from rerank.evaluation.measure import OURS
-from rerank.evaluation.predictions_file import read_predictions
 from rerank.fitting.scored_plan import ScoredPlan
 from rerank.jobs.benchmark import POOLED, by_logit, by_maps
+from rerank.jobs.evaluate import read_predictions
 from rerank.jobs.pipelines import find_models
 from rerank.report.benchmark import (
     Answers,

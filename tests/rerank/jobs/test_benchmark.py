@@ -18,8 +18,8 @@ from small_sets import QUERIES, encoder, write_numbered
 import rerank
 from rerank.data.labels import Labelled
 from rerank.evaluation.measure import OURS
-from rerank.evaluation.predictions_file import measure_predictions
 from rerank.jobs.benchmark import benchmark
+from rerank.jobs.evaluate import measure_predictions
 from rerank.report.benchmark import (
     Answers,
     Asked,

@@ -14,7 +14,7 @@ from command_line import call, refused
 
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.evaluation.predictions_file import measure_predictions, read_predictions
+from rerank.jobs.evaluate import measure_predictions, read_predictions
 from rerank.report.benchmark import Answers, Asked, figures
 
 PLACES = (above / "shared/judge/judge.py" for above in Path(__file__).parents)
