@@ -56,20 +56,16 @@ class _Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc,unused-i
         x, labels = validate_data(self, X, y, dtype=np.float64)
         as_floats(X)  # scikit-learn takes text and dates as numbers, and unmasks what is masked
         refuse_masked(y)
-        return x, self._coded(labels)
-
-    def _coded(self, y: ArrayLike) -> Ints:
-        refuse_masked(y)
-        y = np.asarray(y)
-        check_classification_targets(y)
-        classes = np.unique(y)
+        labels = np.asarray(labels)
+        check_classification_targets(labels)
+        classes = np.unique(labels)
         if len(classes) == 1 and classes[0] in (0, 1):  # as where nothing is right yet
             classes = np.array([0, 1])
         self.classes_ = classes
         if len(classes) != 2:
             n, some = len(classes), ", ".join(map(str, classes[:5]))
             raise ValueError(f"Only binary classification is supported, got {n} classes: {some}")
-        return np.asarray(y == self.classes_[1], dtype=np.int64)
+        return x, np.asarray(labels == self.classes_[1], dtype=np.int64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

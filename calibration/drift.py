@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -205,9 +205,9 @@ def sketch(X: ArrayLike, names: Sequence[str], groups: Groups = None) -> Sketch:
     if n_groups < MIN_ROWS:
         raise ValueError(f"a sketch needs at least {MIN_ROWS} independent rows, got {n_groups}")
     features = []
-    for column in _columns(x):
-        edges = np.unique(column.quantiles(np.arange(BINS + 1) / BINS))
-        features.append(FeatureSketch(tuple(edges), tuple(np.diff(column.cumulative(edges)))))
+    for column in np.sort(x, axis=0).T.copy():
+        edges = np.unique(_quantiles(column, np.arange(BINS + 1) / BINS))
+        features.append(FeatureSketch(tuple(edges), tuple(np.diff(_cumulative(column, edges)))))
     n = max(MIN_ROWS, int(effective_rows(x, number)))
     return Sketch(tuple(names), n, tuple(features), len(x))
 
@@ -231,14 +231,14 @@ def alarm(fitted: Sketch, X: ArrayLike, *, level: float = 0.01, groups: Groups =
         raise ValueError("an alarm needs at least one new row, got none")
     n, m = fitted.n, max(1, int(effective_rows(x, arrays.group_codes(groups, len(x)))))
     moves = []
-    columns = _columns(x)
+    columns = np.sort(x, axis=0).T.copy()
     for name, feature, column in zip(fitted.names, fitted.features, columns, strict=True):
-        share = column.cumulative(np.array(feature.edges))
+        share = _cumulative(column, np.array(feature.edges))
         distance = float(np.abs(share - feature.cumulative()).max())
         outside = float(share[0] + 1 - share[-1])
         rare = outside_p_value(int(outside * m + 1e-6), n, m)
         p = min(1.0, 2 * min(ks_bound(distance, n, m), rare))
-        median = float(column.quantiles(np.array([0.5]))[0])
+        median = float(_quantiles(column, np.array([0.5]))[0])
         moves.append(Move(name, distance, feature.median(), median, outside, p))
     moves.sort(key=lambda move: move.p_value)
     holm = np.maximum.accumulate([m.p_value * (len(moves) - i) for i, m in enumerate(moves)])
@@ -253,26 +253,17 @@ def _as_float32(x: Floats) -> Floats:
     return np.clip(x, -most, most).astype(np.float32).astype(np.float64)
 
 
-class _Column(NamedTuple):
-    """Sorted values (n,) of a feature, and the share of the rows (n + 1,) before each."""
-
-    values: Floats
-    before: Floats
-
-    def quantiles(self, levels: Floats) -> Floats:
-        """Return for each level the lowest value with at least that share of the rows up to it."""
-        place = np.searchsorted(self.before[1:], levels - 1e-9)
-        return np.asarray(self.values[np.minimum(place, len(self.values) - 1)], dtype=np.float64)
-
-    def cumulative(self, edges: Floats) -> Floats:
-        """Return (2 K,): for each edge, the share below it, then up to it."""
-        below, up_to = (np.searchsorted(self.values, edges, side=s) for s in ("left", "right"))
-        return self.before[np.column_stack([below, up_to]).ravel()]
+def _quantiles(column: Floats, levels: Floats) -> Floats:
+    """Return for each level the lowest of sorted values with at least that share up to it."""
+    n = len(column)
+    place = np.searchsorted(np.arange(1, n + 1) / n, levels - 1e-9)
+    return np.asarray(column[np.minimum(place, n - 1)], dtype=np.float64)
 
 
-def _columns(x: Floats) -> list[_Column]:
-    share_below = np.arange(len(x) + 1) / len(x)
-    return [_Column(values, share_below) for values in np.sort(x, axis=0).T.copy()]
+def _cumulative(column: Floats, edges: Floats) -> Floats:
+    """Return (2 K,): for each edge, the share of the sorted values below it, then up to it."""
+    below, up_to = (np.searchsorted(column, edges, side=side) for side in ("left", "right"))
+    return np.column_stack([below, up_to]).ravel() / len(column)
 
 
 def _p(p: float, equals: str = "") -> str:

@@ -177,36 +177,23 @@ def _recommendations(
     return tuple(sentence for sentence, applies in causes.items() if applies)
 
 
-SIGNAL_OF_GROUP = {  # of a feature, by its group, if it is not named below
-    "logits": "top_score",
-    "score": "top_score",
-    "margins": "gap",
-    "first stage": "spread",
-    "agreement": "stage_agreement",
-    "coverage": "query_coverage",
-    "list": "spread",  # of lists that came with their scores
-}
-SIGNAL_OF_STAGE_FEATURE = {  # of such lists: the last part of a name such as `keyword.margin`
-    "top": "top_score",
-    "margin": "gap",
-    "margin_k": "gap",
-    "gain": "spread",
-    "winner_gap": "stage_agreement",
-    "winner_rank": "stage_agreement",
-    "correlation": "stage_agreement",
-    "overlap": "stage_agreement",
-}
-SIGNAL_OF_FEATURE = {
-    "score_margin": "gap",
-    "score_share": "gap",
-    "cosine_margin": "gap",
-    "bm25_margin": "gap",
-    "top_cosine": "top_score",
-    "logit_spread": "spread",
-    "logit_consensus": "consensus",
-    "passages_scored": "consensus",
-    "reranker_impact": "reranker_impact",
-    "diversity": "document_diversity",
+SIGNAL_OF = {  # by the name of a feature; of lists, by the last part of one, as `keyword.margin`;
+    # by the group, for those that are not named here
+    member: signal
+    for signal, members in {
+        "top_score": ("logits", "score", "top", "top_cosine"),
+        "gap": (
+            *("margins", "margin", "margin_k", "score_margin", "score_share"),
+            *("cosine_margin", "bm25_margin"),
+        ),
+        "spread": ("first stage", "list", "gain", "logit_spread"),
+        "consensus": ("logit_consensus", "passages_scored"),
+        "stage_agreement": ("agreement", "winner_gap", "winner_rank", "correlation", "overlap"),
+        "reranker_impact": ("reranker_impact",),
+        "document_diversity": ("diversity",),
+        "query_coverage": ("coverage",),
+    }.items()
+    for member in members
 }
 
 Measure = Callable[[Assessment], float]
@@ -214,9 +201,7 @@ Measure = Callable[[Assessment], float]
 
 def signal_of(feature: str, group: str) -> str:
     """The signal that a feature of the confidence belongs to, by its name, else by its group."""
-    if "." in feature:
-        return SIGNAL_OF_STAGE_FEATURE[feature.rpartition(".")[2]]
-    return SIGNAL_OF_FEATURE.get(feature) or SIGNAL_OF_GROUP[group]
+    return SIGNAL_OF.get(feature.rpartition(".")[2]) or SIGNAL_OF[group]
 
 
 def _documents(a: Assessment) -> float:

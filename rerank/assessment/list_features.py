@@ -135,10 +135,6 @@ STAGE_FEATURES: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
 }
 
 
-def _correlation(one: Floats, other: Floats) -> float:
-    return spearman(fill_missing(one), fill_missing(other))
-
-
 def _overlap(one: Floats, other: Floats) -> float:
     # of equal scores the first ones; missing scores come last, and are left out
     tops = [np.argsort(-s, kind="stable")[: min(10, (~np.isnan(s)).sum())] for s in (one, other)]
@@ -146,7 +142,10 @@ def _overlap(one: Floats, other: Floats) -> float:
 
 
 STAGE_PAIR_FEATURES: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
-    "correlation": ("Agreement of {} and {}: Spearman of their scores over the list", _correlation),
+    "correlation": (
+        "Agreement of {} and {}: Spearman of their scores over the list",
+        lambda one, other: spearman(fill_missing(one), fill_missing(other)),
+    ),
     "overlap": (
         "Passages that {} and {} rank high: share of the first 10 that both have",
         _overlap,

@@ -135,10 +135,14 @@ def import_trec(
     from rerank.storage.files import write_file
 
     files: dict[str, Path] = {}
-    for name, path in map(_named_run, runs):
+    for given in runs:
+        name, equals, path = given.partition("=")
+        if not equals or Path(given).exists():  # the name of a file may hold "=" too
+            name, path = "", given
+        name = name or Path(path).stem
         if name in files:
             raise InputError(f"two runs are named {name!r}; name them: NAME=RUN")
-        files[name] = path
+        files[name] = Path(path)
     if out.exists():
         inputs = [*files.values(), *filter(None, (qrels, queries, corpus))]
         if any(out.samefile(path) for path in inputs if path.exists()):
@@ -164,11 +168,3 @@ def import_trec(
         lines.append(f"{len(empty)} of the lists are empty: no run has the query, as {empty[0]}")
     lines.append(f"stages: {', '.join(files)}; the last one is taken as the one that orders")
     tell(json, *lines, out=out, **counts, stages=list(files))
-
-
-def _named_run(given: str) -> tuple[str, Path]:
-    """The name and the file of `[NAME=]RUN`; the name of the file may hold "=" too."""
-    name, equals, path = given.partition("=")
-    if not equals or Path(given).exists():
-        return Path(given).stem, Path(given)
-    return name or Path(path).stem, Path(path)

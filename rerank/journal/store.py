@@ -190,7 +190,10 @@ def entry_of(
     now = time.time()
     top = best[0] if best else None
     fitted = bool(top) and not assessment.first_stage
-    text = None if answer is None else _storable_text(answer.answer)
+    text, decision = None, ACCEPTED if assessment.accepted else ADVISORY
+    if answer is not None:
+        text, unsure = _storable_text(answer.answer), answer.low_confidence
+        decision = REFUSED if answer.refused else UNSURE if unsure else ANSWERED
     row = query_row(query)  # in the format of a labels file
     kept = {name: row[name] for name in ("metadata", "passages", "filter") if name in row}
     entry: Entry = {
@@ -210,7 +213,7 @@ def entry_of(
         "verdict": assessment.verdict,
         "accepted": assessment.accepted,
         "threshold": assessment.thresholds.advisory,
-        "decision": _decision(assessment, answer),
+        "decision": decision,
         "answer": text,
         "answer_hash": None if text is None else query_hash(text),
         "attribution": None if answer is None else answer.attribution_coverage,
@@ -224,14 +227,6 @@ def entry_of(
     if without_text:
         entry |= dict.fromkeys(("question", "top_document", "answer"))
     return entry
-
-
-def _decision(assessment: Assessment, answer: GivenAnswer | None) -> str:
-    if answer is None:
-        return ACCEPTED if assessment.accepted else ADVISORY
-    if answer.refused:
-        return REFUSED
-    return UNSURE if answer.low_confidence else ANSWERED
 
 
 def _storable_text(text: str) -> str:

@@ -36,7 +36,6 @@ from rerank.serving.telemetry import event
 from rerank.types import Passage, RankedPassage
 
 if TYPE_CHECKING:
-    from rerank.assessment.model import CalibratedReranker
     from rerank.serving.model_source import ModelHolder
 
 
@@ -272,6 +271,7 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         done = await assessor(request, body)
         assessment, model = done.assessment, done.served.model
         taken, listed = take(assessment), assessment.first(SHOWN)
+        indexed = bool(model.source.folder)
         why = explanation.explain(model, assessment).to_dict()
         page = {
             **done.names,
@@ -280,7 +280,10 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
             "k": taken.k,
             "sufficiency_k": assessment.sufficiency_k,
             "stop_reason": taken.stop_reason,
-            "passages": [_on_page(listed[i], model) for i in distinct(listed)[0]],
+            "passages": [
+                {**one.to_dict(), **shown_passage(one), "row": one.row if indexed else None}
+                for one in (listed[i] for i in distinct(listed)[0])
+            ],
             "signals": why["signals"],
             "recommendations": why["recommendations"],
         }
@@ -331,9 +334,3 @@ def shown_passage(passage: Passage | RankedPassage) -> dict[str, Any]:
     """A passage's id, title, text and place, as a page shows them."""
     shown = {name: getattr(passage, name) for name in ("doc_id", "title", "text")}
     return {**shown, **asdict(place_of(passage))}
-
-
-def _on_page(passage: RankedPassage, model: CalibratedReranker) -> dict[str, Any]:
-    """A passage with its text and place; `row`, for `/v1/document`, if the model has an index."""
-    row = passage.row if model.source.folder else None
-    return {**passage.to_dict(), **shown_passage(passage), "row": row}

@@ -243,8 +243,6 @@ def freeze(model: Any, layers: int) -> None:
     if not layers:
         return
     stack, embeddings = layers_of(model), getattr(model.base_model, "embeddings", None)
-    if layers > len(stack):
-        raise InputError(f"the model has {len(stack)} layers, cannot freeze {layers}")
     if embeddings is None:
         raise InputError(f"{type(model).__name__} has no embeddings below its layers to freeze")
     for module in (embeddings, *stack[:layers]):
@@ -378,8 +376,6 @@ def _open_base(base: ModelFiles, config: FinetuneConfig) -> CrossEncoder:
     if config.layers:  # evenly spaced, the last among them (Sanh et al. 2019: every other)
         stack = layers_of(model.model)
         count, n = config.layers, len(stack)
-        if count > n:
-            raise InputError(f"the model has {n} layers, cannot keep {count}")
         for number in sorted({*range(n)} - {k * n // count - 1 for k in range(1, count + 1)})[::-1]:
             del stack[number]
         model.model.config.num_hidden_layers = count

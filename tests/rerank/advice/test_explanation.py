@@ -12,9 +12,7 @@ from assessments import make_assessment
 from rerank.advice.explanation import (
     BANDS,
     FROM_GOOD_TO_BAD,
-    SIGNAL_OF_FEATURE,
-    SIGNAL_OF_GROUP,
-    SIGNAL_OF_STAGE_FEATURE,
+    SIGNAL_OF,
     SIGNALS,
     explain_by,
     signal_of,
@@ -23,7 +21,7 @@ from rerank.advice.explanation import (
 from rerank.assessment.fitted_maps import FittedMaps, features_of
 from rerank.assessment.metadata_features import MetadataFeature
 from rerank.assessment.predictions import predict, to_assessments
-from rerank.assessment.ranking_features import RANKING_FEATURES, ranking_features
+from rerank.assessment.ranking_features import ranking_features
 from rerank.config import Config
 from rerank.data.labels import Labelled
 from rerank.types import OWN_STAGES, Assessment, ListKind, Mode, Scored
@@ -140,17 +138,12 @@ def test_nothing_found_is_flagged(maps: FittedMaps) -> None:
 
 
 def test_the_tables_of_signals_name_what_there_is() -> None:
-    """Every feature has a signal, also of lists, and every one named apart exists."""
-    assert set(SIGNAL_OF_FEATURE) <= set(RANKING_FEATURES)
-    assert {
-        *SIGNAL_OF_GROUP.values(),
-        *SIGNAL_OF_FEATURE.values(),
-        *SIGNAL_OF_STAGE_FEATURE.values(),
-    } <= set(SIGNALS)
+    """Every feature has a signal, also of lists, and everything in the table exists."""
+    assert set(SIGNAL_OF.values()) <= set(SIGNALS)
     kinds = [ListKind(("keyword", "vector", "reranker"), texts) for texts in (True, False)]
-    tables = [(features_of(OWN_STAGES), set(SIGNALS))]
-    tables += [(features_of(kind), set(SIGNALS)) for kind in kinds]
-    for features, signals in tables:
-        assert all(
-            signal_of(n, g) in signals for g, names in features.groups.items() for n in names
-        )
+    there = set()
+    for features in map(features_of, (OWN_STAGES, *kinds)):
+        for group, names in features.groups.items():
+            assert all(signal_of(name, group) in SIGNALS for name in names)
+            there |= {group, *(name.rpartition(".")[2] for name in names)}
+    assert set(SIGNAL_OF) <= there
