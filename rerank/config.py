@@ -154,9 +154,7 @@ def _band(
 
 
 def hundredths(probability: float) -> int:
-    """A probability as a person sees it, and `page.js` shows: rounded down, to reach no threshold
-    above.
-    """
+    """A probability as a person and `page.js` see it: rounded down, to reach no threshold above."""
     return math.floor(100 * probability + 1e-9)  # 100 * 0.58 is slightly below 58
 
 

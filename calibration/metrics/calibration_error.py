@@ -139,9 +139,7 @@ Waves = NDArray[np.complex128]
 
 
 class _Mesh:
-    """Rows at confidences p (n,), on a mesh that with its mirror image forms a circle: one FFT a
-    bandwidth.
-    """
+    """Rows at confidences p (n,) on a mesh, with its mirror image a circle: one FFT a bandwidth."""
 
     def __init__(self, p: Floats) -> None:
         place = p * (MESH - 1)

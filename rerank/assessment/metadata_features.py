@@ -106,9 +106,7 @@ def _as_day(year: int, month: int, day: int) -> date | None:
 
 
 def _days_away(turn: date, year: int, month: int, day: int) -> float:
-    """Days from a turn to the nearest time with these parts; a week, neither here nor there, if
-    there is no such day.
-    """
+    """Days from a turn to the nearest time with these parts; a week if there is no such day."""
     away = []
     for y in [year] if year else [turn.year - 1, turn.year, turn.year + 1]:
         if first := _as_day(y, month or 1, day or 1):

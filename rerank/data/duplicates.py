@@ -53,9 +53,7 @@ def ranks_without_equal(ranks: Ints, first: Ints, group: Ints) -> Ints:
 
 
 def highest_of_equal(scores: Floats, group: Ints) -> Floats:
-    """The scores (n,), with the highest one of its `group` (n,) of `distinct` for each passage; NaN
-    if all are missing.
-    """
+    """The scores (n,), each the highest of its `group` (n,) of `distinct`; NaN without any."""
     highest = np.full(group.max(initial=-1) + 1, np.nan)
     if len(highest) == len(scores):  # all differ
         return scores

@@ -250,9 +250,7 @@ def unseen(labelled: LabelledSet, ids: Iterable[str], seen: frozenset[str]) -> l
 
 
 def _drawn(ids: list[str], limit: int | None, seed: int) -> list[str]:
-    """At most `limit` of the ids, drawn at random, in the old order; of a lower limit the same
-    first.
-    """
+    """At most `limit` ids, drawn at random, in the old order; of a lower limit the same first."""
     if limit is None or len(ids) <= limit:
         return ids
     shuffled = sorted(ids)

@@ -149,9 +149,7 @@ def halves(labelled: Labelled[Item], seed: int) -> tuple[Labelled[Item], Labelle
 def by_networks(
     pipeline: Pipeline, planned: Plan, maps: Mapping[str, FittedMaps]
 ) -> tuple[Asked, list[Way]]:
-    """The questions, with copies without answers; and what these maps, the last stage's own score
-    and fits on labels say.
-    """
+    """The questions, with copies; what these maps, the last score and fits on labels say."""
     config, lists = pipeline.config, not pipeline.source.scores_passages
     lent, found = (
         queries.with_items(pipeline.retrieve(queries.items, label=f"finding candidates to {use}"))

@@ -1,6 +1,4 @@
-"""The promotion gate: the model and the best champion so far are measured again on labelled
-queries.
-"""
+"""The promotion gate: a model and the best champion so far, measured again on labelled queries."""
 
 from __future__ import annotations
 
@@ -241,9 +239,7 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estima
 def best_checks(
     lost: Mapping[str, Estimate], gate: PromotionGate, n: int, *, version: str
 ) -> list[Check]:
-    """Check that a model is not worse than the best champion so far: the upper bound of the loss on
-    n queries lies below the margin.
-    """
+    """Check that the upper bound of what a model loses on n queries lies below the margin."""
     margins = {"right answers": gate.margin, "Brier score": gate.brier_margin}
     checks = []
     for name, d in lost.items():

@@ -239,9 +239,7 @@ def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedb
 
 
 def subsample(feedback: Sequence[Feedback], max_labels: int | None) -> Sequence[Feedback]:
-    """At most `max_labels` of the labels, drawn at random, in their old order: the first ones of a
-    file are often about one subject.
-    """
+    """At most `max_labels` of the labels, drawn at random, in their old order."""
     if max_labels is None or max_labels >= len(feedback):
         return feedback
     rows = random.Random(0).sample(range(len(feedback)), max_labels)
@@ -304,9 +302,7 @@ def _model_contents(
 def _sketch(
     model: CalibratedReranker, main: RecalibratedMode | None, *, same_corpus: bool
 ) -> Mapping[str, Any]:
-    """The sketch of the new model's main mode; empty if nothing is known of it, as of another
-    corpus.
-    """
+    """The sketch of the new main mode; empty if nothing is known of it, as of another corpus."""
     if same_corpus and model.calibrated:
         return model.sketch.to_dict()
     if main is None:

@@ -35,9 +35,7 @@ class BM25:
 
     @classmethod
     def build(cls, documents: Iterable[Sequence[str]]) -> BM25:
-        """Compile the statistics of `BM25Okapi(documents)`: of one document or more, which may be
-        empty.
-        """
+        """Compile the statistics of `BM25Okapi(documents)`, n >= 1; a document may be empty."""
         with optional():
             from scipy.sparse import csr_array
 

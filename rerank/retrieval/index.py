@@ -66,9 +66,7 @@ class SearchableIndex(Lexicon, Protocol):
         rrf_k: int,
         where: Where | None = None,
     ) -> FirstStage:
-        """The `count` best passages of the `pool` best of each stage that fit `where`, best fused
-        first.
-        """
+        """The `count` best fused of the `pool` best of each stage that fit `where`, best first."""
 
     def passage(self, row: int, /) -> Passage:
         """The passage at a row, as `FirstStage.rows` names it."""
@@ -153,9 +151,7 @@ class Index:
         ]
 
     def check(self) -> None:
-        """Refuse arrays of another type, shape or range than `build_index` writes: others may have
-        written them.
-        """
+        """Refuse arrays of another type, shape or range than those of `build_index`."""
         corpus, bm25, vectors = self.corpus, self.bm25, self.vectors
         passages, terms = len(corpus.offsets) - 1, len(bm25.terms)
         _check_array("offsets", corpus.offsets, np.int64, (passages + 1,))

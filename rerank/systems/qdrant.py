@@ -179,9 +179,7 @@ def open_folder(folder: str) -> Any:
 
 
 def bm25_indices(text: str, *, language: str) -> list[int]:
-    """The dimensions of a query in `Qdrant/bm25`: a hash of each stemmed word. Those of stop words
-    match nothing.
-    """
+    """A query's dimensions in `Qdrant/bm25`: hashes of stemmed words; stop words match nothing."""
     words = NOT_WORDS.sub(" ", text.lower()).split()
     stemmed = words if language == "none" else Stemmer.Stemmer(language).stemWords(words)
     return sorted({abs(mmh3.hash(word)) for word in stemmed})

@@ -195,9 +195,7 @@ def _one_promotion(tracking_uri: str) -> Iterator[None]:
 def _open_client(
     subject: str, tracking_uri: str | None, *, make: bool = False
 ) -> Iterator[MlflowClient]:
-    """A client of the store in use, whose failures are raised with one sentence; `make` a missing
-    SQLite database.
-    """
+    """A client of the store in use, failing in one sentence; `make` a missing SQLite database."""
     place = named_store() or tracking_uri or Workspace(Path("work")).tracking_uri
     from mlflow.exceptions import MlflowException
 

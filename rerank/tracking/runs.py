@@ -157,9 +157,7 @@ def if_installed(
 
 
 def read_note(key: str, work: Workspace) -> TrackedRun | None:
-    """The run that is noted in `work` for the sha256 of a manifest, in whatever store; it needs no
-    MLflow.
-    """
+    """The run noted in `work` for the sha256 of a manifest, of any store; it needs no MLflow."""
     noted = work.tracked(key)
     try:
         return TrackedRun(**{**noted, "found": True}) if noted else None

@@ -91,9 +91,7 @@ def _with_none(logits: torch.Tensor) -> torch.Tensor:
 
 
 class ListsLoss(nn.Module):
-    """The mean over a batch's lists of (1 - share) x label loss + share x distillation, which
-    applies only to lists with a teacher.
-    """
+    """The mean over lists of (1 - share) x label loss + share x distillation, where taught."""
 
     def __init__(self, model: Any, *, share: float = 0.5) -> None:
         super().__init__()
