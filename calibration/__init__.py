@@ -8,8 +8,7 @@ independent. "numpy only" is said of what needs no SciPy and no scikit-learn.
 
 The import, and applying a map, need numpy only. `measure` and `comparison` import scikit-learn and
 SciPy on first call; `certify` and the bounds import SciPy. The calibrators are scikit-learn
-estimators; scikit-learn is imported when the first of them is used. `calibration.plots` needs
-matplotlib.
+estimators; scikit-learn is imported when one of them is used. `calibration.plots` needs matplotlib.
 """
 
 from __future__ import annotations

@@ -228,8 +228,7 @@ def fit_update(scores: ArrayLike, y: ArrayLike, groups: Groups = None) -> Logist
     """Return sigmoid(a score + b) of log odds (n,): an old map's output, moved by few new labels.
 
     As `fit_shrunk`, without steps, and with the standard deviations `SLOPE_SPREAD` and
-    `INTERCEPT_SPREAD`. A slope below `MIN_SLOPE` is raised to it: labels must not reverse the
-    order.
+    `INTERCEPT_SPREAD`. A slope below `MIN_SLOPE` is raised to it: the order must stay.
     """
     return update_of(Rows.of(scores, y, groups, 1))
 

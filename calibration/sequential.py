@@ -1,8 +1,7 @@
 """Are confidences still right? Tests on labels as they arrive, valid however often one looks.
 
 Labels and confidences in, evidence out; numpy only. Two assumptions cannot be checked: whether a
-label arrives must not depend on its value, and of several rephrasings of one question only one may
-count.
+label arrives must not depend on its value, and of rephrasings of one question only one may count.
 
 The method is betting on labels at the prices that confidences set (Waudby-Smith and Ramdas 2024,
 "Estimating means of bounded random variables by betting"; Henzi and Ziegel 2022, "Valid sequential

@@ -1,8 +1,7 @@
 """The command line `rerank`: every command, arguments to it, errors to messages and exit codes.
 
 `data index` is `index` in `rerank.commands.data`, and `search`, of the group `use`, is `search` in
-`rerank.commands.use`. Those of a room are where `rerank.rooms` says, and left out where it is not
-there.
+`rerank.commands.use`. Those of a room are where `rerank.rooms` says, if they are there.
 """
 
 from __future__ import annotations
@@ -89,8 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     The exit code is 0; 1 if the answer is no (an alarm, a gate that is not passed); 2 after a
-    message about bad input; or 3 if MLflow, another system failed, or rows of a file were
-    rejected.
+    message about bad input; or 3 if MLflow or another system failed, or rows were rejected.
     """
     for stream in (sys.stdout, sys.stderr):  # what a terminal cannot show is a "?"
         if isinstance(stream, io.TextIOWrapper):

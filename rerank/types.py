@@ -78,8 +78,7 @@ class Query:
     model's own cross-encoder, which then does not score them again. `scores` are those of another
     system's stages, for each stage one number per passage (n,); NaN or None if the stage did not
     return it. A search finds none of the passages `without`, by id, and only those whose metadata
-    fits `where`: a mapping, or a `rerank.filters.Where`; its keys, `filtered_by`, stay with what it
-    found.
+    fits `where`: a mapping, or a `rerank.filters.Where`; its keys, `filtered_by`, stay.
 
     Raises:
         InputError: a field of another type; logits or scores without passages, both of them, or not

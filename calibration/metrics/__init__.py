@@ -1,8 +1,7 @@
 """How good probabilities are: pure functions of labels y and probabilities p.
 
 y is (n,) of 0 and 1, p is (n,) in [0, 1], n >= 1; each function checks them, and returns one float
-unless it says otherwise. The import needs numpy only; SciPy and scikit-learn are imported when
-needed.
+unless it says otherwise. The import needs numpy only; others are imported when needed.
 """
 
 from calibration.arrays import checked

@@ -192,8 +192,7 @@ def smece(y: Floats, p: Floats) -> float:
 
     The residuals p - y are smoothed along p by a Gaussian reflected at 0 and 1, and their absolute
     values are averaged; the bandwidth is the one that equals the result. It is that of the package
-    `relplot` to about 1e-3, with its conventions. An exact model shows more than 0: compare with
-    `smece_floor`.
+    `relplot` to about 1e-3, with its conventions. An exact model shows about `smece_floor`.
     """
     mesh = _Mesh(p)
     return float(mesh.smece(mesh.waves(p - y)[None])[0])
@@ -237,8 +236,7 @@ def smece_interval(
     standard error is that of the sums by group of y - p, with one change of sign along p, at the
     worst of `CUTS`, and with one more group, as large as the largest, whose residuals are all 1.
 
-    The interval covers more than 95% where chance dominates. (NaN, NaN) with fewer than
-    `MIN_GROUPS` groups.
+    The interval covers more than 95% where chance dominates. (NaN, NaN) below `MIN_GROUPS` groups.
     """
     number, rng = arrays.group_codes(groups, len(y)), np.random.default_rng(random_state)
     n_groups = int(number.max()) + 1

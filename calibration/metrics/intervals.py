@@ -126,8 +126,7 @@ def student_interval(
 
     The standard error is the cluster-robust one, with the variance of one more row whose value is
     `unseen`: rows that all agree do not show that no other row disagrees (Agresti and Min 2005).
-    The interval is NaN with fewer than `least_groups` groups, 2 at least; without values all is
-    NaN.
+    The interval is NaN with fewer than `least_groups` groups; without values all is NaN.
     """
     v = as_floats(values)
     if not len(v):

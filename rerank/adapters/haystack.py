@@ -20,8 +20,7 @@ class CalibratedRanker:
 
     `model` is from `rerank.load`, or what `rerank.load` takes: a folder or a URI of MLflow, which
     is loaded before the first run. `min_relevance` leaves out documents that are likely to be
-    wrong: 0.0 keeps all, up to `top_k`. Texts, titles (in `meta`) and `segment` are those of
-    `rank_documents`.
+    wrong: 0.0 keeps all, up to `top_k`. Texts, titles (in `meta`), `segment`: `rank_documents`.
 
     A saved pipeline holds where the model is, and not the model. Give a model of MLflow as its URI:
     the folder that `rerank.load` copies it to is removed with the model.

@@ -1,7 +1,6 @@
 """Labelled lists on disk: what any retriever or reranker returned for a query, and what is right.
 
-One JSON object per line, which docs/your-models.md describes; TREC runs and qrels become such
-lines.
+One JSON object per line, as docs/your-models.md describes; TREC runs and qrels become such.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ def fit_prior(
 ) -> tuple[LogisticMap, list[Floats]]:
     """The map of first-stage features to P(a passage is right), by logistic regression.
 
-    With it comes the prior score of each query's candidates, (n,) each, by maps that have not seen
-    the query's group.
+    With it come the prior scores of each query's candidates, (n,), by maps blind to its group.
     """
     features = [unscored_features(c) for c in candidates.items]
     X, y = _rows(features, candidates)

@@ -120,8 +120,7 @@ def plan(
     A split that a model was trained on is left out whole, because its other queries ask about the
     same passages; if nothing else is left, only the questions trained on are left out, and then the
     report is on what is left, cross-fitted. If some of the remaining queries ask about the same
-    documents, the plan says so: a cross-encoder scores passages like its training data better than
-    new ones.
+    documents, the plan says so: a cross-encoder is better on passages like its training data.
 
     `trained_hashes` are those of the queries that a model was trained on, and `pooled_marks` those
     that the pooled maps were fitted on: these are left out, not their split. `max_queries` limits
@@ -238,8 +237,7 @@ class Marks(NamedTuple):
     def unseen(self, ids: Iterable[str], seen: frozenset[str]) -> list[str]:
         """The ids whose question a model has not seen (`seen`: its marks), nor one of its group.
 
-        Right passages are not compared: leaving queries out by these would leave too many
-        unanswerable ones.
+        Right passages are not compared: that would leave too many unanswerable queries.
         """
         return self.without_repeats(ids, (i for i, own in self.of.items() if own & seen))
 

@@ -1,7 +1,6 @@
 """The queries of a plan as scored candidates, for each mode, to fit and to measure on.
 
-They are scored without a cutoff. The candidates to fit on are ordered by a prior that has not seen
-the query's group.
+They are scored without a cutoff. Those to fit on are ordered by a prior blind to the query's group.
 
 If all labelled queries have an answer, a model never sees an unanswerable one. A copy is the same
 query over the same passages, without those that are right for it and their near duplicates, and is
@@ -52,8 +51,7 @@ ANSWERS_TAKEN_OUT = "answers_taken_out"  # metadata of a copy: true
 class ScoredPlan:
     """Scored candidates to fit on and to report on, and what a fit must know besides.
 
-    The fitted maps are shrunk towards the `pooled` ones: with few labels they stay close to them,
-    with many they do not.
+    The fitted maps are shrunk towards the `pooled` ones: with few labels they stay close to them.
     """
 
     to_fit: Labelled[Scored]
@@ -238,8 +236,7 @@ def add_copies(
 ) -> Labelled[Candidates]:
     """The labelled candidates, then copies: unanswerable ones are a `share` of all, if possible.
 
-    Without one, it is `expected_unanswerable`. The queries to copy are drawn by a hash of their
-    text.
+    Without one, it is `expected_unanswerable`. Copied queries are drawn by a hash of their text.
     """
     answered = [bool(grades) for grades in candidates.grades]
     wanted = copies_wanted(

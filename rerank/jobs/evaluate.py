@@ -241,8 +241,7 @@ def detect_drift(
     Without any shift, the chance of an alarm is at most `level`. Queries of one group, and queries
     with the same text, are not independent. A group is named by the metadata that the model's
     labelled queries were grouped by (`--group-by`), else by `metadata.group`, or by the labelled
-    set. `pipeline` searches another corpus than the model's. Queries without candidates are left
-    out.
+    set. `pipeline` searches another corpus than the model's. Those without candidates are left out.
 
     Raises:
         InputError: no query has a candidate, the features are of another version, `level` is not in

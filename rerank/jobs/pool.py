@@ -1,8 +1,7 @@
 """Fit maps pooled over many labelled sets: the usual fit, with each set as a group.
 
 So cross-fitting leaves out whole sets. Splits called test are not used. Copies of queries with
-their answers taken out teach the maps doubt, even if a user's own labels have no unanswerable
-query.
+their answers taken out teach the maps doubt, even where a user's own labels do not.
 """
 
 from __future__ import annotations

@@ -225,8 +225,7 @@ def usable_labels(
 def fresh(model: CalibratedReranker, feedback: Sequence[Feedback]) -> list[Feedback]:
     """The labels of queries that no map, a pooled one included, and no model was fitted on.
 
-    If one query of a group is known, the whole group is left out: the confidence looks too good
-    there.
+    If one query of a group is known, the whole group is left out: it looks too good there.
     """
     seen = model.fitted_on
     if model.source.scores_passages:

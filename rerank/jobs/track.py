@@ -41,8 +41,7 @@ NEEDED = ("calibrated-rerank", "mlflow", "numpy", "onnxruntime", "pandas", "toke
 def track_model(path: Path, *, work: Workspace) -> TrackedRun:
     """Send the record of a model folder to MLflow, and note its run in `work`.
 
-    The same model is not sent twice: a run of it that `work` or the store knows is returned, with
-    `found` set.
+    A model is not sent twice: its run that `work` or the store knows is returned, as `found`.
     """
     folder = open_folder(path)
     named = folder.manifest["dataset"].get("name", path.name)

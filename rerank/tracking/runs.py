@@ -114,8 +114,7 @@ def track(
     """Log a run to MLflow, once: to MLFLOW_TRACKING_URI, else to the database in `work`.
 
     A finished run that the store has of this folder is returned, and nothing is sent. If the store
-    does not answer, one that is noted in `work` for it is. `again` is the command that sends it
-    later.
+    does not answer, one that is noted in `work` for it is. `again` is a command that sends it.
 
     Raises:
         MissingExtraError: MLflow is not installed.

@@ -71,8 +71,7 @@ def alter(question: str, passage: str, draw: random.Random) -> str | None:
 
     As in SQuAD 2.0 (Rajpurkar et al. 2018, table 1), by rule (Gautam et al. 2023): another name or
     number, of the `passage` that answers it, an antonym, or a negation; in English. None if no
-    change fits, and sometimes instead of a rare one. A few altered questions still have their
-    answer.
+    change fits, and sometimes instead of a rare one. Some altered ones keep their answer.
     """
     texts = [rule(question, passage, draw) for rule in RULES]
     weights = [weight if text else 0.0 for text, weight in zip(texts, RULES.values(), strict=True)]
@@ -340,8 +339,7 @@ def split_validation(
     """(ids of queries to train on, at most the set's limit; ids of about `count` to validate on).
 
     Both are whole groups, in random order. At most a fifth of the queries are held out, and no
-    group with a query (`query_hash`) that the base has `seen`: on those it would look better than
-    it is.
+    group with a query (`query_hash`) that the base has `seen`: it would look too good there.
     """
     labelled, limit, ids = one.labelled, one.limit, one.labelled.splits[one.split]
     groups: dict[str, list[str]] = {}
@@ -428,8 +426,7 @@ def _overlap_keys(labelled: LabelledSet, query_id: str) -> frozenset[tuple[str, 
 def examples_per_set(sizes: Sequence[int], total: int, temperature: float) -> list[int]:
     """How many of `total` examples each set gives, at least one: by its size ** (1 / temperature).
 
-    Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan et al.
-    2019).
+    Temperature 1 gives the proportions of the sizes, a high one equal shares (Arivazhagan 2019).
     """
     logits = np.log(np.asarray(sizes, dtype=np.float64)) / temperature
     weights = np.exp(logits - logits.max())  # a power of a size would overflow
