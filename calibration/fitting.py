@@ -116,10 +116,8 @@ def _fit_logistic(
     if constant or y.min() == y.max():
         return LogisticMap((0.0,) * d, float(arrays.logit(base_rate(y, w))), mean, scale)
     design = np.column_stack([(x - scaler.mean_) / scaler.scale_, np.ones(n)])
-    precision, target = np.append(np.full(d, 1 / C), 0.0), y.astype(np.float64)
-    fitted = maximum_likelihood(
-        design, target, np.zeros(d + 1), precision=precision, sample_weight=w
-    )
+    precision, hits = np.append(np.full(d, 1 / C), 0.0), y.astype(np.float64)
+    fitted = maximum_likelihood(design, hits, np.zeros(d + 1), precision=precision, sample_weight=w)
     coef = np.where(np.ptp(x, axis=0) > 0, fitted[:-1], 0.0)
     low, high = tuple(x.min(axis=0)), tuple(x.max(axis=0))
     return LogisticMap(tuple(coef), float(fitted[-1]), mean, scale, low, high)
@@ -162,9 +160,7 @@ def _fit_shrunk(reference: LogisticMap, rows: Rows, penalty: Penalty) -> Logisti
     slope, intercept = weights[:2]
     coef = slope * np.array(reference.coef) + weights[2:]
     if penalty.keep_signs and (coef * reference.coef < 0).any():
-        coef, slope, intercept = _sign_constrained(
-            reference, x, rows.y, weights, precision, row_weight
-        )
+        coef, slope, intercept = _constrained(reference, x, rows.y, weights, precision, row_weight)
     middle = x.mean(axis=0)  # the same map, centred on the mean of these rows
     low, high = reference.low, reference.high
     if low:
@@ -182,7 +178,7 @@ def _fit_shrunk(reference: LogisticMap, rows: Rows, penalty: Penalty) -> Logisti
     )
 
 
-def _sign_constrained(
+def _constrained(
     reference: LogisticMap,
     x: Floats,
     labels: Ints,
@@ -268,16 +264,14 @@ def _update_weight(scores: Floats, rows: Rows) -> float:
     return 1 / design_effect(errors - errors.mean(), rows.number)
 
 
-def _shrunk(
-    design: Floats, labels: Ints, precision: Floats, row_weight: float
-) -> tuple[Floats, Floats]:
+def _shrunk(design: Floats, y: Ints, precision: Floats, row_weight: float) -> tuple[Floats, Floats]:
     """The MAP weights (d,) of the design (n, d), and the precision (d,) of their prior.
 
     The first column is the old map's logit, with prior mean 1; the second is 1; the other weights
     have prior mean 0. If the labels are strong evidence that the first two moved more than the
     prior expects, their prior is `WIDER` times as wide.
     """
-    target = labels.astype(np.float64)
+    target = y.astype(np.float64)
     unchanged = np.zeros(design.shape[1])
     unchanged[0] = 1.0
     wider = precision.copy()
@@ -453,13 +447,11 @@ def fit_best(
     return BestFit(fitted, choice, cross_fitted[choice.name], n, float(of_base_rate))
 
 
-def _second_stage(
-    second_stage: str, reference: LogisticMap | None
-) -> Callable[[Floats, Rows], ScoreMap]:
+def _second_stage(name: str, reference: LogisticMap | None) -> Callable[[Floats, Rows], ScoreMap]:
     """Return the fit of the second stage: a function of logits (n,) and the rows' labels."""
-    if second_stage not in SCORE_FITS:
+    if name not in SCORE_FITS:
         kinds = ", ".join(SCORE_FITS)
-        raise ValueError(f"second_stage must be one of {kinds}, got {second_stage!r}")
-    if reference is not None and second_stage == "logistic":
+        raise ValueError(f"second_stage must be one of {kinds}, got {name!r}")
+    if reference is not None and name == "logistic":
         return lambda out, rows: update_of(Rows(out[:, None], rows.y, rows.number), bounded=True)
-    return lambda out, rows: SCORE_FITS[second_stage](out, rows.y)
+    return lambda out, rows: SCORE_FITS[name](out, rows.y)

@@ -274,10 +274,8 @@ def feature_effects(
     exact = bool(abs(float(sigmoid(ends[-1])) - confidence) < 1e-6)
     start = f"a usual query ({float(sigmoid(base)):.2f})" if exact else "a usual query"
     labels = [start, *(name for name, _ in rows), f"this query ({confidence:.2f})"]
-    wrapped = [
-        [part for line in x.split("\n") for part in textwrap.wrap(line, LONGEST)] for x in labels
-    ]
-    beside = [literal("\n".join(lines)) for lines in wrapped]
+    rows_of = [[p for part in x.split("\n") for p in textwrap.wrap(part, LONGEST)] for x in labels]
+    beside = [literal("\n".join(lines)) for lines in rows_of]
     figure, axes = _named_rows(beside, NAMES, title, below, top=1.2, foot=1.3)
     span = float(np.ptp(ends)) or 1.0
     low, high = float(ends.min()) - 0.2 * span, float(ends.max()) + 0.2 * span

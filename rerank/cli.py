@@ -55,9 +55,7 @@ def _seconds(first: str, ours: tuple[str, ...]) -> tuple[str, ...]:
 
 
 FAMILIES = {first: (_seconds(first, ours), text) for first, (ours, text) in _FAMILIES.items()}
-GROUPS = {
-    group: tuple(name for name in names if name not in _ABSENT) for group, names in _GROUPS.items()
-}
+GROUPS = {group: tuple(n for n in names if n not in _ABSENT) for group, names in _GROUPS.items()}
 _OURS = {name for names in _GROUPS.values() for name in names}
 if _OTHERS := tuple(n for n in _PRESENT if n.split()[0] not in _OURS):  # of other distributions
     GROUPS["others"] = _OTHERS

@@ -99,15 +99,13 @@ def in_chunks(
     return results
 
 
-def by_size(
-    items: Iterable[Item], size: Callable[[Item], int], max_size: int
-) -> Iterator[list[Item]]:
-    """Neighbouring items of at most `max_size` in total size; a larger one is alone."""
+def by_size(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Neighbouring items of at most `most` in total size; a larger one is alone."""
     group: list[Item] = []
     held = 0
     for item in items:
         own = size(item)
-        if group and held + own > max_size:
+        if group and held + own > most:
             yield group
             group, held = [], 0
         group.append(item)

@@ -90,15 +90,13 @@ def bins(values: Floats) -> Ints:
     return np.unique(number, return_inverse=True)[1].astype(np.int64)
 
 
-def consistency_band(
-    labels: Floats, values: Floats, *, groups: Groups = None
-) -> tuple[Floats, Floats]:
+def consistency_band(y: Floats, p: Floats, *, groups: Groups = None) -> tuple[Floats, Floats]:
     """Return (low, high), one per bin of `bins`: where 95% of its shares lie if p is exact.
 
     Labels are drawn as dependent within a group (n,) as the given ones (`sample_null_labels`).
     """
-    number, rng = bins(values), np.random.default_rng(0)
-    drawn = sample_null_labels(values, DRAWS, rng, groups=groups, y=labels)
+    number, rng = bins(p), np.random.default_rng(0)
+    drawn = sample_null_labels(p, DRAWS, rng, groups=groups, y=y)
     null = np.array([np.bincount(number, each) for each in drawn]) / np.bincount(number)
     low, high = np.quantile(null, [0.025, 0.975], axis=0)
     return low, high

@@ -173,23 +173,21 @@ def with_second_try(model: CalibratedReranker, first: Assessment) -> Assessment:
     return with_confidence(model, second, first.confidence)
 
 
-def with_confidence(
-    model: CalibratedReranker, assessment: Assessment, confidence: float
-) -> Assessment:
+def with_confidence(model: CalibratedReranker, found: Assessment, confidence: float) -> Assessment:
     """The same ranking at another confidence, with the other probabilities; without certificate."""
     maps = model.maps["search"]
     hazards = maps.hazard, maps.hazard_after_hit
     relevance, at = relevance_and_sufficiency(
-        assessment.ranking, confidence, *hazards, maps.confidence.max_probability
+        found.ranking, confidence, *hazards, maps.confidence.max_probability
     )
     return replace(
-        assessment,
+        found,
         relevance=relevance,
         confidence=confidence,
         sufficiency_at=tuple(at.tolist()),
         certified=False,
         context_certified=False,
-        reasons=(*assessment.reasons, "found by a second try"),
+        reasons=(*found.reasons, "found by a second try"),
     )
 
 
@@ -213,9 +211,8 @@ def expand_query(pipeline: Pipeline, first: Assessment) -> Candidates:
     )
     asked, all_words = (len(words(t, language=index.language)) for t in (query.text, text))
     stage = replace(stage, bm25=stage.bm25 * asked / max(1, all_words))
-    return pipeline.source.ranked_candidates(
-        query, [index.passage(row) for row in stage.rows], stage
-    )
+    found = [index.passage(row) for row in stage.rows]
+    return pipeline.source.ranked_candidates(query, found, stage)
 
 
 def expansion_words(

@@ -194,13 +194,11 @@ def _check_types(fitted: FittedMaps) -> None:
     """Refuse maps, as they were read, of another kind or width, and shares outside [0, 1]."""
     if not isinstance(fitted.confidence, TwoStageMap):
         raise InputError("the confidence map should have two stages")
-    for name, inputs, one_map in fitted.logistic_maps():
-        if not isinstance(one_map, LogisticMap):
+    for name, inputs, one in fitted.logistic_maps():
+        if not isinstance(one, LogisticMap):
             raise InputError(f"the {name} map should be logistic")
-        if len(one_map.coef) != len(inputs):
-            raise InputError(
-                f"the {name} map has {len(one_map.coef)} weights, expected {len(inputs)}"
-            )
+        if len(one.coef) != len(inputs):
+            raise InputError(f"the {name} map has {len(one.coef)} weights, expected {len(inputs)}")
     for values in fitted.feature_range or ():
         if len(values) != len(fitted.features.ranking) or not np.isfinite(values).all():
             raise InputError("the feature range should have two finite numbers for each feature")

@@ -256,16 +256,14 @@ def models_of(
             for model, name in zip(objects, names, strict=True)
         )
     here = fingerprints(encoder, reranker, config)
-    differences = [
+    other = [
         f"its {part.replace('_tokenizer', chr(39) + 's tokenizer')} was "
         f"{str(recorded.get(part))[:16]} when it was calibrated and is {str(here[part])[:16]} here"
         for part in here
         if (part in REQUIRED or part in recorded) and recorded.get(part) != here[part]
     ]
-    if differences:
-        raise InputError(
-            f"{folder.path}: {'; '.join(differences)}; use the same, or calibrate again"
-        )
+    if other:
+        raise InputError(f"{folder.path}: {'; '.join(other)}; use the same, or calibrate again")
     return encoder, reranker
 
 

@@ -74,14 +74,12 @@ def fit_hazards(
     )
 
 
-def _fit(
-    X: Floats, y: Labels, groups: NDArray[np.str_], reference: LogisticMap | None
-) -> LogisticMap:
-    """The map of y (n,) on X (n, 4), shrunk to the reference; without rows, that map itself."""
+def _fit(X: Floats, y: Labels, groups: NDArray[np.str_], old: LogisticMap | None) -> LogisticMap:
+    """The map of y (n,) on X (n, 4), shrunk to an old one; without rows, that map itself."""
     from calibration.fitting import fit_shrunk
 
-    if reference is not None:
-        return fit_shrunk(reference, X, y, C=STEP_C) if len(y) else reference
+    if old is not None:
+        return fit_shrunk(old, X, y, C=STEP_C) if len(y) else old
     if not len(y):
         return LogisticMap((1.0, 0.0, 0.0, 0.0), 0.0, (0.0,) * 4, (1.0,) * 4)
     # the passage's own score, with the inputs standardised
@@ -108,14 +106,11 @@ def relevance_and_sufficiency(
     if not len(ranking):
         return np.zeros(0), np.zeros(DEPTH)
     first, group = distinct(ranking.passages)
-    inputs = hazard_inputs(ranking.score[first], confidence)
-    relevance, sufficiency = chain(
-        confidence, hazard.predict(inputs), hazard_after_hit.predict(inputs)
-    )
+    x = hazard_inputs(ranking.score[first], confidence)
+    relevance, sufficiency = chain(confidence, hazard.predict(x), hazard_after_hit.predict(x))
     relevance = np.minimum.accumulate(relevance[group])
-    sufficiency = np.minimum(sufficiency, max(max_probability, confidence))[
-        np.maximum.accumulate(group)
-    ]
+    most = max(max_probability, confidence)
+    sufficiency = np.minimum(sufficiency, most)[np.maximum.accumulate(group)]
     return relevance, np.append(sufficiency, np.full(DEPTH, sufficiency[-1]))[:DEPTH]
 
 

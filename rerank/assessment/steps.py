@@ -190,9 +190,7 @@ def measured_speed(model: CalibratedReranker) -> Speed:
     for turn in range(2):  # with other texts, so that nothing comes from a cache
         texts = [f"{turn} {i} {SAMPLE}" for i in range(TIMED_ITEMS)]
         pairs = list(zip(texts, texts[::-1], strict=True))
-        tokens = sum(
-            tokens_of(text, max_tokens=pipeline.config.encoder_max_length) for text in texts
-        )
+        tokens = sum(tokens_of(t, max_tokens=pipeline.config.encoder_max_length) for t in texts)
         encoding.append(0.0 if encode_waits else _timed(model, "encode", texts) / tokens)
         tokens = sum(tokens_of(*pair, max_tokens=pipeline.config.max_length) for pair in pairs)
         scoring.append(0.0 if score_waits else _timed(model, "score", pairs) / tokens)

@@ -296,7 +296,7 @@ def _read_splits(
     files, listed_splits = _qrels_files(folder), [p.stem for p in folder.glob("splits/*.txt")]
     qrels: dict[str, Mapping[str, float]] = {}
     splits: dict[str, tuple[str, ...]] = {}
-    split_of: dict[str, str] = {}
+    first: dict[str, str] = {}
     all_lost: set[str] = set()
     for split in sorted({*files, *listed_splits}):
         split_path = folder / f"splits/{split}.txt"
@@ -309,10 +309,8 @@ def _read_splits(
         for query_id, where in (judged | listed).items():
             if query_id not in listed:
                 problems.add(where, f"{query_id!r} is judged but not in {split_path}", "judgements")
-            if split_of.setdefault(query_id, split) != split:
-                problems.refuse(
-                    where, f"{query_id!r} is in splits {split_of[query_id]} and {split}"
-                )
+            if first.setdefault(query_id, split) != split:
+                problems.refuse(where, f"{query_id!r} is in splits {first[query_id]} and {split}")
         for query_id, where in found.lost.items() if problems.skip else ():
             if query_id in queries and not grades.get(query_id):
                 why = f"{query_id!r} has no right passage left; whether one answers it is unknown"

@@ -96,15 +96,13 @@ def question_key(query: Query) -> tuple[str, str, frozenset[str], Where | None]:
     return query.mode, query_hash(query.text), passages, query.where
 
 
-def group_labels(
-    feedback: Sequence[Feedback], passages: Iterable[Passage]
-) -> tuple[list[str], str]:
+def group_labels(labels: Sequence[Feedback], passages: Iterable[Passage]) -> tuple[list[str], str]:
     """The group of each label, (n,), and the questions that a certificate by these groups is about.
 
     The largest of `rerank.data.grouping.groupings`, by the `passages` that the labels name;
     otherwise the labels' own groups. The ids in a caller's list have no meaning outside that list.
     """
-    rows = {str(i): f for i, f in enumerate(feedback)}
+    rows = {str(i): f for i, f in enumerate(labels)}
     right = {i: f.relevant for i, f in rows.items() if f.query.passages is None}
     named = {d for i, ids in right.items() for d in (*ids, asked_about(rows[i].query))}
     corpus = {p.doc_id: p for p in passages if p.doc_id in named}
@@ -114,7 +112,7 @@ def group_labels(
     labelled = LabelledSet(corpus, queries, qrels, {"labels": tuple(rows)})
     grouping = next(groupings(labelled, list(rows)))
     if not grouping.of and grouping.name != "metadata.group":
-        return [f.group for f in feedback], grouping.about
+        return [f.group for f in labels], grouping.about
     regrouped = replace(labelled, grouping=grouping)
     return [regrouped.group(i) for i in rows], grouping.about
 
@@ -134,10 +132,8 @@ def feedback_of(labelled: LabelledSet, split: str) -> list[Feedback]:
 def hit_labels(feedback: Sequence[Feedback], rankings: Sequence[Ranking]) -> Labels:
     """1 where the top passage is right, shape (n,)."""
     rows = zip(feedback, rankings, strict=True)
-    named = [
-        not f.relevant.isdisjoint(r.doc_ids[:1]) if f.right is None else f.right for f, r in rows
-    ]
-    return np.array(named, dtype=np.int64)
+    right = (f.relevant & {*r.doc_ids[:1]} if f.right is None else f.right for f, r in rows)
+    return np.array(list(map(bool, right)), dtype=np.int64)
 
 
 def read_feedback(path: Path) -> list[Feedback]:

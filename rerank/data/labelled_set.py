@@ -176,9 +176,8 @@ class LabelledSet:
         """Its `metadata.group`, or "", and the passages: right, else the one it was asked about."""
         query = self.queries[query_id]
         asked = asked_about(query)
-        return given_group(query), sorted(self.qrels.get(query_id, ())) or (
-            [asked] if asked else []
-        )
+        about = [asked] if asked else []
+        return given_group(query), sorted(self.qrels.get(query_id, ())) or about
 
     def grouped_by(self, key: str) -> LabelledSet:
         """The set with `metadata[key]` as the group of every query that has it."""

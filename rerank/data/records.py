@@ -181,18 +181,16 @@ def _only_field(row: Mapping[str, Any], names: Sequence[str]) -> str | None:
 Scores = Mapping[str, float]  # of a passage, by stage; NaN if a stage did not return it
 
 
-def _passage(
-    position: int, value: object, where: str
-) -> tuple[Passage, float | None, Scores | None]:
+def _passage(at: int, value: object, where: str) -> tuple[Passage, float | None, Scores | None]:
     if isinstance(value, (str, bytes)):
         text = read_text({where: value}, where, empty=True)
-        return Passage(str(position), "", text), None, None
+        return Passage(str(at), "", text), None, None
     if not isinstance(value, Mapping):
         raise InputError(f"{where} should be text or an object, got {json_type(value)}")
     try:
         scores = _scores(value)
         row = value if scores is None or value.get("text") is not None else {**value, "text": ""}
-        passage = read_passage(row, default_id=str(position), empty=True)
+        passage = read_passage(row, default_id=str(at), empty=True)
         key = _only_field(value, LOGIT)
         return passage, None if key is None else read_number(value, key), scores
     except InputError as error:

@@ -138,11 +138,8 @@ def expected_gains(first: Evaluation, second: Evaluation) -> dict[str, float]:
     Both by the second model, of each query that both have answered, by id, in the first one's
     order. So the gain is 0 where they agree on the top passage.
     """
-    asked = dict(
-        zip(
-            second.query_ids, zip(second.labelled.items, second.relevance, strict=True), strict=True
-        )
-    )
+    answers = zip(second.labelled.items, second.relevance, strict=True)
+    asked = dict(zip(second.query_ids, answers, strict=True))
     gains = {}
     for ranking in first.labelled.items:
         if (query_id := ranking.query.query_id) in asked:

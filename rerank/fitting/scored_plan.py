@@ -239,9 +239,8 @@ def add_copies(
     Without one, it is `expected_unanswerable`. Copied queries are drawn by a hash of their text.
     """
     answered = [bool(grades) for grades in candidates.grades]
-    wanted = copies_wanted(
-        answered, pipeline.config.expected_unanswerable if share is None else share
-    )
+    share = pipeline.config.expected_unanswerable if share is None else share
+    wanted = copies_wanted(answered, share)
 
     def drawn(row: int) -> tuple[str, str]:
         query = candidates.items[row].query

@@ -120,10 +120,8 @@ def evaluate_cascade(
         certificate = refused(certificate, refusal)
     known, more = of_first.notes, of_second.notes
     notes = [*known, *(f"second model: {one}" for one in more if one not in known)]
-    if others := len({*of_first.query_ids, *of_second.query_ids}) - len(ids):
-        notes.append(
-            f"left out of the cascade: {others} queries that only one model is measured on"
-        )
+    if alone := len({*of_first.query_ids, *of_second.query_ids}) - len(ids):
+        notes.append(f"left out of the cascade: {alone} queries that only one model is measured on")
     return replace(of_first, notes=tuple(notes)), replace(cascade, certificate=certificate)
 
 

@@ -267,10 +267,8 @@ def detect_drift(
             f"compared with them; {other.text!r:.80} is in {model.mode_of(other)} mode"
         )
     scored = used.run(to_compare, maps.policy, label="scoring candidates")
-    with_passages = [i for i, s in enumerate(scored) if len(s)]
-    if not with_passages:
+    found = [i for i, s in enumerate(scored) if len(s)]
+    if not found:
         raise InputError("no passage was found for any query, so there is nothing to compare")
-    predicted = predict([scored[i] for i in with_passages], maps, used.config)
-    return alarm(
-        model.sketch, predicted.features, level=level, groups=[groups[i] for i in with_passages]
-    )
+    predicted = predict([scored[i] for i in found], maps, used.config)
+    return alarm(model.sketch, predicted.features, level=level, groups=[groups[i] for i in found])

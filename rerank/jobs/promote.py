@@ -219,15 +219,13 @@ def losses_to(candidate: Evaluation, best: Evaluation) -> tuple[dict[str, Estima
     are compared: how often it is wrong, and the Brier score of its confidence; paired by query and
     clustered by group.
     """
-    common, rows, rows_of_best = np.intersect1d(
-        candidate.query_ids, best.query_ids, return_indices=True
-    )
+    common, rows, others = np.intersect1d(candidate.query_ids, best.query_ids, return_indices=True)
     if not len(common):
         raise InputError("the cross-encoder of one model was trained on all queries of the other")
     groups = candidate.labelled.groups[rows].tolist()
 
     def lost(error: Callable[[Evaluation], Any]) -> Estimate:
-        return paired_difference(error(candidate)[rows], error(best)[rows_of_best], groups)
+        return paired_difference(error(candidate)[rows], error(best)[others], groups)
 
     by_metric = {
         "right answers": lost(lambda of: 1.0 - of.right),

@@ -240,10 +240,9 @@ def rag_routes(assessor: RequestAssessor, writer: Writer, *, feedback: bool = Fa
         done = await assessor(request, body)
         if "similarity_floor" in body.model_fields_set:
             check_floor(done.served.model)
-        strategy = given or guaranteed(
-            done.served.model.maps["search"], done.assessment.ranking.query
-        )
-        return {**done.names, **take(done.assessment, strategy).to_dict()}
+        maps, found = done.served.model.maps["search"], done.assessment
+        strategy = given or guaranteed(maps, found.ranking.query)
+        return {**done.names, **take(found, strategy).to_dict()}
 
     @router.post("/v1/explain", response_model=ExplainResponse)
     async def explain(request: Request, body: PlainRequest) -> dict[str, Any]:

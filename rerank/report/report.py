@@ -95,10 +95,8 @@ def make_report(
     for k, one in enumerate(fits):  # the rows that it was fitted on, and those of its fold
         rows, fold = one.rows, evaluation.fold_of == k
         fitted_on = ablation.Examples(one.features[rows], one.right[rows], one.groups[rows])
-        measured_on = ablation.Examples(
-            evaluation.features[fold], evaluation.right[fold], groups[fold]
-        )
-        trials.append(ablation.Trial(fitted_on, measured_on, one.calibrator, one.reference))
+        held = ablation.Examples(evaluation.features[fold], evaluation.right[fold], groups[fold])
+        trials.append(ablation.Trial(fitted_on, held, one.calibrator, one.reference))
     columns = ablation.columns_by_step(fitted.maps.features)
     how: dict[str, Any] = {"folds": config.folds, "random_state": config.seed}
     steps = ablation.by_features(trials, columns=columns, **how)

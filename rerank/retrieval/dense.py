@@ -240,18 +240,14 @@ class Graph:
 
     def check(self) -> None:
         """Refuse a graph whose number and width of vectors are not those of these vectors."""
-        expected, actual = self._vectors.shape, (len(self._graph), self._graph.ndim)
-        if actual != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
-            raise InputError(
-                f"its graph is of {actual[0]} vectors of {actual[1]}, not of {expected}"
-            )
+        expected, there = self._vectors.shape, (len(self._graph), self._graph.ndim)
+        if there != expected or int(np.asarray(self._graph.keys).max(initial=0)) >= expected[0]:
+            raise InputError(f"its graph is of {there[0]} vectors of {there[1]}, not of {expected}")
 
     def nearest(self, query: Vectors, count: int) -> Ints:
         """About the `count` rows nearest to a unit query (d,), best first by exact cosine."""
-        neighbours = self._graph.search(
-            query, min(count * OVERSAMPLED, len(self._vectors)), threads=1
-        )
-        rows = np.sort(neighbours.keys.astype(np.int64))
+        found = self._graph.search(query, min(count * OVERSAMPLED, len(self._vectors)), threads=1)
+        rows = np.sort(found.keys.astype(np.int64))
         return rows[top(self._vectors[rows] @ query, count)]
 
 

@@ -24,7 +24,8 @@ WHOLE = "_search?allow_partial_search_results=false"  # no answer of only some s
 NOT_FOUND = 404
 REFUSED = (401, 403)
 CONSIDERED = 100  # minimum of nearest passages that each shard of Elasticsearch considers
-JSON = {"accept": "application/json", "content-type": "application/json"}
+Json = Mapping[str, Any]
+HEADERS = {"accept": "application/json", "content-type": "application/json"}
 
 
 class SearchIndex(ABC):
@@ -37,15 +38,13 @@ class SearchIndex(ABC):
         self.key = key
 
     @abstractmethod
-    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def send(self, method: str, path: str, body: Json | None) -> Json:
         """The JSON of the answer, after one more try without a connection; a client's error has a
         `status_code` if the server sent one.
         """
 
     @abstractmethod
-    def nearest(
-        self, vector: list[float], count: int, allowed: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def nearest(self, vector: list[float], count: int, allowed: Json) -> Json:
         """The body of a search for the nearest passages; `allowed` is {}, or has a `filter`."""
 
     def keyword(self, query: str, count: int, where: Where | None = None) -> Sequence[Hit]:
@@ -89,7 +88,7 @@ class SearchIndex(ABC):
             )
         return {"filter": {"bool": {"filter": conditions}}} if conditions else {}
 
-    def _hits(self, body: Mapping[str, Any], count: int) -> list[Hit]:
+    def _hits(self, body: Json, count: int) -> list[Hit]:
         self._fields  # noqa: B018  # checks the index first
         names = self.settings.fields
         asked = {**body, "size": count, "_source": [n for n in names if n != OWN_ID]}
@@ -115,10 +114,10 @@ class SearchIndex(ABC):
         return self.settings.hits(rows)
 
     @cached_property
-    def _fields(self) -> Mapping[str, Mapping[str, Any]]:
+    def _fields(self) -> Mapping[str, Json]:
         """The fields of the index, nested ones with dots, after a check against the settings."""
         s = self.settings
-        found: dict[str, Mapping[str, Any]] = {}
+        found: dict[str, Json] = {}
         answer = self._request("GET", "_mapping", None)
         try:
             for index in answer.values():
@@ -129,7 +128,7 @@ class SearchIndex(ABC):
         s.check_fields([n for n in named if n != OWN_ID and "*" not in n], found)
         return found
 
-    def _request(self, method: str, what: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _request(self, method: str, what: str, body: Json | None) -> Json:
         s = self.settings
         try:
             return self.send(method, f"/{quote(s.collection, safe=',*')}/{what}", body)
@@ -158,16 +157,12 @@ class ElasticsearchIndex(SearchIndex):
         limits = {"request_timeout": settings.timeout, "max_retries": 1}
         self._client = Elasticsearch(settings.url, **login, **limits)
 
-    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def send(self, method: str, path: str, body: Json | None) -> Json:
         """By the client."""
-        answer: Mapping[str, Any] = self._client.perform_request(
-            method, path, headers=JSON, body=body
-        ).body
+        answer: Json = self._client.perform_request(method, path, headers=HEADERS, body=body).body
         return answer
 
-    def nearest(
-        self, vector: list[float], count: int, allowed: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def nearest(self, vector: list[float], count: int, allowed: Json) -> Json:
         """A `knn` search."""
         sizes = {"k": count, "num_candidates": max(CONSIDERED, 2 * count)}
         return {"knn": {"field": self.settings.vector, "query_vector": vector, **sizes, **allowed}}
@@ -190,24 +185,20 @@ class OpenSearchIndex(SearchIndex):
         limits = {"timeout": settings.timeout, "max_retries": 1}
         self._client = OpenSearch(settings.url, http_auth=login, **limits)
 
-    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def send(self, method: str, path: str, body: Json | None) -> Json:
         """By the client's transport."""
-        answer: Mapping[str, Any] = self._client.transport.perform_request(method, path, body=body)
+        answer: Json = self._client.transport.perform_request(method, path, body=body)
         return answer
 
-    def nearest(
-        self, vector: list[float], count: int, allowed: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def nearest(self, vector: list[float], count: int, allowed: Json) -> Json:
         """A `knn` query."""
         asked = {"vector": vector, "k": count, **allowed}
         return {"query": {"knn": {self.settings.vector: asked}}}
 
 
-def _flatten_fields(
-    properties: Mapping[str, Any], before: str = ""
-) -> dict[str, Mapping[str, Any]]:
+def _flatten_fields(properties: Json, before: str = "") -> dict[str, Json]:
     """The fields of a mapping by their dotted names, including those of `fields`."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Json] = {}
     for name, definition in properties.items():
         found[before + name] = definition
         for inner in ("properties", "fields"):
@@ -215,7 +206,7 @@ def _flatten_fields(
     return found
 
 
-def _value(hit: Mapping[str, Any], name: str) -> Any:
+def _value(hit: Json, name: str) -> Any:
     """The value of a hit under a name, where dots reach into objects; None if it has none."""
     if name == OWN_ID:
         return hit[OWN_ID]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rerank.config import Config
 from rerank.data.checks import query_hash
@@ -22,7 +21,7 @@ from rerank.data.labelled_set import LabelledSet, asked_about, given_group
 from rerank.data.records import JUDGED_WRONG
 from rerank.data.words import STOP_WORDS
 from rerank.errors import InputError
-from rerank.retrieval.dense import Encoder
+from rerank.retrieval.dense import Encoder, Vectors
 from rerank.retrieval.index import Index
 from rerank.training.settings import FinetuneConfig
 from rerank.types import Passage, Query
@@ -207,13 +206,11 @@ def mine(
     draw = random.Random(f"{config.seed}:{labelled.name}:lists")
     queries = [labelled.queries[i] for i in ids[:limit]]
     if index is None:  # the passages that are right, wrong or asked about for a query of the group
-        by_group: dict[str, dict[str, Passage]] = {}
+        known: dict[str, dict[str, Passage]] = {}  # by group
         for i in labelled.queries:
-            known = sorted({*labelled.relevant(i), *_judged_wrong(labelled, i)})
-            by_group.setdefault(labelled.group(i), {}).update(
-                {d: labelled.corpus[d] for d in known}
-            )
-        lists = [list(by_group[labelled.group(q.query_id)].values()) for q in queries]
+            ids_of = sorted({*labelled.relevant(i), *_judged_wrong(labelled, i)})
+            known.setdefault(labelled.group(i), {}).update({d: labelled.corpus[d] for d in ids_of})
+        lists = [list(known[labelled.group(q.query_id)].values()) for q in queries]
     else:
         vectors = encoder.encode([q.text for q in queries], label=f"mining {labelled.name}")
         lists = [
@@ -297,9 +294,7 @@ def validation_queries(
     ]
 
 
-def _first_stage(
-    query: Query, vector: NDArray[np.float32], index: Index, count: int
-) -> list[Passage]:
+def _first_stage(query: Query, vector: Vectors, index: Index, count: int) -> list[Passage]:
     pool, rrf_k = max(POOL, count), Config().rrf_k
     stage = index.search(query.text, vector, pool=pool, count=count, rrf_k=rrf_k)
     found = map(index.passage, stage.rows)

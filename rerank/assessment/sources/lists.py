@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,9 +33,7 @@ class ScoredLists(Source):
         self.kind = kind
 
     @classmethod
-    def open(
-        cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
-    ) -> ScoredLists:
+    def open(cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata) -> Self:
         """The lists of a model folder: nothing is to be opened."""
         return cls(kind, config, metadata)
 

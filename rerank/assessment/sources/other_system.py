@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -94,9 +94,7 @@ class OtherSystem(Source):
         self._lists = ScoredLists(self.kind, config, metadata)
 
     @classmethod
-    def open(
-        cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
-    ) -> OtherSystem:
+    def open(cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata) -> Self:
         """The search system that a model folder names; its stages must match the maps."""
         try:
             system = offered("the search system of a model")(files.manifest.get(RETRIEVER))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,9 +39,7 @@ class OwnIndex(Source):
         self.corpus = getattr(index, "corpus", None)
 
     @classmethod
-    def open(
-        cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata
-    ) -> OwnIndex:
+    def open(cls, files: ModelFolder, config: Config, kind: ListKind, metadata: Metadata) -> Self:
         """The index of a model folder, checked."""
         try:
             index = Index(files.path / INDEX)

@@ -206,9 +206,8 @@ class Source(ABC):
         features = first_stage_features(
             query.text, [passages[i] for i in first], stage.take(first), self.index
         )[group]
-        return Candidates(
-            query, tuple(passages), stage, self.with_metadata(query, features, passages)
-        )
+        features = self.with_metadata(query, features, passages)
+        return Candidates(query, tuple(passages), stage, features)
 
     def with_metadata(self, query: Query, features: Floats, passages: Sequence[Passage]) -> Floats:
         """The features (n, d) of the passages, and those of their metadata and the query's."""
