@@ -195,14 +195,12 @@ def _curve(axes: Axes, errors: Floats, earlier: list[Floats], colour: str, dash:
     return accuracy
 
 
-def _point(
-    axes: Axes, labels: Floats, values: Floats, least: float, marker: str, colour: str
-) -> list[float]:
+def _point(axes: Axes, y: Floats, p: Floats, least: float, marker: str, colour: str) -> list[float]:
     """Mark the rows with p >= least, and return the share that is right; without rows, no mark."""
-    reached = values >= least
+    reached = p >= least
     if not reached.any():
         return []
-    x, right = float(reached.mean()), float(labels[reached].mean())
+    x, right = float(reached.mean()), float(y[reached].mean())
     axes.plot(x, right, marker, color=colour, ms=8.5, mec="white", mew=1.2, zorder=6, clip_on=False)
     return [right]
 

@@ -155,9 +155,8 @@ def lower_draws(strata: Strata) -> Floats:
     gives the exact binomial test. That a promise is false with at most the level is proved there
     for some cases, and seen for all others that were enumerated and simulated (`make promise`).
     """
-    right, labelled, rows = np.array([strata.right, strata.labelled, strata.rows])[
-        :, np.array(strata.rows) > 0
-    ]
+    counts = np.array([strata.right, strata.labelled, strata.rows])
+    right, labelled, rows = counts[:, counts[2] > 0]
     rng = np.random.default_rng(0)
     shares = rng.beta(np.maximum(right, 1), labelled - right + 1, (DRAWS, len(rows)))
     shares[:, right == 0] = 0.0

@@ -110,7 +110,7 @@ def explain_by(maps: FittedMaps, assessment: Assessment) -> Explanation:
     if not len(ranking):
         advice = ("No passage was found: add documents, or ask in other words.",)
     elif not assessment.accepted:
-        advice = _recommendations(maps, assessment, {s.name: s.value for s in signals})
+        advice = _advice(maps, assessment, {s.name: s.value for s in signals})
     return Explanation(
         confidence=assessment.confidence,
         level=assessment.level,
@@ -149,15 +149,13 @@ def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
     return tuple(replace(signal, told=signal in told) for signal in signals)
 
 
-def _recommendations(
-    maps: FittedMaps, assessment: Assessment, values: Mapping[str, float]
-) -> tuple[str, ...]:
+def _advice(maps: FittedMaps, found: Assessment, values: Mapping[str, float]) -> tuple[str, ...]:
     """What to do, from the values of the signals; the strongest cause comes first."""
-    relevance, cut = assessment.relevance, int(assessment.ranking.truncated[:TOP].sum())
+    relevance, cut = found.relevance, int(found.ranking.truncated[:TOP].sum())
     second = relevance[1] if len(relevance) > 1 else 0.0
     many = values["document_diversity"] >= 0.8 and len(relevance) >= TOP
     causes = {
-        f"The confidence is not calibrated: {LABEL_FIRST}.": not assessment.calibrated,
+        f"The confidence is not calibrated: {LABEL_FIRST}.": not found.calibrated,
         f"No passage reaches a relevance of {FLOOR}: the documents may not hold the answer.": (
             relevance.max() < FLOOR
         ),
@@ -171,7 +169,7 @@ def _recommendations(
         f"First passages that are longer than the model's max_length: {cut}. Only a part of "
         "each was read: split documents into shorter passages.": cut > 0,
         "The model was never fitted on a question of this kind: label some, and recalibrate.": (
-            unlike_labelled(assessment.features[np.newaxis], maps).any()
+            unlike_labelled(found.features[np.newaxis], maps).any()
         ),
     }
     return tuple(sentence for sentence, applies in causes.items() if applies)

@@ -24,17 +24,15 @@ def distinct(passages: Sequence[Passage | RankedPassage]) -> tuple[Ints, Ints]:
 
     As `np.unique`'s `return_index` and `return_inverse`. Passages without text are never equal.
     """
-    first: dict[tuple[str, str] | int, int] = {}
-    keys: list[tuple[str, str] | int] = [
-        (p.title, p.text) if p.text else i for i, p in enumerate(passages)
-    ]
-    for i, key in enumerate(keys):
-        first.setdefault(key, i)
-    number = {key: group for group, key in enumerate(first)}
-    return (
-        np.array(list(first.values()), dtype=np.int64),
-        np.array([number[key] for key in keys], dtype=np.int64),
-    )
+    number: dict[tuple[str, str] | int, int] = {}
+    first, group = list[int](), list[int]()
+    for i, passage in enumerate(passages):
+        key = (passage.title, passage.text) if passage.text else i
+        if key not in number:
+            number[key] = len(first)
+            first.append(i)
+        group.append(number[key])
+    return np.array(first, dtype=np.int64), np.array(group, dtype=np.int64)
 
 
 def with_text(passages: Sequence[Passage]) -> Ints:

@@ -6,7 +6,7 @@ No query is left out because of its labels: that would bias the share of answera
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -137,8 +137,8 @@ def plan(
     unpooled_ids = frozenset(marks.unseen(all_ids, pooled_marks))
     unpooled = {s: tuple(filter(unpooled_ids.__contains__, i)) for s, i in labelled.splits.items()}
     untrained_ids = frozenset(marks.unseen(all_ids, trained_hashes))
-    known = replace(labelled, splits={s: i for s, i in unpooled.items() if i})
-    to_fit, to_report, report_split, beside_training = _divide(known, untrained_ids)
+    splits = {s: i for s, i in unpooled.items() if i}
+    to_fit, to_report, report_split, beside_training = _divide(splits, untrained_ids)
     once = marks.without_repeats(to_fit, to_report)
     cross_fitted = report_split == CROSS_FITTED
     pooled, twice = len(all_ids) - len(unpooled_ids), len(to_fit) - len(once)
@@ -193,13 +193,12 @@ def plan(
 
 
 def _divide(
-    labelled: LabelledSet, untrained_ids: frozenset[str]
+    splits: Mapping[str, Sequence[str]], untrained_ids: frozenset[str]
 ) -> tuple[list[str], list[str], str, bool]:
     """Hold a split out, if one can be, and fit on the others.
 
     Returns ids of both, the split, and whether a model was trained on others of these splits.
     """
-    splits = labelled.splits
     untrained = {split: [i for i in ids if i in untrained_ids] for split, ids in splits.items()}
     untrained_splits = {
         s for s, ids in splits.items() if len(untrained[s]) >= (1 - TRAINED_SHARE) * len(ids)

@@ -162,11 +162,9 @@ def score_planned(
     reference = pooled.policy.prior if pooled else None
     prior_map, own_prior = fit_prior(to_fit, pipeline.config, reference)
 
-    def scored(
-        candidates: Labelled[Candidates], prior_scores: Sequence[Floats], use: str
-    ) -> Labelled[Scored]:
+    def scored(some: Labelled[Candidates], prior: Sequence[Floats], use: str) -> Labelled[Scored]:
         label = f"scoring candidates to {use} on"
-        return candidates.with_items(pipeline.score(candidates.items, prior_scores, label=label))
+        return some.with_items(pipeline.score(some.items, prior, label=label))
 
     scored_to_fit = scored_to_report = scored(to_fit, own_prior, "fit")
     if to_report is not to_fit:

@@ -109,7 +109,7 @@ def evaluate(
     scored = pipeline.run(queries.items, no_cutoff, label="scoring candidates")
     part = Part(queries.with_items(scored), maps, baselines_of(maps.kind))
     evaluation = measure([part], pipeline.config)
-    evaluation = replace(evaluation, notes=(*notes, *_judged_notes(queries, evaluation, model)))
+    evaluation = replace(evaluation, notes=(*notes, *_judged(queries, evaluation, model)))
     if not weights:
         return evaluation
     weighted = weighted_accuracy(
@@ -123,12 +123,10 @@ def evaluate(
     return replace(evaluation, weighted=weighted)
 
 
-def _judged_notes(
-    queries: Labelled[Query], evaluation: Evaluation, model: CalibratedReranker
-) -> list[str]:
+def _judged(queries: Labelled[Query], found: Evaluation, model: CalibratedReranker) -> list[str]:
     """What labels in strata of a judge's verdicts say of all questions that it has judged."""
     by_id = {q.query_id: q for q in queries.items}
-    judged, right = judged_of([by_id[i] for i in evaluation.query_ids]), evaluation.right
+    judged, right = judged_of([by_id[i] for i in found.query_ids]), found.right
     if judged is None:
         return []
     stratum, n = np.array(judged.stratum), ACCEPTED_STRATA

@@ -131,9 +131,7 @@ def recalibrate(
             accepted_from=accepted_from,
         )
         notes += remarks
-        contents, recalibration = _model_contents(
-            model, used, pipeline, corpus, recalibrated, notes, name
-        )
+        contents, first = _model_contents(model, used, pipeline, corpus, recalibrated, notes, name)
         worse = tuple(mode for mode, new in recalibrated.items() if new.recalibration.worse)
         notes += [WORSE_IN.format(mode=mode) for mode in worse]
         write_networks = None
@@ -142,7 +140,7 @@ def recalibrate(
             write_networks = partial(write_exported, models=models, config=config)
         write_model(out, contents, overwrite=overwrite, write_exported=write_networks)
         run, untracked = track_if_installed(out, work=workspace)
-    return RecalibrationRun(out, recalibration, run, (*notes, *untracked), worse)
+    return RecalibrationRun(out, first, run, (*notes, *untracked), worse)
 
 
 def labels_and_pipeline(

@@ -118,10 +118,8 @@ def metrics_of(measured: Mapping[str, Any], certificate: Certificate) -> dict[st
 
     Shares are of the measured queries; `certified_share` is of the certificate's.
     """
-    confidences = measured.get("confidence") or {}
-    ours: Mapping[str, Any] = next(
-        (confidences[name] for name in OWN_CONFIDENCES if name in confidences), {}
-    )
+    said = measured.get("confidence") or {}
+    ours: Mapping[str, Any] = next((said[n] for n in OWN_CONFIDENCES if n in said), {})
     low, high = ours.get("smece_interval") or (None, None)
     sufficiency = measured.get("events", {}).get(SUFFICIENCY.format(SUFFICIENCY_AT), {})
     certified = certificate.accepted / certificate.queries if certificate.queries else 0.0

@@ -161,12 +161,11 @@ class Journal(AbstractContextManager["Journal"]):
 
     def flush(self, seconds: float | None = None) -> bool:
         """Wait until all is written, at most `seconds` (`FLUSH`); return whether it is."""
+        seconds = FLUSH if seconds is None else seconds
         with self._changed:
             self._hurry = bool(self._entries)
             self._changed.notify_all()
-            return self._changed.wait_for(
-                lambda: not self._entries, FLUSH if seconds is None else seconds
-            )
+            return self._changed.wait_for(lambda: not self._entries, seconds)
 
     def close(self, seconds: float | None = None) -> str:
         """Write the waiting entries within `seconds` (`CLOSING`), and stop.

@@ -268,9 +268,7 @@ def _routes(access: JournalAccess, host: Host) -> APIRouter:
                     "`recalibrate` would refuse it; see --journal-without-text, --journal-days"
                 )
             raise Refusal(404, f"there is no label to save: {why}", "journal")
-        lines = "".join(f"{to_json(row)}\n" for row in found)
-        return Response(
-            lines.encode(errors="replace"), media_type=LINES, headers={LEFT_OUT: str(left_out)}
-        )
+        lines = "".join(f"{to_json(row)}\n" for row in found).encode(errors="replace")
+        return Response(lines, media_type=LINES, headers={LEFT_OUT: str(left_out)})
 
     return router

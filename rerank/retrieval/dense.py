@@ -85,10 +85,8 @@ class Encoder:
         """Unit vectors, shape (n, d), n >= 1, float32; `label` shows a progress bar of that name.
         Texts are of queries, unless they are a `PassageText`.
         """
-        chunks = in_chunks(
-            texts, lambda chunk: [self._vectors(chunk)], size=CHUNK, label=label, unit="text"
-        )
-        return np.concatenate(chunks)
+        how: Any = {"size": CHUNK, "label": label, "unit": "text"}
+        return np.concatenate(in_chunks(texts, lambda chunk: [self._vectors(chunk)], **how))
 
     def encode_passages(self, passages: Sequence[Passage]) -> list[Vectors]:
         """The unit vectors (w, d) of the windows of each passage, in order, w >= 1: at most

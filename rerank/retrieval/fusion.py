@@ -67,8 +67,6 @@ def fused_without(
     rows_found, scores = reciprocal_rank_fusion(lists, k=rrf_k)
     best = top(scores, count)
     places = rows_found[best]
-    remaining = stage.take(places)
+    kept = stage.take(places)
     bm25_rank, dense_rank = (ranks(f, places, missing=pool + 1) for f in lists)
-    return FirstStage(
-        remaining.rows, remaining.bm25, remaining.dense, bm25_rank, dense_rank, scores[best]
-    )
+    return FirstStage(kept.rows, kept.bm25, kept.dense, bm25_rank, dense_rank, scores[best])

@@ -82,10 +82,8 @@ class SearchIndex(ABC):
                         "keyword, or `fields` with one"
                     )
                 name = f"{name}.{exact}"
-            bounds = dict(condition.bounds)
-            conditions.append(
-                {"range": {name: bounds}} if bounds else {"terms": {name: list(condition.values)}}
-            )
+            bounds, values = dict(condition.bounds), list(condition.values)
+            conditions.append({"range": {name: bounds}} if bounds else {"terms": {name: values}})
         return {"filter": {"bool": {"filter": conditions}}} if conditions else {}
 
     def _hits(self, body: Json, count: int) -> list[Hit]:
