@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration import arrays
+from calibration import arrays, selection
 from calibration.arrays import Bools, Codes, Floats, Groups, Ints
 from calibration.maps import LogisticMap, ScoreMap, TwoStageMap
 from calibration.metrics.intervals import design_effect, effective_n
@@ -31,14 +31,6 @@ from calibration.score_fitting import (
     log_evidence,
     maximum_likelihood,
     weighted,
-)
-from calibration.selection import (
-    Choice,
-    choose,
-    enough_rows,
-    grouped_folds,
-    held_out,
-    one_standard_error,
 )
 
 # the grid of C that `TwoStageCalibrator` chooses from, strongest penalty first
@@ -309,7 +301,7 @@ class Folds(NamedTuple):
 
     def of(self, rows: Rows) -> Ints:
         """The folds (n,) of rows, by group."""
-        return grouped_folds(rows.number, self.folds, random_state=self.random_state)
+        return selection.grouped_folds(rows.number, self.folds, random_state=self.random_state)
 
 
 def first_stage(rows: Rows, how: Folds) -> tuple[LogisticMap, Penalty, Floats]:
@@ -346,7 +338,7 @@ def first_stage(rows: Rows, how: Folds) -> tuple[LogisticMap, Penalty, Floats]:
     # by maps fitted without the row's fold, and the mean logits of the rows that these saw
     logits, levels = np.empty((2, len(penalties), len(x)))
     with threadpool_limits(limits=1):  # the matrices are small: threads only wait for each other
-        for held in held_out(fold):
+        for held in selection.held_out(fold):
             others = rows.where(~held)
             for i, each in enumerate(penalties):
                 fitted = fit(others, each)
@@ -354,12 +346,12 @@ def first_stage(rows: Rows, how: Folds) -> tuple[LogisticMap, Penalty, Floats]:
                 levels[i, held] = fitted.logit(others.x).mean()
     losses = np.array([row_losses(rows.y, arrays.sigmoid(row)) for row in logits])
     if reference is None:
-        best = one_standard_error(losses, rows.number)
+        best = selection.one_standard_error(losses, rows.number)
         first = fit(rows, penalties[best])
         return first, penalties[best], logits[best] - levels[best] + first.logit(x).mean()
     best, keeping = 0, sum(step.keep_signs for step in STEPS)
     for steps, evidence in ((len(losses), VERY_STRONG), (keeping, STRONG)):
-        likely = one_standard_error(losses[:steps], rows.number)
+        likely = selection.one_standard_error(losses[:steps], rows.number)
         gain = losses[0] - losses[likely]
         if gain.mean() * effective_n(gain, rows.number) > evidence:  # the first one, if in doubt
             best = likely
@@ -402,7 +394,7 @@ def cross_fit_two_stage(second_stages: Sequence[str], rows: Rows, how: Folds) ->
     """
     fits = {name: _second_stage(name, how.reference) for name in second_stages}
     result = {name: np.empty(len(rows.x)) for name in second_stages}
-    for held in held_out(how.of(rows)):
+    for held in selection.held_out(how.of(rows)):
         others = rows.where(~held)
         first, _, out = first_stage(others, how)
         for name, fit in fits.items():
@@ -414,7 +406,7 @@ class BestFit(NamedTuple):
     """A map, the second stage that was chosen, and out-of-fold probabilities (n,)."""
 
     map: TwoStageMap
-    choice: Choice
+    choice: selection.Choice
     out_of_fold: Floats
     effective: float  # number of independent rows that the labels are worth
     of_base_rate: float  # log loss of the base rate for all rows, in nats
@@ -437,10 +429,10 @@ def fit_best(
     how = Folds(folds, None, random_state, reference)
     rows = how.rows(X, y, groups)
     n = effective_n(rows.y - rows.y.mean(), rows.number)
-    names = [s for s in second_stages if len(second_stages) == 1 or enough_rows(s, n)]
+    names = [s for s in second_stages if len(second_stages) == 1 or selection.enough_rows(s, n)]
     left_out = [s for s in second_stages if s not in names]
     cross_fitted = cross_fit_two_stage(names, rows, how)
-    choice = choose(cross_fitted, rows.y, rows.number, left_out=left_out, effective_n=n)
+    choice = selection.choose(cross_fitted, rows.y, rows.number, left_out=left_out, effective_n=n)
     first, _, out = first_stage(rows, how)
     fitted = TwoStageMap(first, _second_stage(choice.name, reference)(out, rows))
     of_base_rate = row_losses(rows.y, np.full(len(rows.y), base_rate(rows.y))).mean()

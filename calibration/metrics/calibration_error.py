@@ -14,14 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration import arrays
 from calibration.arrays import Floats, Groups, Ints
-from calibration.metrics.intervals import (
-    LEVEL,
-    MIN_GROUPS,
-    UNKNOWN,
-    Interval,
-    effective_groups,
-    student_point,
-)
+from calibration.metrics import intervals
 
 
 def dependence(y: Floats, p: Floats, number: Ints) -> float:
@@ -217,7 +210,7 @@ def smece_floor(
 
 def smece_interval(
     y: Floats, p: Floats, groups: Groups = None, *, draws: int = 500, random_state: int = 0
-) -> Interval:
+) -> intervals.Interval:
     """Return (low, high), in [0, 1], that contain the true smECE with a probability of 95%.
 
     The interval inverts two tests, as a bootstrap fails near 0. Let g(s) be the true error smoothed
@@ -238,8 +231,8 @@ def smece_interval(
     """
     number, rng = arrays.group_codes(groups, len(y)), np.random.default_rng(random_state)
     n_groups = int(number.max()) + 1
-    if n_groups < MIN_GROUPS:
-        return UNKNOWN
+    if n_groups < intervals.MIN_GROUPS:
+        return intervals.UNKNOWN
     mesh, residuals = _Mesh(p), p - y
     waves = mesh.waves(residuals)[None]
     (sigma,) = _bisect_fixed_points(lambda s: mesh.errors(waves, s), 1)
@@ -247,14 +240,16 @@ def smece_interval(
     flipped = np.stack([mesh.waves(sign[number] * residuals) for sign in signs])
     drawn = sample_null_labels(p, draws, rng, groups=number, y=y)
     exact = np.stack([mesh.waves(p - each) for each in drawn])
-    noise = max(np.quantile(mesh.error(each, sigma), (1 + LEVEL) / 2) for each in (flipped, exact))
+    noise = max(
+        np.quantile(mesh.error(each, sigma), (1 + intervals.LEVEL) / 2) for each in (flipped, exact)
+    )
     low = float(mesh.error(waves, sigma)[0] - noise)
 
     cuts = [-1.0, *np.quantile(p, np.arange(1, CUTS) / CUTS)]
     sums = (np.bincount(number, np.where(p > cut, residuals, -residuals)) for cut in cuts)
     squares = max(float((of_group**2).sum()) for of_group in sums)
     squares += float(np.bincount(number).max()) ** 2
-    z = student_point(LEVEL, effective_groups(number))
+    z = intervals.student_point(intervals.LEVEL, intervals.effective_groups(number))
 
     def least(s: Floats) -> Floats:
         return z * np.sqrt(np.maximum(0.0, squares / len(p) ** 2 - s * s / n_groups))

@@ -13,15 +13,7 @@ import numpy as np
 
 from rerank.assessment import ranking_features as of_ranking
 from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
-from rerank.assessment.ranking_features import (
-    Feature,
-    gain,
-    margin,
-    margin_k,
-    mean_ranks,
-    of_winner,
-    spearman,
-)
+from rerank.assessment.ranking_features import Feature, of_winner
 from rerank.data.words import content_words, passage_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
@@ -57,7 +49,7 @@ def stage_ranks(scores: Floats) -> Floats:
     """Ranks (n,) by score, 1 is highest, ties share; missing scores rank one below the last."""
     known = ~np.isnan(scores)
     ranks = np.full(len(scores), known.sum() + 1.0)
-    ranks[known] = mean_ranks(-scores[known])
+    ranks[known] = of_ranking.mean_ranks(-scores[known])
     return ranks
 
 
@@ -114,15 +106,15 @@ STAGE_FEATURES: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
     "top": ("Best score of {}: max score", lambda s: float(_sorted(s)[0])),
     "margin": (
         "Lead over the second by {}: score 1 - score 2; 0 with one passage",
-        lambda s: margin(_sorted(s)),
+        lambda s: of_ranking.margin(_sorted(s)),
     ),
     "margin_k": (
         "Lead over the mean of the next four by {}: score 1 - mean of scores 2..5",
-        lambda s: margin_k(_sorted(s)),
+        lambda s: of_ranking.margin_k(_sorted(s)),
     ),
     "gain": (
         "Best scores above the mean by {}: mean of the top 5 - mean of all",
-        lambda s: gain(_sorted(s)),
+        lambda s: of_ranking.gain(_sorted(s)),
     ),
     "winner_gap": (
         "Score of the top passage minus the best one by {}: its score - max score",
@@ -144,7 +136,7 @@ def _overlap(one: Floats, other: Floats) -> float:
 STAGE_PAIR_FEATURES: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
     "correlation": (
         "Agreement of {} and {}: Spearman of their scores over the list",
-        lambda one, other: spearman(fill_missing(one), fill_missing(other)),
+        lambda one, other: of_ranking.spearman(fill_missing(one), fill_missing(other)),
     ),
     "overlap": (
         "Passages that {} and {} rank high: share of the first 10 that both have",

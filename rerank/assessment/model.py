@@ -13,35 +13,12 @@ from typing import Any, NamedTuple
 
 from calibration.drift import Sketch
 from calibration.selection import Band
-from rerank.assessment.fitted_maps import (
-    MADE_BY,
-    FittedMaps,
-    MapsByMode,
-    check_certificates,
-    check_no_overflow,
-    pooled_for,
-    read_maps,
-)
+from rerank.assessment import fitted_maps, model_folder, predictions
+from rerank.assessment.fitted_maps import MADE_BY, FittedMaps, MapsByMode, read_maps
 from rerank.assessment.metadata_features import TURN_FEATURES, entities_of
-from rerank.assessment.model_folder import (
-    FITTED_ON,
-    GIVEN,
-    SECOND,
-    SKETCH,
-    ModelFolder,
-    fingerprints,
-    models_of,
-    open_folder,
-)
+from rerank.assessment.model_folder import SECOND, SKETCH, ModelFolder, open_folder
 from rerank.assessment.pipeline import Models, Pipeline
-from rerank.assessment.predictions import (
-    FAILED,
-    SHIFTED,
-    as_uncalibrated,
-    joined,
-    predict,
-    to_assessments,
-)
+from rerank.assessment.predictions import as_uncalibrated, joined, predict, to_assessments
 from rerank.assessment.sources.own_index import CallerPassages
 from rerank.assessment.sources.source import Source
 from rerank.config import ON_RERANKER_ERROR, Config
@@ -101,7 +78,7 @@ class CalibratedReranker:
     @property
     def objects(self) -> list[str]:
         """Which of encoder and reranker was given as an object, which no folder can hold."""
-        return [r for r, e in self.manifest.get(GIVEN, {}).items() if not is_noted(e)]
+        return [r for r, e in self.manifest.get(model_folder.GIVEN, {}).items() if not is_noted(e)]
 
     @property
     def folder(self) -> Path:
@@ -189,13 +166,13 @@ class CalibratedReranker:
     def _default(cls, *, cache: ScoreCache | None) -> CalibratedReranker:
         config = Config()
         models = find_model(config.encoder, "encoder"), find_model(config.reranker, "reranker")
-        pooled = pooled_for(*models, config)
+        pooled = fitted_maps.pooled_for(*models, config)
         if pooled is None:
             raise InputError(f"there are no pooled maps of {config.reranker} here; {MADE_BY}")
         pipeline = Pipeline(CallerPassages(config), Models.open(config, models, cache))
         manifest = {
             "config": config.to_dict(),
-            "fingerprints": fingerprints(*models, config),
+            "fingerprints": model_folder.fingerprints(*models, config),
             "fitted_around": pooled.described(),
             "files": {},
         }
@@ -215,11 +192,11 @@ class CalibratedReranker:
         config = Config.from_dict(files.manifest["config"])
         maps = read_maps(files)
         for fitted in maps.values():
-            check_no_overflow(fitted, path)
-            check_certificates(fitted, config.thresholds, path)
+            fitted_maps.check_no_overflow(fitted, path)
+            fitted_maps.check_certificates(fitted, config.thresholds, path)
         models = None
         if maps.source.scores_passages:
-            found = models_of(files, config, download=allow_download, given=given)
+            found = model_folder.models_of(files, config, download=allow_download, given=given)
             models = Models.open(config, found, cache)
         source = maps.source.open(files, config, maps.main.kind, maps.main.metadata)
         try:
@@ -281,7 +258,7 @@ class CalibratedReranker:
         """The marks of the queries that the maps were fitted on; an InputError without them."""
         if DIGEST not in self.manifest:  # `default`, which has no folder
             return frozenset()
-        return frozenset(self.files.text(FITTED_ON).split())
+        return frozenset(self.files.text(model_folder.FITTED_ON).split())
 
     @property
     def calibrated(self) -> bool:
@@ -457,10 +434,12 @@ class CalibratedReranker:
         found = to_assessments(predict(scored, maps, config), maps, config, modes)
         for i, of_query in enumerate(scored):
             if of_query.failed:
-                found[i] = replace(as_uncalibrated(found[i]), first_stage=True, reasons=(FAILED,))
+                found[i] = replace(
+                    as_uncalibrated(found[i]), first_stage=True, reasons=(predictions.FAILED,)
+                )
         if not self.shifted:
             return found
-        why = SHIFTED.format(self.shifted)
+        why = predictions.SHIFTED.format(self.shifted)
         return [one if one.first_stage else as_uncalibrated(one, why) for one in found]
 
     def assess_each(self, queries: Sequence[Query]) -> list[Assessment | Exception]:

@@ -16,14 +16,7 @@ from typing import Any
 
 from rerank.config import Config
 from rerank.errors import FolderError, InputError, MissingExtraError, command_line
-from rerank.inference.engine import (
-    NETWORKS,
-    ROLES,
-    WriteExported,
-    is_exported_file,
-    manifest_entry,
-    open_exported,
-)
+from rerank.inference import engine
 from rerank.inference.given import Given, is_noted, remote_of_folder
 from rerank.inference.model_files import Model, ModelFiles, ModelPair, resolve
 from rerank.storage.files import (
@@ -71,7 +64,11 @@ class ModelContents:
 
 
 def write_model(
-    path: Path, c: ModelContents, *, overwrite: bool, write_exported: WriteExported | None = None
+    path: Path,
+    c: ModelContents,
+    *,
+    overwrite: bool,
+    write_exported: engine.WriteExported | None = None,
 ) -> None:
     """Write a model folder whole or not at all; `write_exported` adds the networks, if any."""
 
@@ -188,8 +185,8 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
     for name in map(PurePosixPath, manifest["files"]):  # plain data, or a network in its place
         if SECOND in manifest and name.parts[0] == SECOND:  # checked as a folder of its own
             continue
-        network = NETWORKS in manifest and is_exported_file(str(name))
-        if not (network if name.parts[0] == NETWORKS else name.suffix in DATA):
+        network = engine.NETWORKS in manifest and engine.is_exported_file(str(name))
+        if not (network if name.parts[0] == engine.NETWORKS else name.suffix in DATA):
             raise InputError(f"{path} holds {name}, which does not belong in a model folder")
     if wrong := [key for key in FIELDS if not isinstance(manifest.get(key), dict)]:
         raise InputError(f"{path}: the manifest lacks {wrong}; calibrate again")
@@ -218,7 +215,7 @@ def fingerprints(encoder: Model, reranker: Model, config: Config) -> dict[str, A
 
 def given_models(models: ModelPair) -> dict[str, Any]:
     """The manifest's entry for those of the encoder and the reranker that are objects, if any."""
-    roles = zip(ROLES, models, strict=True)
+    roles = zip(engine.ROLES, models, strict=True)
     found = {role: model.described() for role, model in roles if isinstance(model, Given)}
     return {GIVEN: found} if found else {}
 
@@ -238,18 +235,18 @@ def models_of(
 ) -> ModelPair:
     """The encoder and the reranker of a folder: in it, on this machine, or `given` by role."""
     recorded = folder.manifest["fingerprints"]
-    names = [str(getattr(config, role)) for role in ROLES]
-    objects = [_given(folder, role, given.get(role)) for role in ROLES]
+    names = [str(getattr(config, role)) for role in engine.ROLES]
+    objects = [_given(folder, role, given.get(role)) for role in engine.ROLES]
     encoder: Model
     reranker: Model
-    if NETWORKS in folder.manifest:
-        entry, expected = folder.manifest[NETWORKS], manifest_entry(config.precision)
+    if engine.NETWORKS in folder.manifest:
+        entry, expected = folder.manifest[engine.NETWORKS], engine.manifest_entry(config.precision)
         if entry != expected:
             raise InputError(
                 f"{folder.path}: its networks are {entry}, expected {expected}; export the model "
                 "again"
             )
-        encoder, reranker = open_exported(folder.path, folder.manifest, names)
+        encoder, reranker = engine.open_exported(folder.path, folder.manifest, names)
     else:
         encoder, reranker = (
             model or _resolve_outside(folder, name, download=download)
@@ -305,6 +302,6 @@ def _resolve_outside(folder: ModelFolder, name: str, *, download: bool) -> Model
     if inside:
         raise InputError(
             f"{folder.path} names the model {name!r}, which lies in itself; expected one "
-            f"elsewhere, or exported networks in {NETWORKS}/"
+            f"elsewhere, or exported networks in {engine.NETWORKS}/"
         )
     return files

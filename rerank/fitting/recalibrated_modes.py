@@ -27,14 +27,7 @@ from rerank.data.grouping import NEW_DOCUMENTS, THESE_DOCUMENTS, was_seen
 from rerank.data.labelled_set import given_group
 from rerank.data.labels import judged_of
 from rerank.errors import InputError
-from rerank.fitting.certificates import (
-    CUT_FROM_SEARCH,
-    KNOWN_GROUPS,
-    KNOWN_GROUPS_LEFT_OUT,
-    refuse_certificates,
-    refused,
-    require_both_kinds,
-)
+from rerank.fitting import certificates
 from rerank.fitting.plan import MIN_GROUPS_TO_FIT
 from rerank.fitting.scored_plan import as_from_caller
 from rerank.types import Bools, Floats, Mode, Scored
@@ -62,11 +55,11 @@ class RecalibratedMode:
 
     def without_certificates(self, reason: str) -> RecalibratedMode:
         """The same, with all certificates refused for this reason."""
-        certificate = refused(self.recalibration.certificate, reason)
+        certificate = certificates.refused(self.recalibration.certificate, reason)
         return replace(
             self,
             recalibration=replace(self.recalibration, certificate=certificate),
-            maps=refuse_certificates(self.maps, reason),
+            maps=certificates.refuse_certificates(self.maps, reason),
             notes=(),
         )
 
@@ -170,14 +163,16 @@ def _recalibrated_mode(
     else:
         if all(f.right is None for f in labels):  # else a wrong answer may mean that there is none
             answered = [bool(f.relevant) for f in _those_of(labels, certifying)]
-            checked = require_both_kinds(recalibration.certificate, answered)
+            checked = certificates.require_both_kinds(recalibration.certificate, answered)
             recalibration = replace(recalibration, certificate=checked)
         new = replace(_updated(old, predicted, recalibration), filters=filters)
-    left_out = KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
+    left_out = certificates.KNOWN_GROUPS_LEFT_OUT.format(mode=mode, **counts)
     made = RecalibratedMode(recalibration, new, predicted, () if new_groups.all() else (left_out,))
     if not enough:
-        made = made.without_certificates(KNOWN_GROUPS.format(least=MIN_QUESTIONS, **counts))
-    return made.without_certificates(CUT_FROM_SEARCH) if from_search else made
+        made = made.without_certificates(
+            certificates.KNOWN_GROUPS.format(least=MIN_QUESTIONS, **counts)
+        )
+    return made.without_certificates(certificates.CUT_FROM_SEARCH) if from_search else made
 
 
 def _scored_labels(

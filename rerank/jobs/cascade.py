@@ -11,21 +11,9 @@ from typing import Any
 import numpy as np
 
 from calibration.selection import NEVER
+from rerank.assessment import model_folder
 from rerank.assessment.fitted_maps import maps_to_dict
 from rerank.assessment.model import CalibratedReranker
-from rerank.assessment.model_folder import (
-    ANSWERS,
-    CALIBRATORS,
-    FITTED_ON,
-    MEASURED,
-    MODEL_KIND,
-    PAGE,
-    REPORT,
-    SECOND,
-    bound_to,
-    open_folder,
-    write_changed,
-)
 from rerank.data.grouping import sampled_units
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import drawn_at_random
@@ -79,7 +67,7 @@ def evaluate_cascade(
     """
     if out is not None:
         _check_joined(first, second, labelled, Path(out))
-        with output_folder(Path(out), overwrite=overwrite, kind=MODEL_KIND):
+        with output_folder(Path(out), overwrite=overwrite, kind=model_folder.MODEL_KIND):
             how: Any = {"share": share, "price": price, "work": work}
             evaluation, cascade = evaluate_cascade(first, second, labelled, split, **how)
             write_joined(first, second, cascade, Path(out), labelled.mode, overwrite=overwrite)
@@ -197,19 +185,28 @@ def write_joined(
     def change(folder: Path) -> Mapping[str, Any]:
         for picture in folder.glob("*.png"):
             picture.unlink()  # of the first model alone
-        clear_away(folder / ANSWERS)
-        shutil.copytree(second.folder, folder / SECOND)
-        if open_folder(folder / SECOND).manifest != second.manifest:
+        clear_away(folder / model_folder.ANSWERS)
+        shutil.copytree(second.folder, folder / model_folder.SECOND)
+        if model_folder.open_folder(folder / model_folder.SECOND).manifest != second.manifest:
             raise FolderError(f"{second.folder} was changed since it was opened; run it again")
-        bound = bound_to(manifest["config"], manifest["fingerprints"])
-        write_json(folder / CALIBRATORS, {"bound_to": bound, **maps_to_dict(maps)})
-        write_json(folder / MEASURED, {"cascade": cascade.to_dict()})
+        bound = model_folder.bound_to(manifest["config"], manifest["fingerprints"])
+        write_json(folder / model_folder.CALIBRATORS, {"bound_to": bound, **maps_to_dict(maps)})
+        write_json(folder / model_folder.MEASURED, {"cascade": cascade.to_dict()})
         lines = "".join(f"{mark}\n" for mark in sorted(first.fitted_on | second.fitted_on))
-        texts = {REPORT: as_text(sections), PAGE: as_page(name, "", sections), FITTED_ON: lines}
+        texts = {
+            model_folder.REPORT: as_text(sections),
+            model_folder.PAGE: as_page(name, "", sections),
+            model_folder.FITTED_ON: lines,
+        }
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
         versions = {"first": first.version, "second": second.version}
         joined = {**versions, "band": list(cascade.band), "most": cascade.most, "mode": mode}
-        return {**{k: v for k, v in manifest.items() if k != "answers"}, SECOND: joined}
+        return {
+            **{k: v for k, v in manifest.items() if k != "answers"},
+            model_folder.SECOND: joined,
+        }
 
-    write_changed(first.files, out, change, without=SECOND, overwrite=overwrite)
+    model_folder.write_changed(
+        first.files, out, change, without=model_folder.SECOND, overwrite=overwrite
+    )

@@ -18,13 +18,8 @@ from rerank.assessment.metadata_features import Metadata, choose_metadata_featur
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.model_folder import RETRIEVER, fingerprints, given_models
 from rerank.assessment.pipeline import ENCODER_OPTIONS, RERANKER_OPTIONS, Models, Pipeline
+from rerank.assessment.sources import other_system
 from rerank.assessment.sources.lists import ScoredLists
-from rerank.assessment.sources.other_system import (
-    VECTOR,
-    OtherSystem,
-    SearchSystem,
-    with_held_passages,
-)
 from rerank.assessment.sources.own_index import OwnIndex
 from rerank.config import Config
 from rerank.data.labelled_set import LabelledSet, corpus_digest
@@ -188,11 +183,11 @@ def open_candidate_source(
         raise InputError("expected an `index` (--index) or a `retriever` (--retriever), got both")
     if models is None:
         _check_lists(config, searched=index is not None or retriever is not None)
-    system: SearchSystem | None = None
+    system: other_system.SearchSystem | None = None
     notes: tuple[str, ...] = ()
     if retriever is not None:
         system = offered("search systems")(Path(retriever))
-        labelled, notes = with_held_passages(labelled, system)
+        labelled, notes = other_system.with_held_passages(labelled, system)
     passages, queries = labelled.corpus.values(), labelled.queries.values()
     metadata = choose_metadata_features(config.metadata_keys, passages, queries)
     if models is None:
@@ -207,7 +202,7 @@ def open_candidate_source(
         **given_models(models),
     }
     if system is not None:
-        source = OtherSystem(system, config, metadata)
+        source = other_system.OtherSystem(system, config, metadata)
         inputs = {"stages": list(source.kind.stages), **features_of(source.kind, metadata).names()}
         made_from |= {RETRIEVER: system.settings.to_dict(), "inputs": inputs}
 
@@ -248,14 +243,16 @@ def _check_lists(config: Config, *, searched: bool) -> None:
             )
 
 
-def check_vectors(pipeline: Pipeline, system: SearchSystem, passages: Iterable[Passage]) -> None:
+def check_vectors(
+    pipeline: Pipeline, system: other_system.SearchSystem, passages: Iterable[Passage]
+) -> None:
     """Refuse a collection whose vectors were made by another encoder.
 
     An encoded passage should be among the nearest to its own vector. This costs a few searches.
     """
     settings, held = system.settings, [p for p in passages if p.text]
     tried = held[:: max(1, len(held) // TRIED)][:TRIED]
-    if VECTOR not in settings.stages or not tried:
+    if other_system.VECTOR not in settings.stages or not tried:
         return
     vectors = pipeline.encode([PassageText(passage.full_text) for passage in tried])
     near = sum(

@@ -18,14 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibration.label_selection import (
-    ACCEPTED_STRATA,
-    Quantity,
-    choose_judged,
-    choose_rows,
-    judged_strata,
-    weighted_mean,
-)
+from calibration import label_selection
 from calibration.metrics.intervals import Agreement, cohens_kappa
 from calibration.thresholds import ABOUT, certify
 from rerank.assessment.model import CalibratedReranker
@@ -85,7 +78,7 @@ def question_of(passage: Passage) -> tuple[str, bool]:
     return (ASK_ABOUT.format(heading), False) if about else ("", False)
 
 
-How = Quantity | Literal["even", "accepted"]
+How = label_selection.Quantity | Literal["even", "accepted"]
 # of questions and answers: the name of a judge, and 1, 0 or NaN for each, (n,)
 Verdicts = Callable[[Sequence[Query], Sequence[Assessment]], tuple[str, Floats]]
 
@@ -131,9 +124,11 @@ def sample(
         how = "accepted" if verdicts else "even"
     if verdicts:
         by, says = verdicts(queries, answers)
-        strata = judged_strata([answer.confidence for answer in answers], says, threshold)
-        chosen = choose_judged(strata, count, random_state=seed)
-        of = np.bincount(strata, minlength=2 * ACCEPTED_STRATA).tolist()
+        strata = label_selection.judged_strata(
+            [answer.confidence for answer in answers], says, threshold
+        )
+        chosen = label_selection.choose_judged(strata, count, random_state=seed)
+        of = np.bincount(strata, minlength=2 * label_selection.ACCEPTED_STRATA).tolist()
         queries = list(queries)
         for row in chosen.rows.tolist():
             yes = None if np.isnan(says[row]) else bool(says[row])
@@ -143,9 +138,11 @@ def sample(
         rows = np.sort(np.random.default_rng(seed).permutation(len(queries))[:count])
         return [(queries[row], answers[row], len(queries) / count) for row in rows.tolist()]
     else:
-        quantity: Quantity = "map" if how == "map" else "accuracy"
+        quantity: label_selection.Quantity = "map" if how == "map" else "accuracy"
         p = [answer.confidence for answer in answers]
-        chosen = choose_rows(p, count, quantity=quantity, threshold=threshold, random_state=seed)
+        chosen = label_selection.choose_rows(
+            p, count, quantity=quantity, threshold=threshold, random_state=seed
+        )
     weighted = zip(chosen.rows.tolist(), chosen.weights.tolist(), strict=True)
     return [(queries[row], answers[row], weight) for row, weight in weighted]
 
@@ -279,7 +276,7 @@ def progress_sentences(
     y = np.array([q.top in found for q, found in zip(done, right, strict=True)], dtype=np.int64)
     p, w = np.array([q.confidence for q in done]), np.array([stands_for for _, stands_for in pairs])
     number = np.array([groups.get(q.query_id, q.query_id) for q in done])
-    found = weighted_mean(y, w, number)
+    found = label_selection.weighted_mean(y, w, number)
     interval = "" if np.isnan(found.low) else f" (95% interval {found.low:.0%} to {found.high:.0%})"
     sentence = f"{len(done)} labelled: the top passage is right for {found.mean:.0%}{interval}"
     if chosen:
