@@ -20,18 +20,12 @@ from scipy.optimize import minimize
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped,unused-ignore]
 
-from calibration import arrays, selection
+from calibration import arrays, score_fitting, selection
 from calibration.arrays import Bools, Codes, Floats, Groups, Ints
 from calibration.maps import LogisticMap, ScoreMap, TwoStageMap
 from calibration.metrics.intervals import design_effect, effective_n
 from calibration.metrics.scores import row_losses
-from calibration.score_fitting import (
-    SCORE_FITS,
-    base_rate,
-    log_evidence,
-    maximum_likelihood,
-    weighted,
-)
+from calibration.score_fitting import SCORE_FITS, base_rate, log_evidence, maximum_likelihood
 
 # the grid of C that `TwoStageCalibrator` chooses from, strongest penalty first
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -88,7 +82,7 @@ def fit_logistic(
     The optimum is that of scikit-learn's `LogisticRegression(C=C)`, by Newton's method. The map
     clips each feature to its range in X; a constant column gets coefficient 0.
     """
-    x, labels, w = weighted(arrays.as_features(X), y, sample_weight)
+    x, labels, w = score_fitting.weighted(arrays.as_features(X), y, sample_weight)
     return _fit_logistic(x, labels, _positive(C), None if (w == 1).all() else w)
 
 

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rerank.commands import options
 from rerank.commands.command import Only, Typed, command
-from rerank.commands.printing import (
-    note,
-    print_headline,
-    print_json,
-    print_run,
-    rescorable,
-    run_fields,
-    tell,
-)
+from rerank.commands.printing import note, print_headline, print_json, print_run, run_fields, tell
 from rerank.commands.use import ranked
 from rerank.config import Config, Option
 from rerank.errors import InputError, TrackingError
@@ -128,8 +120,15 @@ def _next_step(
         mode=maps.main_mode,
         unused=count_unused(counts, of=queries) if max_queries else 0,
     )
-    model, path = (shlex.quote(str(path)) for path in (out, rescorable(dataset)))
+    model, path = (shlex.quote(str(path)) for path in (out, _rescorable(dataset)))
     return step.format(model=model, dataset=path)
+
+
+def _rescorable(dataset: Path) -> Path:
+    """The file of labelled lists, if `rescore` takes its ending; else a name that it takes."""
+    from rerank.batch.input import ENDINGS
+
+    return dataset if dataset.suffix.lower() in ENDINGS else Path("lists.jsonl")
 
 
 OF_THEN = ("then_share", "price_per_1000", "overwrite")  # options of two models
@@ -224,7 +223,7 @@ def evaluate(
         of_both = {"cascade": cascade.to_dict(), "out": out} if cascade else {}
         print_json(**evaluation.to_dict(), **of_both)
         return
-    model_path, path = (shlex.quote(str(path)) for path in (chosen.model, rescorable(dataset)))
+    model_path, path = (shlex.quote(str(path)) for path in (chosen.model, _rescorable(dataset)))
     next_step = after_evaluation(evaluation, labelled.mode).format(model=model_path, dataset=path)
     next_step = f"{out} holds both models, and is searched and served as one." if out else next_step
     print_headline(

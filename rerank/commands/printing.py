@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.config import two_digits
@@ -58,13 +57,6 @@ def print_passages(passages: Iterable[RankedPassage], characters: int) -> None:
         text = " ".join(passage.text.split())
         shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
         print(printable(f"  {rank}. {two_digits(passage.relevance)}  {passage.doc_id}  {shown}"))
-
-
-def rescorable(dataset: Path) -> Path:
-    """The file of labelled lists, if `rescore` takes its ending; else a name that it takes."""
-    from rerank.batch.input import ENDINGS
-
-    return dataset if dataset.suffix.lower() in ENDINGS else Path("lists.jsonl")
 
 
 def run_fields(run: TrackedRun | None) -> dict[str, Any]:

@@ -13,18 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calibration import metrics
+from calibration import metrics, reliability
 from calibration.arrays import plain
 from calibration.label_selection import weighted_mean
 from calibration.metrics.intervals import UNKNOWN, Estimate, student_interval
-from calibration.reliability import (
-    Accepted,
-    Comparison,
-    Curves,
-    at_thresholds,
-    comparison,
-    reliability_bins,
-)
+from calibration.reliability import Accepted, Comparison, Curves, comparison
 from rerank.assessment.fitted_maps import FittedMaps
 from rerank.assessment.predictions import Predictions, certified, predict
 from rerank.assessment.ranking import limit_scored, rank, reorder
@@ -212,8 +205,8 @@ class Evaluation:
         ours, groups = self.confidences[OURS], self.labelled.groups
         units = sampled_units(r.query for r in self.labelled.items).tolist()
         return Curves(
-            reliability_bins(self.right, ours, groups=groups),
-            at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=units),
+            reliability.reliability_bins(self.right, ours, groups=groups),
+            reliability.at_thresholds(self.right, ours, np.linspace(0, 1, 101), groups=units),
         )
 
     def events_cells(self) -> list[tuple[str, ...]]:
@@ -278,7 +271,8 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
     counts = [count for part in predicted for count in part.passages_scored]
     hit, k = hits(labelled, depth=DEPTH), config.sufficiency_k
     units = sampled_units(r.query for r in labelled.items).tolist()
-    enough = [config.thresholds.sufficient]
+    reached, enough = sufficiency[:, k - 1], [config.thresholds.sufficient]
+    (context,) = reliability.at_thresholds(hit[:, k - 1], reached, enough, groups=units)
     return Evaluation(
         labelled=labelled,
         features=np.concatenate([part.predictions.features for part in predicted]),
@@ -300,7 +294,7 @@ def measure(parts: Sequence[Part], config: Config) -> Evaluation:
         fold_maps=tuple(part.maps for part in parts),
         fold_of=np.repeat(np.arange(len(parts)), [len(part.scored) for part in parts]),
         context_k=k,
-        context=at_thresholds(hit[:, k - 1], sufficiency[:, k - 1], enough, groups=units)[0],
+        context=context,
     )
 
 

@@ -21,19 +21,8 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.data.labels import JUDGED
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
-from rerank.labelling import state
-from rerank.labelling.labels import (
-    PREFIX,
-    SPLIT,
-    How,
-    Verdicts,
-    fresh_queries,
-    groups_of,
-    labels_of,
-    progress_sentences,
-    propose,
-    sample,
-)
+from rerank.labelling import labels, state
+from rerank.labelling.labels import PREFIX, SPLIT, How, Verdicts
 from rerank.labelling.state import Grade, JudgementFile, LabelConfig, OnTask, Question
 from rerank.retrieval.corpus import Corpus
 from rerank.storage.files import file_state
@@ -156,7 +145,7 @@ class Session:
                     )
                 if verdicts:
                     raise InputError("a judge is asked about given questions: add --questions FILE")
-                queries = propose(self.corpus, 2 * self.config.count)
+                queries = labels.propose(self.corpus, 2 * self.config.count)
             if any(query.where for query in queries):
                 raise InputError(
                     "a question has a filter, and passages to judge are found without; label such "
@@ -165,7 +154,7 @@ class Session:
             taken = {query_hash(q.text) for q in known}
             taken |= {q.query_id.removeprefix(PREFIX) for q in known}  # proposed, then reworded
             fresh: dict[str, Query] = {}
-            for query in fresh_queries(self.model, queries, taken):
+            for query in labels.fresh_queries(self.model, queries, taken):
                 fresh.setdefault(query_hash(query.text), query)
             if not fresh and not known:
                 raise InputError(
@@ -200,7 +189,7 @@ class Session:
             used.add(named[-1].query_id)
         many = min(count, len(named))
         how = cast(How, asked)
-        sampled = sample(self.model, named, many, how=how, seed=seed, verdicts=verdicts)
+        sampled = labels.sample(self.model, named, many, how=how, seed=seed, verdicts=verdicts)
         order = np.random.default_rng([seed, 1]).permutation(len(sampled)).tolist()
         return [
             {
@@ -282,9 +271,9 @@ class Session:
                 return 0
             if self.corpus is not None and not (self.out / CORPUS).exists():
                 write_corpus(self.corpus, self.out)
-            labels = labels_of(questions, partly_right=self.config.partly_right)
-            write_labels(labels, self.out)
-            return len(labels.queries)
+            made = labels.labels_of(questions, partly_right=self.config.partly_right)
+            write_labels(made, self.out)
+            return len(made.queries)
 
     def outlook(self) -> str:
         """What is left for this person: questions, judgements, and minutes at the measured pace."""
@@ -305,8 +294,8 @@ class Session:
     def so_far(self) -> list[str]:
         """How accurate the model is so far, and how many more labels are needed, in sentences."""
         questions, config = self.questions(), self.config
-        groups, about = groups_of(questions, self._passage, partly_right=config.partly_right)
-        return progress_sentences(
+        groups, about = labels.groups_of(questions, self._passage, partly_right=config.partly_right)
+        return labels.progress_sentences(
             questions,
             groups,
             about=about,

@@ -20,18 +20,10 @@ from rerank.data.words import Lexicon, words
 from rerank.errors import InputError
 from rerank.filters import Where
 from rerank.progress import progress
+from rerank.retrieval import dense
 from rerank.retrieval.bm25 import BM25
 from rerank.retrieval.corpus import Columns, Corpus, write_passages
-from rerank.retrieval.dense import (
-    CHUNK,
-    STARTS,
-    VECTORS,
-    Encoder,
-    PassageVectors,
-    Vectors,
-    library,
-    write_graph,
-)
+from rerank.retrieval.dense import Encoder, PassageVectors, Vectors
 from rerank.retrieval.fusion import ranks, reciprocal_rank_fusion, top
 from rerank.storage.folder import read_manifest, verify_folder, write_folder
 from rerank.types import FirstStage, Ints, Passage
@@ -135,14 +127,14 @@ class Index:
         such as `"--language german instead of english"`.
         """
         made_by = BEFORE | self.manifest["encoder"]
-        dense = "approximate" if self.manifest["approximate"] else "exact"
+        search = "approximate" if self.manifest["approximate"] else "exact"
         options = {
             "the encoder": (made_by["fingerprint"], encoder.model.fingerprint),
             "--encoder-max-length": (made_by["max_length"], encoder.max_length),
             "--encoder-windows": (made_by["windows"], encoder.windows),
             "--encoder-precision": (made_by["precision"], encoder.precision),
             "--language": (self.language, config.language),
-            "--dense": (dense, config.dense),
+            "--dense": (search, config.dense),
         }
         return [
             f"{name} {there!s:.12} instead of {expected!s:.12}"
@@ -242,7 +234,7 @@ def build_index(
             BM25.build(map(words_of, written)).save(new)
         _write_vectors(written, KnownVectors(known, encoder), new)
         if approximate:
-            write_graph(PassageVectors(new).array, new)
+            dense.write_graph(PassageVectors(new).array, new)
         return {
             "layout": layout_of(language),
             "language": language,
@@ -252,7 +244,7 @@ def build_index(
         }
 
     if approximate:
-        library()  # before the hours that encoding may take
+        dense.library()  # before the hours that encoding may take
     write_folder(folder, fill, overwrite=overwrite, kind=INDEX_KIND)
     return Index(folder)
 
@@ -317,10 +309,10 @@ def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
     again = iter((times > 1)[group].tolist())
     kept: dict[tuple[str, str], Vectors] = {}
     with (
-        (folder / VECTORS).open("wb") as out,
+        (folder / dense.VECTORS).open("wb") as out,
         progress(len(corpus), "indexing passages", unit="text") as bar,
     ):
-        while chunk := list(islice(passages, CHUNK)):
+        while chunk := list(islice(passages, dense.CHUNK)):
             texts = [(p.title, p.text) for p in chunk]
             new = {text: p for text, p in zip(texts, chunk, strict=True) if text not in kept}
             found = dict(zip(new, encoder.encode_passages([*new.values()]), strict=True))
@@ -335,7 +327,7 @@ def _write_vectors(corpus: Corpus, encoder: KnownVectors, folder: Path) -> None:
         out.seek(0)  # the header has room for any number of vectors
         _write_header(out, (sum(counts), shape[1]))
     if max(counts) > 1:
-        np.save(folder / STARTS, np.cumsum(counts))
+        np.save(folder / dense.STARTS, np.cumsum(counts))
 
 
 def _write_header(out: BinaryIO, shape: tuple[int, int]) -> None:

@@ -20,15 +20,8 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import MissingExtraError, TrackingError
 from rerank.storage.files import sha256_file
 from rerank.storage.folder import MANIFEST, Workspace
-from rerank.tracking.client import (
-    HTTP_LIMITS_ON_FAILURE,
-    environment,
-    kept_store,
-    named_store,
-    reason,
-    store,
-    without_secrets,
-)
+from rerank.tracking import client as mlflow_client
+from rerank.tracking.client import environment, kept_store, named_store, reason, without_secrets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +178,7 @@ def log_run(
     """
     name = record.registered_name
     uri = named_store() or tracking_uri
-    with store(uri) as client:
+    with mlflow_client.store(uri) as client:
         local = uri == tracking_uri or uri.startswith(("sqlite:", "file:"))
         experiment_id = _experiment(client, experiment, artifact_location if local else None, uri)
         if logged := _find_finished_run(client, experiment_id, record):
@@ -204,7 +197,7 @@ def log_run(
                 _log_model(client, run_id, record.folder, record)
                 version = _register(client, run_id, record)
         except BaseException:
-            with suppress(Exception), environment(HTTP_LIMITS_ON_FAILURE):
+            with suppress(Exception), environment(mlflow_client.HTTP_LIMITS_ON_FAILURE):
                 client.set_terminated(run_id, "FAILED")
             raise
         client.set_terminated(run_id, "FINISHED")
