@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -21,12 +21,14 @@ from rerank.ingest.word_lists import formatted, whole
 NO_TEXT = (
     "script:not([type^='math/tex']), span.MathJax, span.MathJax_SVG, .MathJax_Display, "
     ".MathJax_SVG_Display, .MathJax_Preview, style, noscript, template, datalist, svg title, "
-    "svg desc, svg style, "
+    "svg desc, svg style, a.headerlink, .ttc, .linenos, .backrefs, .footnote-backref, "
+    ".system-message"
+)
+AROUND = (  # the text
     "aside:has(nav, [role=navigation]), nav, footer:not(blockquote footer), [role=navigation], "
     "[role=search], [role=banner], [role=contentinfo], "
-    "a.headerlink, .toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, "
-    ".related, .ttc, .docnav, table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, "
-    ".breadcrumbs, .linenos, .backrefs, .footnote-backref, .system-message"
+    ".toc, .toctree, .toctree-wrapper, .topic.contents, .sphinxsidebar, .related, .docnav, "
+    "table.header, .nav-panel, .navheader, .navfooter, .breadcrumb, .breadcrumbs"
 )
 NEVER = ":is([hidden], dialog:not([open])):not(html, body)"
 ICONS = ":is(i, a, svg)[aria-hidden=true]"  # others are seen, but if a script hides them
@@ -115,8 +117,7 @@ def read_markup(markup: str) -> Document:
     for node in tree.css("p > button"):  # "Press Start"
         node.unwrap()
     left_out = _cut(tree, tabs)
-    marked = [node for node in tree.css(MAIN) if node.text(strip=True)]
-    root: Any = marked[0] if len(marked) == 1 else tree.body
+    root: Any = tree.body
     unread = [
         counted(sum(not node.css_matches(NO_SIZE) for node in root.css(which)), name)
         for which, name in (UNREAD if root else ())
@@ -140,7 +141,7 @@ def read_markup(markup: str) -> Document:
 
 
 def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
-    """Take out what is not read, besides these tabs; the dialogs and invisible words in words."""
+    """Take out what is not read, besides these tabs; what of it holds words is told."""
     all_known = styles.add_rules(tree)
     opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
     buttons = [button for button in tree.css("button") if not _is_label(button)]
@@ -148,20 +149,42 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     for node in _once([*instead, *tree.css(NO_TEXT), *tabs, *buttons]):
         if node.tag not in ("html", "body"):
             node.decompose()
-    deleted = 0
+    outside = _cut_words(tree.css(AROUND))
     struck = filter(styles.is_struck, tree.css("[style]"))
-    for node in reversed(_once([*tree.css(DELETED), *struck])):
-        deleted += len(node.text().split())
-        node.decompose()
+    deleted = _cut_words([*tree.css(DELETED), *struck])
     invisible = _cut_invisible(tree, opened, all_known)
-    for node in tree.css(ASIDE):
-        linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
-        if linked > len(one_line(node.text())) / 2:  # navigation
-            node.decompose()
+    outside += _cut_words(filter(_is_navigation, tree.css(ASIDE)))
+    outside += _cut_words(_around_main(tree))
     for node in tree.css("a.anchor"):
         if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
-    return clauses(counted(deleted, "deleted word"), invisible)
+    words = counted(outside, "word outside the main text", "words outside the main text")
+    return clauses(words, counted(deleted, "deleted word"), invisible)
+
+
+def _cut_words(nodes: Iterable[Any]) -> int:
+    """Take out these nodes; return how many words they have."""
+    words = 0
+    for node in reversed(_once(nodes)):  # the innermost first
+        words += sum(any(map(str.isalnum, w)) for w in node.text(separator=" ").split())
+        node.decompose()
+    return words
+
+
+def _is_navigation(node: Any) -> bool:
+    linked = sum(len(one_line(link.text())) for link in node.css("a[href]"))
+    return linked > len(one_line(node.text())) / 2
+
+
+def _around_main(tree: LexborHTMLParser) -> list[Any]:
+    """What stands beside the only `main` of a page, besides a header with its title."""
+    marked = [node for node in tree.css(MAIN) if node.text(strip=True)]
+    path = list(above(marked[0]))[:-2] if len(marked) == 1 else []  # up to the body
+    inside = {node.mem_id for node in path}
+    beside = [n for node in path[1:] for n in node.iter(include_text=True)]
+    beside = [node for node in beside if node.mem_id not in inside]
+    titled = "h1" if path and not path[0].css_first("h1") else "none"
+    return [node for node in beside if not node.css_first(titled) or _is_navigation(node)]
 
 
 def _cut_invisible(tree: LexborHTMLParser, opened: set[str], all_known: bool) -> str:
@@ -185,7 +208,7 @@ def _cut_invisible(tree: LexborHTMLParser, opened: set[str], all_known: bool) ->
     return clauses(counted(dialogs, "dialog"), counted(invisible, "invisible word"))
 
 
-def _once(nodes: list[Any]) -> list[Any]:
+def _once(nodes: Iterable[Any]) -> list[Any]:
     """Each node once: a selector finds one again for each of its parts."""
     return list({node.mem_id: node for node in nodes}.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -114,6 +115,28 @@ def test_what_stands_beside_the_text_is_text_unless_it_is_navigation() -> None:
     assert texts(f"<div role=complementary>Not in winter.</div>{source}") == [
         *("Not in winter.", "Q.", "By Ada.")
     ]
+
+
+@pytest.mark.parametrize(
+    ("page", "found", "left_out"),
+    [
+        ("<main><p>Text.</p></main> To top<div>By <b>Ada</b></div>", ["Text."], 4),
+        ("<nav><a>One</a><a>two</a></nav><main><p>Text.<p class=toc>3</main>", ["Text."], 3),
+        ("<header><h1>T</h1><p>From May.</header><main><p>Text.</main>", ["From May.", "Text."], 0),
+        ("<header><h1>Site</h1><p>Of us.</header><main><h1>T</h1>Text.</main>", ["Text."], 3),
+        ("<header><a href=/><h1>T</h1></a></header><main><p>Text.</main>", ["Text."], 1),
+        ("<p>A b.</p><main>Text.</main><main>More.</main>", ["A b.", "Text.", "More."], 0),
+    ],
+)
+def test_what_is_outside_the_main_text_is_counted(
+    page: str, found: list[str], left_out: int
+) -> None:
+    """The header with the title is a part of the text, if `main` has no title of its own."""
+    document = read(page.encode())
+    assert [block.text for block in document.blocks] == found
+    assert [int(each) for each in re.findall(r"\d+", document.skipped)] == [left_out] * (
+        left_out > 0
+    )
 
 
 def test_deeply_nested_tags_are_read() -> None:
@@ -335,9 +358,9 @@ def test_the_question_of_an_accordion_is_a_heading() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    """Not what every page has, as its navigation; nor a panel, which is read."""
+    """Not what a browser does not show at all; nor a panel, which is read."""
     said = "word " * 12
-    page = f"<nav hidden>{said}</nav><noscript>{said}</noscript><p>Text.</p>"
+    page = f"<template>{said}</template><noscript>{said}</noscript><p>Text.</p>"
     page += f"<div role=tabpanel hidden>{said}</div>"
     assert read(page.encode()).skipped == ""
     hidden = "<p hidden>One two<b style='display:none'>three</b></p><i aria-hidden=true>four</i>"
@@ -631,11 +654,11 @@ def test_text_that_nobody_sees_is_counted_and_not_read(markup: str, seen: bool) 
 
 
 def test_what_stands_beside_invisible_text_is_read() -> None:
-    """A picture or words of another colour in it; what is left out as navigation is not counted."""
+    """A picture or words of another colour in it; navigation is counted as such."""
     page = "<p style='color:#fff'>Hidden <img alt='A pump.'> words <b style='color:red'>Red.</b>"
     found = read(f"{page}</p><nav><p style='font-size:0'>a b c</nav>".encode())
     assert [b.text for b in found.blocks] == ["A pump. Red."]
-    assert found.skipped == "2 invisible words"
+    assert found.skipped == "3 words outside the main text; 2 invisible words"
 
 
 def test_the_style_of_a_node_wins_over_the_rules_of_its_page() -> None:
