@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from contextlib import suppress
 
 import chardet
@@ -35,7 +36,12 @@ WIDER = {  # what browsers read for a name: more characters, the same otherwise
     "big5": "big5hkscs",
     "tis-620": "cp874",
 }
-WIDE = ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"]
+ASCII = re.compile(rb"[\t\n\r -~]")
+ESCAPED = (  # encodings that switch to two bytes by a mark
+    (re.compile(rb"\x1b\$\)C"), ["iso2022_kr"]),
+    (re.compile(rb"\x1b\$(?!\))"), ["iso2022_jp_ext", "iso2022_jp_2004", "iso2022_jp_2"]),
+    (re.compile(rb"~\{(?:[!-#0-W][!-~])+~\}"), ["hz"]),
+)
 DETECTED = [
     *(f"windows-{number}" for number in range(1250, 1259)),
     *("iso-8859-2", "iso-8859-5", "iso-8859-7", "koi8-r", "koi8-u", "cp866", "cp850", "macroman"),
@@ -77,24 +83,39 @@ def decoded(data: bytes) -> tuple[str, str]:
         text = data.decode(marked, "replace")
         unread = counted(text.count("\ufffd"), f"character is not {marked.upper()}")
     elif 4 * len(LOW.findall(data)) > len(data) or b"\0" in data:  # UTF-16 or UTF-32, no mark
-        found = chardet.detect(data, include_encodings=WIDE)["encoding"]
-        text, unread = (found and _strict(data, found)) or "", ""
-        if not text or CONTROLS.search(text):
-            number, rest = data.count(b"\0"), data.replace(b"\0", b"")
-            if 100 * number > len(data) or not rest or LOW.search(rest):
-                raise UnreadableError("binary data, not text")
-            text, unread = _nearly_utf_8(rest) or _other(rest)
+        number, rest = data.count(b"\0"), data.replace(b"\0", b"")
+        is_stray = 0 < 100 * number <= len(data) and rest and not LOW.search(rest)
+        found = _nearly_utf_8(rest) if is_stray else None
+        text, unread = "" if found else _wide(data), ""
+        if not text and is_stray:
+            text, unread = found or _other(rest)
             unread = clauses(counted(number, "NUL byte"), unread)
-            if CONTROLS.search(text):
-                raise UnreadableError("binary data, not text")
-    elif b"\x1b$" in data and (
-        escaped := _strict(data, "iso2022_jp_ext") or _strict(data, "iso2022_kr")
-    ):
-        text, unread = escaped, ""
+        if not text or CONTROLS.search(text):
+            raise UnreadableError("binary data, not text")
     else:
-        text, unread = _nearly_utf_8(data) or _other(data)
+        names = (name for mark, known in ESCAPED if mark.search(data) for name in known)
+        escaped = next(filter(None, (_strict(data, name) for name in names)), "")
+        if not escaped and b"\x1b$)" in data:
+            raise UnreadableError("its encoding is unknown")
+        text, unread = (escaped, "") if escaped else _nearly_utf_8(data) or _other(data)
     text = OVERSTRUCK.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return CONTROLS.sub("", text), unread
+
+
+def _wide(data: bytes) -> str:
+    """The text in UTF-16 or UTF-32; "" if it is not.
+
+    The high bytes of its characters are of fewer kinds than the low ones; ASCII of one byte each
+    is no Chinese.
+    """
+    if len(ASCII.findall(data)) > 0.9 * len(data):
+        return ""
+    order = 1 if len({*data[1::2]}) <= len({*data[::2]}) else -1
+    for name in ("utf-32-le", "utf-32-be", *("utf-16-le", "utf-16-be")[::order]):
+        text = _strict(data, name) or ""
+        if text and not CONTROLS.search(text) and "Cn" not in map(unicodedata.category, text):
+            return text
+    return ""
 
 
 def _nearly_utf_8(data: bytes) -> tuple[str, str] | None:

@@ -109,7 +109,7 @@ def test_a_stray_nul_byte_costs_itself() -> None:
     """Text is not binary data for it; many of them are no text."""
     text = "The pump runs when the level drops, not before. " * 3
     assert decoded(f"{text}\0é".encode()) == (f"{text}é", "1 NUL byte")
-    for data in (f"{text}\0\0\0\0".encode(), "Пуск".encode("utf-16-le")):
+    for data in (f"{text}\0\0\0\0".encode(), bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"):
         with pytest.raises(UnreadableError, match="binary"):
             decoded(data)
 
@@ -117,6 +117,43 @@ def test_a_stray_nul_byte_costs_itself() -> None:
 def test_a_stray_nul_byte_costs_itself_in_other_encodings() -> None:
     text = "Der Fluss fließt über die Felder, wo früher Häuser für Fischer gewesen sind. " * 2
     assert decoded(f"{text}\0".encode("cp1252")) == (text, "1 NUL byte")
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be", "utf-32-le"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ポンプは毎朝六時に始動します。作業員は手袋を着用すること。\n",
+        "泵在每天早上六点启动。请先关闭阀门，然后检查压力表的读数。\n",
+        "펌프는 매일 아침 여섯 시에 시작합니다.\n",
+        "Насос запускается каждое утро в шесть часов.\n",
+        "पंप हर सुबह छह बजे शुरू होता है।\n",
+        "The pump starts at six.\n",
+        "Пуск",
+    ],
+)
+def test_wide_characters_need_no_mark(text: str, order: str) -> None:
+    assert decoded(text.encode(order)) == (text, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("泵在早上六点启动。\nPump: ~5 bar", "hz"),
+        ("펌프는 매일 아침 시작합니다.\n", "iso2022_kr"),
+        ("手袋を着用すること。\n", "iso2022_jp"),
+        ("Use ~{name~} and ~{x}.", "ascii"),
+        ("An é, 泵 and ~{AB~}.", "utf-8"),
+    ],
+)
+def test_marks_that_switch_to_two_bytes_are_read(text: str, encoding: str) -> None:
+    assert decoded(text.encode(encoding)) == (text, "")
+
+
+def test_marks_of_an_unknown_encoding_are_refused() -> None:
+    """ISO-2022-CN, as ASCII, would be wrong letters."""
+    with pytest.raises(UnreadableError, match="encoding"):
+        decoded(b"\x1b$)A\x0e1CTZAy5cFt6/\x0f")
 
 
 @pytest.mark.parametrize(
