@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 
 import pypdfium2.raw as pdfium
 from pypdfium2 import PdfDocument, PdfiumError
@@ -35,7 +35,12 @@ HYPHEN = re.compile(rf"(?<=\w-)\n(?=\w){UNSHARED}")  # as in "Wi-Fi"; a dash has
 NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
 ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 MOST_STEP = 2  # of the numbers of pages, of which some may be missing
-Shape = tuple[str, list[int]]
+LABEL = re.compile(  # as "Step 3" and "Day 1", and no number of a page
+    r"(?!(?:p|pg|page|sheet|folio|s|seite|blatt|págs?|p[aá]gina|sida|side|str|strona|стр|страница)\b)"
+    r"((?:[^\W\d_]+ ){1,3})(?:\d{1,3}|[ivxlc]+)\b(?![./]\d)(.*)",
+    re.IGNORECASE,
+)
+Shape = tuple[str, list[int], int]
 Mark = tuple[int, str]  # level and title of an entry of the outline
 
 
@@ -75,12 +80,9 @@ def read(data: bytes) -> Document:
                     entry = mark.level + 1, document.one_line(mark.get_title())
                     outline.setdefault(page, []).append(entry)
     dated = document.date_in(facts.get("ModDate", "").removeprefix("D:")[:8])
-    lines = [page.lines if page else [] for page in pages]
-    kept = _without_edges(lines)
-    heads = Counter(chain.from_iterable(lines)) - Counter(chain.from_iterable(kept))
-    with_words = sum(n for line, n in heads.items() if _shape(line)[0] != "0")
-    skipped = document.clauses(skipped, document.counted(with_words, "running head"))
-    blocks = _blocks(kept, outline)
+    lines, heads = _without_edges([page or Page() for page in pages])
+    skipped = document.clauses(skipped, document.counted(heads, "running head"))
+    blocks = _blocks(lines, outline)
     return Document(tuple(blocks), document.one_line(facts.get("Title", "")), dated, skipped)
 
 
@@ -117,31 +119,39 @@ def _without_contents(page: Page, last: int) -> Page:
     return replace(page, lines=lines, left_out=page.left_out + Counter({CONTENTS: len(numbers)}))
 
 
-def _without_edges(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The pages without lines at top and bottom that two of the four nearest pages share.
+def _without_edges(pages: Sequence[Page]) -> tuple[list[list[str]], int]:
+    """The lines of the pages without those at top and bottom that two of the four nearest share.
 
-    Numbers in such lines may count the pages. A line with only the number of its page is removed
-    too. If nothing else is on any page, these lines are the text.
+    Also how many of these have words. Numbers in such lines may count the pages, but not those of
+    steps and chapters. A line with only the number of its page is removed too. If nothing else is
+    on any page, these lines are the text.
     """
-    edges = [[_shape(line) for line in (*page[:EDGE], *page[-EDGE:])] for page in pages]
-    kept = []
+    edges = [
+        {i: _shape(line, page) for i, line in enumerate(page.lines) if min(i, n - 1 - i) < EDGE}
+        for page in pages
+        for n in [len(page.lines)]
+    ]
+    kept, heads = list[list[str]](), 0
     for number, page in enumerate(pages):
         near = [i for i in range(max(0, number - 2), min(len(pages), number + 3)) if i != number]
+        gone = set[int]()
+        for row, own in edges[number].items():
+            shared = sum(
+                any(_counts(own, other, i - number) for other in edges[i].values()) for i in near
+            )
+            if shared > 1 or (own[0] == "0" and (shared == 1 or own[1] == [number + 1])):
+                gone.add(row)
+                heads += own[0] != "0"
+        kept.append([line for i, line in enumerate(page.lines) if i not in gone])
+    return (kept, heads) if any(kept) else ([page.lines for page in pages], 0)
 
-        def runs(line: str, number: int = number, near: Sequence[int] = near) -> bool:
-            own = _shape(line)
-            shared = sum(any(_counts(own, other, i - number) for other in edges[i]) for i in near)
-            return shared > 1 or (own[0] == "0" and (shared == 1 or own[1] == [number + 1]))
 
-        inner = range(EDGE, len(page) - EDGE)
-        kept.append([line for i, line in enumerate(page) if i in inner or not runs(line)])
-    return kept if any(kept) else list(map(list, pages))
-
-
-def _shape(line: str) -> Shape:
-    """A line in lower case with 0 for each number, and its numbers."""
+def _shape(line: str, page: Page) -> Shape:
+    """A line in lower case with 0 for each number, its numbers, and how fast they may grow."""
+    label = LABEL.fullmatch(line)
+    is_heading = label and (line in page.large or (label[1].count(" ") == 1 and len(label[2]) < 2))
     values = [_value(each) for each in NUMBER.findall(line.lower())]
-    return NUMBER.sub("0", line.lower()), values
+    return NUMBER.sub("0", line.lower()), values, 0 if is_heading else MOST_STEP
 
 
 def _value(number: str) -> int:
@@ -154,7 +164,7 @@ def _value(number: str) -> int:
 def _counts(one: Shape, other: Shape, distance: int) -> bool:
     """Whether two lines are equal but for numbers that grow as those of pages do."""
     steps = ((b - a) / distance for a, b in zip(one[1], other[1], strict=False))
-    return one[0] == other[0] and all(step == 0 or 1 <= step <= MOST_STEP for step in steps)
+    return one[0] == other[0] and all(step == 0 or 1 <= step <= one[2] for step in steps)
 
 
 def _blocks(pages: Sequence[Sequence[str]], outline: dict[int, list[Mark]]) -> list[Block]:

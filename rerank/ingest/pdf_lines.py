@@ -99,8 +99,11 @@ def placed(on_page: list[Piece], text: str, box: Box, *, name: str = "") -> None
     on_page.insert(at, Piece(text if near or not name else f"{name}: {text}", row, box, True))
 
 
-def lines(on_page: Sequence[Piece]) -> list[str]:
-    """The lines of a page. Columns whose lines alternate follow each other, if they are prose."""
+def lines(on_page: Sequence[Piece]) -> list[tuple[str, float]]:
+    """The lines of a page with their heights, 0 for one that is not known.
+
+    Columns whose lines alternate follow each other, if they are prose.
+    """
     boxes = [piece.box for piece in on_page if piece.box]
     if sum(b.right < a.left for a, b in pairwise(boxes)) < 2:
         return _rows(on_page)
@@ -122,8 +125,12 @@ def lines(on_page: Sequence[Piece]) -> list[str]:
     return _rows(found)
 
 
-def _rows(on_page: Sequence[Piece]) -> list[str]:
-    return [" ".join(p.text for p in row) for _, row in groupby(on_page, key=lambda p: p.row)]
+def _rows(on_page: Sequence[Piece]) -> list[tuple[str, float]]:
+    rows = (list(row) for _, row in groupby(on_page, key=lambda p: p.row))
+    return [
+        (" ".join(p.text for p in row), min((p.box.height for p in row if p.box), default=0))
+        for row in rows
+    ]
 
 
 def _columns(on_page: Sequence[Piece], start: int) -> tuple[int, list[list[Piece]]]:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from ctypes import byref, c_float, c_int, c_size_t, c_void_p
 from dataclasses import dataclass, field
 from itertools import repeat
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ DRAWN = 50  # paths of a page without text that may be letters
 UNMAPPED = 0.3  # share of words without Unicode from which a page is unreadable,
 SMALL = 0.4  # and share of small letters in these below which they are not text
 PIXELS = 2_000  # of the longer side of a page, where it is looked at
+LARGE = 1.15  # height of a heading over that of most lines
 SMALLEST = 1.5  # points of the height of letters that are seen, on a page of usual height
 TRACE = 12  # difference of grey, of 255, that is seen
 SLANTED = -1  # instead of a number of quarters that text is turned by
@@ -86,6 +88,7 @@ class Page:
     """The lines of a page that are not empty, and what of it is not read."""
 
     lines: list[str] = field(default_factory=list)
+    large: set[str] = field(default_factory=set)  # those in larger letters than most
     is_picture: bool = False
     is_unreadable: bool = False  # its letters have no Unicode
     left_out: Counter[str] = field(default_factory=Counter)  # number of each kind
@@ -107,7 +110,10 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
         found.is_picture = _is_picture(page, sum(len(p.text.replace(" ", "")) for p in on_page))
     for name, text, box in values:
         placed(on_page, text, Box(*_turned(np.array(box), turn).tolist()), name=name)
-    found.lines = [line for text in lines(on_page) if (line := one_line(text))]
+    sized = [(line, size) for text, size in lines(on_page) if (line := one_line(text))]
+    found.lines = [line for line, _ in sized]
+    usual = median_low(size for _, size in sized) if sized else 0
+    found.large = {line for line, size in sized if size > LARGE * usual}
     return found
 
 

@@ -558,14 +558,45 @@ def test_a_table_of_contents_is_not_read(numbers: tuple[int, ...], kept: int) ->
         canvas.drawString(60, 680 - 14 * i, f"Part {'ABCD'[i]} {'. ' * 20}{number}")
     for number in range(2, 13):
         canvas.showPage()
-        canvas.drawString(60, 700, f"Sentence {number}.")
+        canvas.drawString(60, 700, f"On page {number}.")
     canvas.save()
     found = read(out.getvalue())
     text = " ".join(block.text for block in found.blocks)
     assert text.startswith("What you find here.")
     assert text.count("Part") == kept
     assert ("4 contents lines" in found.skipped) != bool(kept)
-    assert "11 running heads" in found.skipped  # "Sentence 2." and so on count the pages
+    assert "11 running heads" in found.skipped
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "kept"),
+    [
+        ("Step {}", 12, 6),
+        ("Question {} (5 points)", 16, 6),
+        ("Question {} (5 points)", 12, 0),
+        ("Page {}", 16, 0),
+        ("{} of 6", 12, 0),
+        ("Manual of our pump {}", 12, 0),
+        ("Appendix", 16, 0),
+    ],
+)
+def test_a_heading_on_each_page_is_no_running_head(head: str, size: int, kept: int) -> None:
+    """Though its numbers grow as those of pages; lines that are left out are counted."""
+    out = io.BytesIO()
+    canvas = Canvas(out)
+    for number in range(1, 7):
+        canvas.setFont("Helvetica", size)
+        canvas.drawString(60, 700, head.format(number))
+        canvas.setFont("Helvetica", 12)
+        for i, what in enumerate(("red", "blue", "green")):
+            canvas.drawString(60, 660 - 14 * i, f"Turn valve {'ABCDEF'[number - 1]} to {what}.")
+        canvas.drawString(300, 40, f"{number}")
+        canvas.showPage()
+    canvas.save()
+    found = read(out.getvalue())
+    text = " ".join(block.text for block in found.blocks)
+    assert sum(head.format(number) in text for number in range(1, 7)) == kept
+    assert found.skipped == ("" if kept else "6 running heads")
 
 
 def test_struck_out_text_is_not_read() -> None:
