@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
@@ -28,6 +28,8 @@ STATE = re.compile(r":[\w-]+(?:\([^()]*\))?")
 CLASS = re.compile(r"[.\[]|:(?:first|last|nth|only)")  # and what counts as one
 TAG = re.compile(r"(?:^|[ >+~])\w")
 RULES = 300  # selectors of a page are looked at
+STEPS = 100_000_000  # to find their nodes, about two seconds
+AROUND = re.compile(r"\s*([>+~])\s*")
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
     r"\s*(?:display|visibility|text-|vertical-align|list-style|opacity|color|background|font|clip"
@@ -160,9 +162,11 @@ def add_rules(tree: LexborHTMLParser) -> bool:
         for one, what in told
         if not SELECTOR.fullmatch(one) and (shows := SHOWN.search(what))
     ]
+    left, extent = STEPS, _extent(tree) if told else (0, 0)
     for one, what in [*sorted(plain, key=_specificity), *states[:RULES]]:
         try:
-            found = tree.css(one)
+            left -= _steps(tree, one, extent) if left > 0 else 0
+            found = tree.css(one) if left > 0 else []
         except SelectolaxError:  # no selector
             continue
         for node in found:
@@ -175,7 +179,32 @@ def add_rules(tree: LexborHTMLParser) -> bool:
     unknown = {*told} - {*plain}
     is_stated = any("color" in what or "background" in what for _, what in unknown)
     of_others = tree.css("link[rel~=stylesheet i]") or any("@import" in sheet for sheet in whole)
-    return not (of_others or is_stated or COLOURED.search(of_sizes) or len(sheets) < len(whole))
+    return left > 0 and not (
+        of_others or is_stated or COLOURED.search(of_sizes) or len(sheets) < len(whole)
+    )
+
+
+def _extent(tree: LexborHTMLParser) -> tuple[int, int]:
+    """How deep the nodes of a page are nested, and the most that stand in one other."""
+    depth, inside = dict[int, int](), Counter[int]()
+    for node in tree.css("*"):
+        around = node.parent.mem_id
+        depth[node.mem_id] = depth.get(around, 0) + 1
+        inside[around] += 1
+    return max(depth.values()), max(inside.values())
+
+
+def _steps(tree: LexborHTMLParser, selector: str, extent: tuple[int, int]) -> int:
+    """About how many steps it takes at most to find the nodes of a selector.
+
+    For each node that its last part may mean, all choices of those around or before it are tried.
+    """
+    deepest, widest = extent
+    joined = AROUND.sub(r"\1", selector)
+    tried = math.comb(widest if "~" in joined else deepest, len(re.findall("[ ~]", joined)))
+    last = re.split("[ >+~]", STATE.sub("", joined))[-1] or "*"
+    counted = widest if "nth" in joined or "last" in joined or "only" in joined else 1
+    return len(tree.css(last)) * (500 + tried * counted)
 
 
 def _closed(sheet: str) -> str:
@@ -364,6 +393,7 @@ def _letters(parts: list[Any], all_known: bool) -> Colour | None:
     return BLACK
 
 
+@lru_cache(maxsize=1024)
 def _colour(text: str) -> Colour | None:
     """A colour, if it is known."""
     found = parse_color(f"#{text}" if HEXADECIMAL.fullmatch(text) else text)

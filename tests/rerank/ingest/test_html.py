@@ -678,6 +678,18 @@ def test_invisible_text_in_invisible_text_takes_no_more_time() -> None:
     assert texts(page.replace("<div style='color:#fff'>" * (deep - 90), "")) == ["Text."]
 
 
+@pytest.mark.parametrize(
+    ("selector", "deep", "wide"),
+    [("div div div div p", 400, 1), ("a ~ b ~ b ~ b ~ p", 1, 400), (":nth-child(2n)", 1, 20_000)],
+)
+def test_a_hostile_selector_is_not_looked_for(selector: str, deep: int, wide: int) -> None:
+    """It would take hours; colours are then unknown, so that no text is lost."""
+    rules = "".join(f".c{i} {selector}, .q{i} {selector} {{color: #fff}}" for i in range(150))
+    page = f"<style>{rules}</style>{'<div>' * deep}{'<b></b>' * wide}<p style='color:#fff'>It."
+    assert texts(page) == ["It."]
+    assert texts("<style>.c div p {color: #fff}</style><div class=c><div><p>It.") == []
+
+
 @pytest.mark.parametrize("part", ["@media x ", "a ", "@media x{", "{"])
 def test_a_broken_style_sheet_takes_bounded_time(part: str) -> None:
     assert texts(f"<style>{part * 40_000}</style><p>It.") == ["It."]
