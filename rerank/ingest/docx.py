@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from email import message_from_bytes
 from functools import partial
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
@@ -72,6 +73,7 @@ PLURALS = {
     "inserted file with unknown characters": "inserted files with unknown characters",
 }
 MOVED = re.compile(r"[\w+\u2212–-]{1,6}")  # what is raised as a power, not to place it
+BUTTON = re.compile(r"\s*(?:MACRO|GOTO)BUTTON\s+\S+\s*(.*)", re.IGNORECASE | re.DOTALL)
 COMPUTED = re.compile(r"\s*(EQ|LISTNUM)\b", re.IGNORECASE)  # fields without a result in the file
 GENERATED = re.compile(
     r"description (?:automatically )?generated|AI-generated|\.(?:png|jpe?g|gif|emf|wmf)$"
@@ -401,6 +403,11 @@ class _Body:
                 yield self._field(node)
             elif kind == "instrText" and (code := COMPUTED.match(node.text or "")):
                 self.left["equation" if code[1].upper() == "EQ" else "computed number"] += 1
+            elif kind == "instrText" and self._fields:
+                button = BUTTON.match(node.text or "")
+                self._fields[-1] &= button is None  # its code is what it shows
+                text = node.text or "" if button is None else button[1]
+                yield "" if any(self._fields) else _escaped(text)
             elif any(self._fields):
                 continue
             elif kind == "t":
@@ -526,16 +533,26 @@ class _Body:
         kind = posixpath.splitext(path)[1].lower()
         data = None if path in self._used else self._package.bytes(path)
         self._used.add(path)
+        if data is not None and kind in (".mht", ".mhtml"):  # a mail of a page and its pictures
+            pages = (
+                p for p in message_from_bytes(data).walk() if p.get_content_subtype() == "html"
+            )
+            page = next(pages, None)
+            data = page.get_payload(decode=True) if page else None
+            kind = ".html"
         if data is not None and kind in (".htm", ".html", ".xhtml"):
             body = LexborHTMLParser(self._text_in(data)).body  # its tags are closed
             self._out.append(body.html or "" if body else "")
         elif data is not None and kind == ".txt":
             self._out += [f"<p>{_escaped(line)}</p>" for line in self._text_in(data).splitlines()]
         elif data is not None and kind == ".docx" and not self._depth:
-            with _opened(data) as packed:
-                inner = _Body(_Package(packed), self._depth + 1)
-                self._out.append(inner.markup())
-            self.left += inner.left
+            try:
+                with _opened(data) as packed:
+                    inner = _Body(_Package(packed), self._depth + 1)
+                    self._out.append(inner.markup())
+                self.left += inner.left
+            except UnreadableError:
+                self.left["inserted file"] += 1
         else:
             self.left["inserted file"] += 1
 

@@ -508,6 +508,30 @@ def test_a_byte_of_an_inserted_file_that_is_not_read_is_told() -> None:
     assert found.skipped == "1 inserted file with unknown characters"
 
 
+def test_inserted_pages_of_mail_are_read_and_broken_files_counted() -> None:
+    """Programs that make Word files of pages insert them so."""
+    mail = (
+        "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\n"
+        "Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n"
+        "<h1>Caf=C3=A9</h1><p>It is open.</p>\n--b\nContent-Type: image/png\n\nx\n--b--\n"
+    )
+    body = "<w:altChunk r:id='a.mht'/><w:altChunk r:id='b.docx'/><w:altChunk r:id='c.mht'/>"
+    parts: dict[str, str | bytes] = {"a.mht": mail, "b.docx": "no zip", "c.mht": "no page"}
+    found = read(packed(body, parts=parts))
+    assert found.blocks == (Block("It is open.", ("Café",)),)
+    assert found.skipped == "2 inserted files"
+
+
+def test_a_field_of_a_form_to_be_typed_over_shows_its_code() -> None:
+    """MACROBUTTON has no result; its words may stand in several runs."""
+    mark = "<w:r><w:fldChar w:fldCharType='{}'/></w:r>".format
+    code = "<w:r><w:instrText xml:space='preserve'>{}</w:instrText></w:r>".format
+    typed = code(" MACROBUTTON NoMacro [Type a ") + code("name]")
+    body = p(run("To ") + mark("begin") + typed + mark("end") + run("."))
+    body += p(mark("begin") + code("PAGE") + mark("separate") + run("7") + mark("end"))
+    assert texts(packed(body)) == ["To [Type a name].", "7"]
+
+
 def test_a_diagram_is_counted() -> None:
     """SmartArt: its words are in another part, in an order of its own."""
     shown = '<w:drawing><dgm:relIds xmlns:dgm="urn:dgm"/></w:drawing>'
