@@ -8,23 +8,25 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 LONGEST_HEADING = 300  # characters; a heading is repeated in each passage below it
+INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # where a word may be divided, or not
 DATE = re.compile(r"\b(\d{4})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
 
 JUNK = re.compile(  # titles that programs make up, and names of files
-    r"""(?:\W*(?:untitled|no\ title|title|slide|layout|book|page|img|image|dsc|doc|file|fax
-        |scan(?:ned)?|(?:scanned|word|new|microsoft\ word)?\ ?document
-        |(?:powerpoint)?\ ?presentation|print
-        |(?:insert|type|enter|your|the|add|document|report|presentation)\b.*\btitle(?:\ here)?
+    r"""(?:[\W\d_]*(?:untitled|no\ title|title|slide|sheet|layout|book|page|img|image|dsc|doc|file
+        |fax|scan(?:ned)?|(?:(?:scanned|new|microsoft|word|acrobat|latex)[\ -]?)*do[ck]umento?
+        |(?:powerpoint[\ -]?)?(?:pr[eéä]senta[ct]i[oó]n?|演示文稿|プレゼンテーション|презентация)
+        (?:\ (?:de\ )?powerpoint)?|(?:no\ )?job\ name|full\ page\ photo|print
+        |(?:insert|type|enter|your|the|add|document|report|slide|presentation)\b.*\btitle(?:\ here)?
         |output|unknown|unspecified|anonymous|none|null|n/?a|tmp|temp|template|blank(?:\ page)?
-        |unbenannt|ohne\ titel|kein\ titel|titel|dokument|präsentation|folie|sans\ titre|titre
-        |sans\ nom|présentation|sin\ título|documento|presentación|senza\ titolo|sem\ título
-        |naamloos|namnlös|bez\ názvu|bez\ tytułu|без\ названия|無題|无标题|文書|文档)
+        |unbenannt|ohne\ titel|kein\ titel|titel|präsentation|folie|sans\ titre|titre|sans\ nom
+        |diapositiv[ae]|sin\ título|senza\ titolo|sem\ título|naamloos|namnlös|bez\ názvu
+        |bez\ tytułu|без\ названия|документ|слайд|無題|无标题|文書|文档|スライド|幻灯片)
       (?:[\W\d_]*(?:document|copy)?[\W\d_]*))
     |(?:microsoft|adobe|acrobat|corel|quark|libreoffice|openoffice)\b.{0,30}\ -\ .*
     |(?:about:|file:|https?:).*|(?:[a-z]:)?[\\/].*|[a-z]:.*[\\/].*
     |.*\.(?:do[ct][xm]?|rtf|od[tsp]|ott|pages|wp[ds5]|tex|dvi|e?ps|pdf|xls[xm]?|csv|pp[ts]x?|key|indd
       |idml|qx[dp]|pmd|p65|fm|book|ai|psd|cdr|pub|vsdx?|dwg|dxf|sla|x?html?|xml|md|rst|te?xt|tiff?
-      |jpe?g|png|mif|sdw|lwp|tmp)
+      |jpe?g|png|mif|sdw|lwp|tmp)(?:\ \[[\w\ -]+\])?
     |\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?|[0-9a-f]{24,}
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -134,5 +136,5 @@ def real_title(title: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with each run of white space as one space, and none at its ends."""
-    return " ".join(text.split())
+    """The text without invisible signs, each run of white space as one space, none at its ends."""
+    return " ".join(INVISIBLE.sub("", text).split())

@@ -411,7 +411,7 @@ class _Body:
             elif any(self._fields):
                 continue
             elif kind == "t":
-                yield _escaped(self._in_font(node.text or "", font)).replace("\xad", "")
+                yield _escaped(self._in_font(node.text or "", font))
             elif kind == "sym":
                 code, of = node.get(f"{W}char", ""), node.get(f"{W}font", "")
                 text = chr(int(code, 16)) if re.fullmatch("[0-9A-Fa-f]{1,4}", code) else ""

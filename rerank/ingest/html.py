@@ -51,10 +51,11 @@ NO_SIZE = "[width='0'], [width='1'], [height='0'], [height='1']"
 IN_ORDER = 100  # panels of a page, at most, that get their tabs by their order
 PANEL = re.compile(  # classes of what is shown by a click
     r"(?:^|[\s_-])(?:tab|tabs|tabbed|tab-?(?:pane|panel|content|item|link)s?|pane|panel|accordion|"
-    r"collaps\w*|spoiler|slide|carousel)(?=$|[\s_-])",
+    r"collaps\w*|expand\w*|spoiler|slide|carousel|faq|answer)(?=$|[\s_-])",
     re.IGNORECASE,
 )
 POPUP = re.compile(r"menu|modal|dropdown|offcanvas|dialog|popup|cookie|consent", re.IGNORECASE)
+BY_SCRIPT = "[x-show], [v-show], [ng-show]"
 TOGGLES = "[aria-controls], [aria-expanded], [data-toggle], [data-bs-toggle], [onclick]"
 TABS = (
     "[role=tab], [data-toggle=tab], [data-toggle=pill], [data-bs-toggle=tab], "
@@ -78,6 +79,8 @@ TRADE = {"tm": "™", "sm": "℠"}
 CHARGE = re.compile(r"\d*[+\u2212\u2013-]")
 TERM = re.compile(r"[+-]?[\w.,^/]+")
 PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
+RISE = re.compile(r"(-?)[\d.]*[1-9].*")  # of a style
+LIFTS = dict.fromkeys(("super", "top", "text-top"), "super") | {"sub": "sub", "text-bottom": "sub"}
 LETTERS = re.compile(r"[^\W\d_]*$")
 FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 NUMBERED = re.compile(  # how a list says so, in its classes (docutils) or its style
@@ -123,7 +126,7 @@ def read_markup(markup: str) -> Document:
         for which, name in (UNREAD if root else ())
     ]
     long = 0
-    lifted = [node for node in tree.css("span[style], font[style]") if _lift(node)]
+    lifted = [node for node in tree.css(":is(span, font, small, b, i)[style]") if _lift(node)]
     for node in [*lifted, *reversed(_once(tree.css(AS_TEXT)))]:  # the innermost first
         text = SHOW.get(node.tag, _raised)(node)
         long += text is None
@@ -143,7 +146,8 @@ def read_markup(markup: str) -> Document:
 def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     """Take out what is not read, besides these tabs; what of it holds words is told."""
     all_known = styles.add_rules(tree)
-    opened = {name for node in tree.css(f"{TABS}, {TOGGLES}") for name in _opens(node)} - {""}
+    clicked = tree.css(f"{TABS}, {TOGGLES}, button, a[href^='#']")
+    opened = {name for node in clicked for name in _opens(node)} - {""}
     buttons = [button for button in tree.css("button") if not _is_label(button)]
     instead = [part for node in tree.css(INSTEAD) for part in node.iter(include_text=True)]
     for node in _once([*instead, *tree.css(NO_TEXT), *tabs, *buttons]):
@@ -228,14 +232,14 @@ def _is_dialog(node: Any) -> bool:
 def _is_panel(node: Any, opened: set[str]) -> bool:
     """Whether a hidden node is shown by a click, or holds a formula beside its picture."""
     role, kind, hidden, name = _given(node, "role", "class", "hidden", "id")
-    if role == "tabpanel" or hidden == "until-found":
+    if role == "tabpanel" or hidden == "until-found" or node.css_matches(BY_SCRIPT):
         return True
     if node.tag == "dialog" or POPUP.search(f"{role} {kind}"):
         return False
     (around,) = _given(node.parent, "class") if node.parent else ("",)
-    inside = re.search("tabs?-content|tabbed|accordion", around, re.IGNORECASE)
+    inside = re.search("tabs?-content|tabbed|accordion|switcher", around, re.IGNORECASE)
     formula = node.tag != "math" and node.css_first("math") is not None
-    return name in opened or bool(PANEL.search(kind) or inside) or formula
+    return name in opened or bool(PANEL.search(f"{node.tag} {kind}") or inside) or formula
 
 
 def _is_label(button: Any) -> bool:
@@ -247,11 +251,9 @@ def _is_label(button: Any) -> bool:
 
 def _opens(node: Any) -> Iterator[str]:
     """The ids of what a click on a node shows."""
-    controls, *targets, clicked = _given(
-        node, "aria-controls", "data-target", "data-bs-target", "href", "onclick"
-    )
+    controls, clicked = _given(node, "aria-controls", "onclick")
     yield from controls.split()
-    yield from (target[1:] for target in targets if target.startswith("#"))
+    yield from (given[1:] for given in node.attributes.values() if given and given[0] == "#")
     yield from QUOTED.findall(clicked)
 
 
@@ -349,8 +351,12 @@ def _raised(node: Any) -> str:
 
 def _lift(node: Any) -> str:
     """How the style of a node moves its text alone: as "super" or "sub"; "" if it does not."""
-    look = styles.stated(node).get("vertical-align", "")
-    return look if look in ("super", "sub") and len(node.css("*")) == 1 else ""
+    style = styles.stated(node)
+    look = style.get("vertical-align", "")
+    if style.get("position") == "relative" and ("top" in style or "bottom" in style):
+        look = style.get("bottom") or f"-{style['top']}".removeprefix("--")
+    look = RISE.sub(lambda by: "sub" if by[1] else "super", look)
+    return LIFTS.get(look, "") if len(node.css("*")) == 1 else ""
 
 
 def _before(node: Any) -> str:
@@ -423,7 +429,9 @@ class _List:
         self.number = whole(start.strip(), items if backwards else 1)
         self.step = -1 if backwards else 1
         self.kind = kind or "1"
-        if form := NUMBERED.search(named):
+        item = node.css_first("li")
+        counted_by_style = item and styles.stated(item).get("list-style") == "decimal"
+        if (form := NUMBERED.search(named)) and not counted_by_style:
             kinds = {"alpha": "a", "latin": "a", "roman": "i"}
             kind = kinds.get((form[2] or "").lower(), "")
             self.kind = kind.upper() if (form[1] or "").lower() == "upper" else kind

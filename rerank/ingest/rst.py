@@ -9,7 +9,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.core import publish_doctree, publish_from_doctree
-from docutils.parsers.rst import Directive, directives
+from docutils.parsers.rst import Directive, directives, roles
 from docutils.parsers.rst.languages import en
 
 from rerank.ingest.document import Document, clauses, counted, date_in
@@ -17,8 +17,8 @@ from rerank.ingest.encoding import decoded
 from rerank.ingest.html import read_markup
 
 ROLE = re.compile(r"(?<![\w`:]):(?:[\w.+-]+:)*([\w.+-]+):`([^`]*)`")
-KEPT = {"sup", "superscript", "sub", "subscript", "math"}  # docutils reads them
-DELETED = {"del", "s", "strike", "strikethrough"}
+DELETED = ("del", "s", "strike", "strikethrough")
+KEPT = {"sup", "superscript", "sub", "subscript", "math", *DELETED}  # docutils reads them
 TARGET = re.compile(r"^[~!]?(.*?)(?:\s*<[^<>]*>)?$", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*\.\. ([\w:.+-]+)::", re.MULTILINE)
 TABLE = re.compile(r"^( *)\.\. csv-table::.*\n(?:\1 +:.*\n)*?\1 +:(?:file|url):", re.MULTILINE)
@@ -44,6 +44,11 @@ SETTINGS = {
     "_disable_config": True,
     "math_output": "MathML",
 }
+
+
+for _name in DELETED:
+    _struck = roles.CustomRole(_name, roles.generic_custom_role, {"class": ["strike"]}, [])
+    roles.register_local_role(_name, _struck)
 
 
 class _AnyOption(dict[str, Any]):
@@ -100,6 +105,4 @@ def read(data: bytes) -> Document:
 
 def _of_role(role: re.Match[str]) -> str:
     name, text = role.groups()
-    if name in KEPT:
-        return f":{name}:`{text}`"
-    return "" if name in DELETED else TARGET.sub(r"\1", text)
+    return f":{name}:`{text}`" if name in KEPT else TARGET.sub(r"\1", text)

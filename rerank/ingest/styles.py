@@ -18,6 +18,7 @@ from tinycss2.color4 import parse_color
 
 NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^@{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"(?<![^{}])([^{}]+)\{([^{}]*)\}")
+BEFORE = re.compile("::?before")
 OPENING = re.compile(r"@[^@{};]*\{")
 PRINT = re.compile(r"@media\s+print", re.IGNORECASE)
 COLOURED = re.compile("color|background", re.IGNORECASE)
@@ -137,6 +138,7 @@ def add_rules(tree: LexborHTMLParser) -> bool:
     flat = {sheet: NESTED_RULES.sub("", sheet) for sheet in whole}
     sheets = [sheet for sheet in whole if not IN_RULE.search(flat[sheet])]
     rules = [rule for sheet in sheets for rule in RULE.findall(flat[sheet])]
+    rules += [(BEFORE.sub("", o), "list-style:decimal") for o, w in rules if "counter(" in w]
     nested = [each for sheet in sheets for each in NESTED_RULES.findall(sheet)]
     of_sizes = "".join(each for each in nested if not PRINT.match(each))  # of the window
     at_times = [*rules, *RULE.findall(OPENING.sub("", of_sizes))]

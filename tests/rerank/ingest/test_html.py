@@ -224,6 +224,12 @@ def texts(markup: str) -> list[str]:
         ("May <a class=footnote-reference role=doc-noteref href='#id1'>1</a>", "May [1]"),
         ("2<sup>2<sup>n</sup></sup>", "2^2^n"),
         ("Brand<sup>TM</sup>", "Brand\u2122"),
+        ("10<span style='vertical-align: top'>6</span>", "10^6"),
+        ("10<small style='vertical-align: .4em'>6</small>", "10^6"),
+        ("10<span style='position: relative; top: -.5em'>6</span>", "10^6"),
+        ("10<span style='position: relative; bottom: -2px'>2</span>", "10_2"),
+        ("10<span style='vertical-align: 0'>6</span>", "106"),
+        ("co&shy;operate, zero&#8203;width", "cooperate, zerowidth"),
         (
             "<math><msup><mi>r</mi><mn>2</mn></msup><mo>\u00d7</mo><mi>\u03c0</mi></math>",
             "r^2 \u00d7 \u03c0",
@@ -286,6 +292,11 @@ def test_an_exponent_after_nothing_is_as_it_is() -> None:
         ("<ol><li><pre>make</pre><li></li></ol>C", ["1.", "make", "C"]),
         ("<ol><li>A<ul><li>B</ul><li>C</ol>", ["1. A", "- B", "2. C"]),
         ("<ol style='list-style: none'><li>A</ol>", ["- A"]),
+        (
+            "<style>ol {list-style: none} li::before {content: counter(n) '. '}</style>"
+            "<ol start=2><li>A<li>B</ol>",
+            ["2. A", "3. B"],
+        ),
     ],
 )
 def test_steps_keep_their_numbers(markup: str, found: list[str]) -> None:
@@ -327,6 +338,12 @@ def test_a_panel_is_read_under_its_tab(markup: str) -> None:
     [
         ("<div hidden=until-found>It.</div>", True),
         ("<details><summary>It.</summary></details>", True),
+        ("<a href=#a>Q</a><div id=a style='display:none'>It.</div>", True),
+        ("<button data-tab-target=#a>Q</button><div id=a hidden>It.</div>", True),
+        ("<div x-show='open' style='display:none'>It.</div>", True),
+        ("<tab-panel hidden>It.</tab-panel>", True),
+        ("<div class=uk-switcher><p hidden>It.</div>", True),
+        ("<a href=#a>Q</a><div id=a class=modal hidden>It.</div>", False),
         ("<a data-target=#a data-toggle=collapse>Q</a><div id=a hidden>It.</div>", True),
         ("<button aria-controls=a>Q</button><div id=a hidden>It.</div>", True),
         ("<a onclick=\"show('a')\">Q</a><div id=a style='display:none'>It.</div>", True),

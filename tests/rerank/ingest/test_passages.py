@@ -59,6 +59,13 @@ def test_passages_are_bounded_and_nothing_is_lost(max_pieces: int) -> None:
             for junk in (
                 "Microsoft Word - plan.doc",
                 "Microsoft PowerPoint - Plan",
+                "PowerPoint-Präsentation",
+                "Présentation PowerPoint",
+                "New Microsoft Word Document",
+                "Diapositiva 1",
+                "スライド 1",
+                "20240531_scan",
+                "plan.ppt [Compatibility Mode]",
                 "i-xx_Book.indd",
             )
         ),

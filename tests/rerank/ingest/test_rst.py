@@ -96,10 +96,17 @@ def test_numbers_raised_text_formulas_and_deleted_text() -> None:
     assert [block.text for block in found.blocks] == [
         *("3. Hold.", "4. Wait.", "10^6 and H2O, x^2.", "a/2", "The door is north.", "A plan.")
     ]
-    assert found.skipped == "1 included file"
+    assert found.skipped == "1 included file; 1 deleted word"
 
 
 def test_a_table_of_another_file_is_counted() -> None:
     """The rows are not in the page."""
     found = read(b".. csv-table::\n   :header-rows: 1\n   :file: a.csv\n\nText.\n")
     assert ([b.text for b in found.blocks], found.skipped) == (["Text."], "1 included file")
+
+
+def test_struck_out_words_are_counted() -> None:
+    """At the start of a line, in roles that are known and those that a file defines."""
+    found = read(b".. role:: strike\n\n:strike:`old one` new :del:`x`\n")
+    assert [block.text for block in found.blocks] == ["new"]
+    assert found.skipped == "3 deleted words"
