@@ -24,7 +24,7 @@ from rerank.ingest import document
 from rerank.ingest.document import Document, UnreadableError
 from rerank.ingest.encoding import decoded
 from rerank.ingest.formulas import kind_of, mathml
-from rerank.ingest.html import read_markup
+from rerank.ingest.html import MAX_REPEATED, read_markup
 from rerank.ingest.styles import ALIKE
 from rerank.ingest.word_lists import BULLET, OFF, Numbering, W, value, whole
 
@@ -41,7 +41,7 @@ HEADING = re.compile(
 )
 CONTENTS = re.compile(r"toc (?:\d|heading)|table of figures", re.IGNORECASE)
 TITLES = ("title", "titel", "titre", "título", "titolo")
-MAX_REPEATED = 200  # characters of a cell that are repeated in the rows which it spans
+
 GONE = {"delText", "instrText", "delInstrText", "rPr", "pPr", "sdtPr", "rt"}
 UNSHOWN = ("{*}AlternateContent", *(W + kind for kind in ("sdt", "del", "moveFrom")))
 WRAPPERS = (  # what is in them stands in their place

@@ -42,23 +42,10 @@ ESCAPED = (  # encodings that switch to two bytes by a mark
     (re.compile(rb"\x1b\$(?!\))"), ["iso2022_jp_ext", "iso2022_jp_2004", "iso2022_jp_2"]),
     (re.compile(rb"~\{(?:[!-#0-W][!-~])+~\}"), ["hz"]),
 )
-DETECTED = [
-    *(f"windows-{number}" for number in range(1250, 1259)),
-    *("iso-8859-2", "iso-8859-5", "iso-8859-7", "koi8-r", "koi8-u", "cp866", "cp850", "macroman"),
-    *("cp852", "cp857", "iso-8859-6", "iso-8859-15", "maccyrillic"),
-    *(
-        "shift_jis",
-        "cp932",
-        "euc-jp",
-        "gb18030",
-        "big5",
-        "euc-kr",
-        "cp949",
-        "johab",
-        "tis-620",
-        "cp874",
-    ),
-]
+DETECTED = [f"windows-{number}" for number in range(1250, 1259)]
+DETECTED += ["iso-8859-2", "iso-8859-5", "iso-8859-7", "koi8-r", "koi8-u", "cp866", "cp850"]
+DETECTED += ["macroman", "cp852", "cp857", "iso-8859-6", "iso-8859-15", "maccyrillic", "shift_jis"]
+DETECTED += ["cp932", "euc-jp", "gb18030", "big5", "euc-kr", "cp949", "johab", "tis-620", "cp874"]
 FEW = 5  # bytes that are not ASCII; fewer do not tell the encoding
 NOT_UTF_8 = ("byte is not UTF-8", "bytes are not UTF-8")
 CLOSE = 0.97  # share of the best confidence from which on another encoding may be the right one

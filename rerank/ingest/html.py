@@ -72,7 +72,6 @@ SWITCH = re.compile(rf"{PANEL.pattern}|toggle|drawer|menu|nav", re.IGNORECASE)
 CHOICES = 20  # of a list; a longer one is counted, not read
 SPANNING, MOST_ROWS, MOST_COLUMNS = 500, 50, 20  # cells that are repeated in the rows they span
 MAX_REPEATED = 200  # characters of one
-WORDS = 12  # of a dialog; a shorter one is not counted
 NOTE = re.compile(r"[\[(]?(\w+)[\])]?")
 ORDINALS = {"a", "e", "o", "d", "m", "st", "nd", "rd", "th", "er", "re", "ème", "eme", "ère", "os"}
 TRADE = {"tm": "™", "sm": "℠"}
@@ -162,8 +161,11 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     for node in tree.css("a.anchor"):
         if not any(map(str.isalnum, node.text())):  # a mark such as "#", not the heading itself
             node.decompose()
-    words = counted(outside, "word outside the main text", "words outside the main text")
-    return clauses(words, counted(deleted, "deleted word"), invisible)
+    return clauses(
+        counted(outside, "word outside the main text", "words outside the main text"),
+        counted(deleted, "deleted word"),
+        counted(invisible, "invisible word"),
+    )
 
 
 def _cut_words(nodes: Iterable[Any]) -> int:
@@ -191,25 +193,18 @@ def _around_main(tree: LexborHTMLParser) -> list[Any]:
     return [node for node in beside if not node.css_first(titled) or _is_navigation(node)]
 
 
-def _cut_invisible(tree: LexborHTMLParser, opened: set[str], all_known: bool) -> str:
-    """Take out what nobody sees, unless a node with an id in `opened` shows it."""
-    dialogs = invisible = 0
+def _cut_invisible(tree: LexborHTMLParser, opened: set[str], all_known: bool) -> int:
+    """Take out the words that nobody sees, unless a node with an id in `opened` shows them."""
+    words = 0
     never = f"{ICONS if all_known else '[aria-hidden=true]'}, {NEVER}"
     for node in reversed(_once(tree.css(f"{never}, [style]"))):  # the innermost first
         shown = "display" in styles.stated(node)
         gone = styles.is_hidden(node) or (node.css_matches(never) and not shown)
-        if gone or styles.is_away(node):
-            parts = [] if _is_panel(node, opened) else [node]
-        else:
-            parts = styles.unseen(node, all_known=all_known)
-        for part in parts:
-            words = len(part.text().split())
-            if gone and _is_dialog(part):
-                dialogs += words >= WORDS
-            else:
-                invisible += words
-            part.decompose()
-    return clauses(counted(dialogs, "dialog"), counted(invisible, "invisible word"))
+        if not gone and not styles.is_away(node):
+            words += _cut_words(styles.unseen(node, all_known=all_known))
+        elif not _is_panel(node, opened):
+            words += _cut_words([node])
+    return words
 
 
 def _once(nodes: Iterable[Any]) -> list[Any]:
@@ -220,13 +215,6 @@ def _once(nodes: Iterable[Any]) -> list[Any]:
 def _given(node: Any, *names: str) -> list[str]:
     """The attributes of a node; "" for one that it does not have."""
     return [node.attributes.get(name) or "" for name in names]
-
-
-def _is_dialog(node: Any) -> bool:
-    role, kind, name = _given(node, "role", "class", "id")
-    if re.search("cookie|consent|newsletter|login|search", f"{kind} {name}", re.IGNORECASE):
-        return False
-    return node.tag == "dialog" or role == "dialog" or "modal" in kind.split()
 
 
 def _is_panel(node: Any, opened: set[str]) -> bool:

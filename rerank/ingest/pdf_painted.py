@@ -39,10 +39,8 @@ OBJECT_IN_FORM = bare(pdfium.FPDFFormObj_GetObject, c_size_t)
 TYPE_OF, BOUNDS_OF = bare(pdfium.FPDFPageObj_GetType), bare(pdfium.FPDFPageObj_GetBounds)
 COLOUR_OF, DRAWN_AS = bare(pdfium.FPDFPageObj_GetFillColor), bare(pdfium.FPDFPath_GetDrawMode)
 CLIP_OF = bare(pdfium.FPDFPageObj_GetClipPath, c_size_t)
-PATHS_IN, CORNERS_IN = (
-    bare(pdfium.FPDFClipPath_CountPaths),
-    bare(pdfium.FPDFClipPath_CountPathSegments),
-)
+PATHS_IN = bare(pdfium.FPDFClipPath_CountPaths)
+CORNERS_IN = bare(pdfium.FPDFClipPath_CountPathSegments)
 CORNER_OF = bare(pdfium.FPDFClipPath_GetPathSegment, c_size_t)
 POINT_OF = bare(pdfium.FPDFPathSegment_GetPoint)
 MARKS_OF, NAME_OF = bare(pdfium.FPDFPageObj_CountMarks), bare(pdfium.FPDFPageObjMark_GetName)

@@ -387,7 +387,8 @@ def test_what_is_left_out_is_counted() -> None:
     page += f"<dialog>{said}</dialog>"
     page += f"<embed src=c><iframe src=d width=0></iframe><select>{choices}</select>"
     assert read(page.encode()).skipped == (
-        "1 drawing by a script; 2 embedded pages; 1 embedded file; 1 dialog; 1 long list of choices"
+        "1 drawing by a script; 2 embedded pages; 1 embedded file; 12 invisible words; "
+        "1 long list of choices"
     )
 
 
