@@ -146,7 +146,7 @@ class _Split:
         if len(cells) != 3:
             trec = len(" ".join(cells).split()) == 4  # query, 0, passage, grade
             hint = " (of TREC's qrels? `rerank data import-trec` reads these)" if trec else ""
-            problem = f"expected 3 tab-separated cells, got {len(cells)}{hint}"
+            problem = f"expected 3 cells, got {len(cells)}{hint}"
             self.problems.add(where, problem, "judgements")
             self.lost.setdefault(cells[0], where)
             return

@@ -39,6 +39,7 @@ BOM = b"\xef\xbb\xbf"
 UTF_16 = rb"\xff\xfe|\xfe\xff|[\x20-\x7f]\0[\x20-\x7f]\0|\0[\x20-\x7f]\0[\x20-\x7f]"
 FOREIGN = (  # how a file begins that is no text
     (b"PK\x03\x04", "a ZIP archive; unpack it"),
+    (rb"(?s).{257}ustar", "a tar archive; unpack it"),
     (b"BZh", "packed by bzip2; expected plain text, gzip or zstd"),
     (b"\xfd7zXZ", "packed by xz; expected plain text, gzip or zstd"),
     (b"PAR1", "a Parquet file; give it a name that ends with .parquet"),
@@ -47,13 +48,15 @@ FOREIGN = (  # how a file begins that is no text
     (UTF_16, "UTF-16 text; save it as UTF-8"),
     (rb"(?i)\s*<(!doctype )?html", "a web page; fetch the file itself"),
 )
-NO_LINES = (  # likewise, JSON that is not one object a line
+NO_LINES = (  # likewise, what is not one JSON object a line
+    (rb'"?(_id|id|query|text|title|question)"?\s*[,;\t]', "a table; call it .csv or .tsv"),
     (rb"\s*\[\s*(\{|$)", "a JSON array; expected one object a line (jq -c '.[]' FILE makes it so)"),
     (
         rb'\s*\{[ \r]*\n\s+"',
         "JSON over several lines; expected one object a line (jq -c . FILE makes it so)",
     ),
 )
+NO_CELLS = ((rb'\s*\{\s*"', "JSON; call it .jsonl"),)  # likewise, what has no separators
 HEAD = 512  # bytes that tell the kind
 
 
@@ -133,10 +136,9 @@ def unpacked(path: Path) -> Iterator[Any]:
 
 def foreign(head: bytes, kind: str) -> str | None:
     """What a file is, by its first bytes, if it is not what its ending says; else None."""
-    found = next((what for start, what in FOREIGN if re.match(start, head)), None)
-    if found is None and kind in JSONL:
-        found = next((w for s, w in NO_LINES if re.match(s, head.removeprefix(BOM))), None)
-    return found
+    of_kind = NO_LINES if kind in JSONL else NO_CELLS if kind in SEPARATED else ()
+    begin = head.removeprefix(BOM)
+    return next((what for start, what in (*FOREIGN, *of_kind) if re.match(start, begin)), None)
 
 
 def other_separator(line: str, expected: str) -> str | None:
@@ -309,6 +311,8 @@ def _separated_rows(path: Path, separator: str) -> Iterator[tuple[str, Mapping[s
         with unpacked(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
             reader = csv.reader(text, delimiter=separator, strict=True)
             header = [name.strip() for name in next(reader, [])]
+            if twice := next((n for n in header if n and header.count(n) > 1), ""):
+                raise KindError(f"{path}: the column {twice!r:.80} appears twice")
             if not NAMES & set(header):
                 other = other_separator(header[0] if header else "", separator)
                 raise KindError(

@@ -182,8 +182,8 @@ BAD_LINES = [
     ("qrels", "q1\td2\tnan", "grade 'nan' is not a number"),
     ("qrels", "q1\td2\tinf", "grade 'inf' is not a number"),
     ("qrels", "q1\td1\t2", "judged twice, 1 and 2"),
-    ("qrels", "q1 d1 1", "expected 3 tab-separated cells, got 1"),
-    ("qrels", "q1\t0\td1\t1", "expected 3 tab-separated cells, got 4"),
+    ("qrels", "q1 d1 1", "expected 3 cells, got 1"),
+    ("qrels", "q1\t0\td1\t1", "expected 3 cells, got 4"),
     ("split", "q9", "query id 'q9' is not in queries.jsonl"),
     ("split", "q1", "appears twice"),
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,15 @@ def test_every_kind_of_file_gives_the_same_queries(name: str, tmp_path: Path) ->
         assert [dict(q.metadata) for q in found] == [{"group": "x"}, {}, {}]
 
 
+def tar(data: bytes) -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        about = tarfile.TarInfo("q.jsonl")
+        about.size = len(data)
+        archive.addfile(about, io.BytesIO(data))
+    return held.getvalue()
+
+
 def utf16(text: str) -> bytes:
     return text.encode("utf-16")
 
@@ -92,6 +103,10 @@ def utf16(text: str) -> bytes:
         ("q.jsonl", JSONL.decode().encode("utf-16-le"), "UTF-16"),
         ("q.jsonl", JSONL.decode().encode("cp1252"), "q.jsonl:2: not UTF-8 text"),
         ("q.csv", "_id,query\n1,größer\n".encode("cp1252"), "not UTF-8 text"),
+        ("q.jsonl", b"\xef\xbb\xbf_id,query\n1,x\n", "a table"),
+        ("q.tsv", JSONL, "JSON; call it .jsonl"),
+        ("q.csv", b"_id,query,query\n1,x,y\n", "the column 'query' appears twice"),
+        ("q.jsonl", gzip.compress(tar(JSONL)), "a tar archive"),
         ("q.jsonl", b"PK\x03\x04rest", "a ZIP archive"),
         ("q.jsonl", b"PAR1rest", "a Parquet file"),
         ("q.jsonl", b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
