@@ -19,6 +19,7 @@ IGNORED = (
     r"|(?<![\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])\u200B"
 )
 _APART, _IGNORED = regex.compile(APART), regex.compile(IGNORED)
+LONGEST_FORM = 18  # characters that one becomes, at most
 MARKS = regex.compile(r"(\p{M}{30})\p{M}++")  # no language writes so many on a letter
 
 
@@ -35,3 +36,9 @@ def normal_form(text: str) -> str:
     if unicodedata.is_normalized("NFKC", text):
         return text
     return unicodedata.normalize("NFKC", _APART.sub("^", text))
+
+
+def beginning(text: str, size: int) -> str:
+    """The first `size` characters; fewer if their normal form is more than twice as long."""
+    read = text[:size]
+    return read if len(normal_form(read)) <= 2 * size else read[: size // LONGEST_FORM]

@@ -23,11 +23,10 @@ from typing import Protocol, TypeVar
 import regex
 import Stemmer
 
-from rerank.normal_form import normal_form
+from rerank.normal_form import beginning, normal_form
 from rerank.types import Passage
 
 READ = 2**16  # characters of a passage whose words are features; ordinary ones have a few thousand
-LONGEST_FORM = 18  # characters that one becomes in the normal form, at most
 WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")  # marks: vowel signs, combining accents
 # scripts without spaces between words, and Korean, whose words carry their endings (as Lucene)
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30FC]"
@@ -75,12 +74,6 @@ class Lexicon(Protocol):
 
     def idf(self, word: str, /) -> float:
         """The inverse document frequency of a stemmed word; high for an unknown one."""
-
-
-def beginning(text: str) -> str:
-    """The first `READ` characters; fewer of a text whose normal form is much longer."""
-    read = text[:READ]
-    return read if len(normal_form(read)) <= 2 * READ else read[: READ // LONGEST_FORM]
 
 
 def words(text: str, *, language: str = "english") -> list[str]:
@@ -221,11 +214,11 @@ def bytes_of_words(found: PassageWords) -> int:
 @cached_by_bytes(CACHED_BYTES, bytes_of_words)
 def read_words(title: str, text: str, language: str) -> PassageWords:
     """The words of a title and a text."""
-    body, sentence_at = words_in_sentences(beginning(text), language=language)
+    body, sentence_at = words_in_sentences(beginning(text, READ), language=language)
     places: dict[str, list[int]] = {}
     for place, word in enumerate(body):
         places.setdefault(word, []).append(place)
-    in_title = Counter(words(beginning(title), language=language))
+    in_title = Counter(words(beginning(title, READ), language=language))
     length = len(body) + in_title.total()
     return PassageWords(in_title, places, array("i", sentence_at), length)
 

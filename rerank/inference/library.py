@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rerank.errors import InputError, RerankError, optional
 from rerank.inference.model_files import Kind, ModelFiles, interacts_late, saved_as
 from rerank.inference.tokenizer import READ, Tokenizer, Tokens, check_length
-from rerank.normal_form import normal_form
+from rerank.normal_form import beginning, normal_form
 from rerank.process import cores, device, local
 from rerank.protocols import Role
 
@@ -186,7 +186,7 @@ def few_threads() -> None:
 
 
 def _read(text: str) -> str:
-    return normal_form(text[:READ])
+    return normal_form(beginning(text, READ))
 
 
 def _check_trained(files: ModelFiles) -> None:

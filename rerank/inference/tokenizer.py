@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rerank.errors import InputError, MissingExtraError, optional
 from rerank.inference.model_files import ModelFiles
-from rerank.normal_form import APART, IGNORED
+from rerank.normal_form import APART, IGNORED, beginning
 from rerank.process import cores, local
 from rerank.progress import by_size
 
@@ -23,6 +23,7 @@ TOKENIZER_JSON = "tokenizer.json"  # in a model's folder
 TOGETHER = 2**18  # characters tokenised at once
 FIRST = 16  # characters of a long text that are tokenised first, for each token that is wanted
 READ = 2**16  # characters in which the first tokens of a text are looked for
+COMPARED = 2**13  # tokens: of two longer sides of a pair, the one of more characters is longer
 LAST = 128  # tokens at the end of a beginning; those of the text may differ
 SHIFTED = ("roberta", "mpnet", "camembert")  # families whose positions start after that of padding
 
@@ -105,15 +106,15 @@ class Tokenizer:
         longest = max(size, READ)
         while left:
             longer: list[str] = []
-            begun = ((text, text[:size]) for text in left)
+            begun = ((text, beginning(text, size)) for text in left)
             for group in by_size(begun, lambda both: len(both[1]), TOGETHER):
-                beginnings, plain = [b for _, b in group], {"add_special_tokens": False}
+                begins, plain = [b for _, b in group], {"add_special_tokens": False}
                 if cores() < (os.cpu_count() or 1):  # the library's threads are as many as all
-                    encoded = [self._fast.encode(beginning, **plain) for beginning in beginnings]
+                    encoded = [self._fast.encode(begin, **plain) for begin in begins]
                 else:
-                    encoded = self._fast.encode_batch(beginnings, **plain)
-                for (text, beginning), e in zip(group, encoded, strict=True):
-                    if beginning == text or len(e) > most + LAST or size == longest:
+                    encoded = self._fast.encode_batch(begins, **plain)
+                for (text, begin), e in zip(group, encoded, strict=True):
+                    if begin == text or len(e) > most + LAST or size == longest:
                         found[text] = getattr(e, part)[: most + 1]
                     else:
                         longer.append(text)
@@ -141,11 +142,12 @@ class Tokenizer:
 
     def _is_longer(self, first: str, second: str) -> bool:
         most = self.max_length
-        while True:
+        while most < COMPARED:
             most *= 4
             lengths = list(map(len, self._beginnings((first, second), most, first=1)))
             if lengths[0] != lengths[1] or lengths[0] <= most:
                 return lengths[0] > lengths[1]
+        return len(first) > len(second)
 
 
 MIN_ROOM = 32  # tokens; with fewer beside the title or query, only the beginning is read

@@ -12,6 +12,7 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 
 from rerank.inference.model_files import resolve
 from rerank.inference.tokenizer import FIRST, LAST, READ, Tokenizer, open_tokenizer
+from rerank.normal_form import normal_form
 
 PARTS = [
     "the median ",
@@ -24,6 +25,7 @@ PARTS = [
     "\x01",
     "😀",
     "ก",
+    "\ufdfa",  # of 18 characters in the normal form
     "한글 ",
     "[SEP] ",
 ]
@@ -64,20 +66,24 @@ def test_a_text_that_begins_without_tokens_is_read_on(tokenizer: Tokenizer, remo
     assert len(found.ids) == 2 + (removed == "x")
 
 
+@pytest.mark.parametrize("part", ["b ", ". ", "\ufdfa", "\ufdfa "])
 def test_of_a_long_text_the_beginning_is_tokenised(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    """A pair of 8,000 and 500,000 characters costs no more than a multiple of `max_length`."""
+    """A pair of thousands of characters costs no more than a multiple of `max_length`.
+
+    Characters are counted as the network's tokenizer reads them: one may become eighteen.
+    """
     read: list[int] = []
 
     class Counted:
         def encode_batch(self, texts: list[str], **options: bool) -> object:
-            read.extend(map(len, texts))
+            read.extend(len(normal_form(text)) for text in texts)
             return fast.encode_batch(texts, **options)
 
     fast = tokenizer._fast
     monkeypatch.setattr(tokenizer, "_fast", Counted())
-    (found,) = tokenizer([("b " * 4_000, ". " * 250_000)])
+    (found,) = tokenizer([(part * 4_000, part * 250_000)])
     assert found.cut
     assert len(found.ids) == tokenizer.max_length
     assert sum(read) <= 100 * FIRST * (tokenizer.max_length + LAST)
