@@ -10,7 +10,7 @@ import sys
 import threading
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -194,9 +194,10 @@ class PassageWords:
     sentence_at: Sequence[int]  # the number of the sentence at each place
     length: int  # words of title and text
 
-    def count(self, word: str) -> int:
-        """How often a word is in the title and the text."""
-        return self.title.get(word, 0) + len(self.places.get(word, ()))
+    def counts(self, asked: Set[str]) -> dict[str, int]:
+        """How often each of some words is in the title and the text, if it is."""
+        held = (self.title.keys() & asked) | (self.places.keys() & asked)
+        return {word: self.title.get(word, 0) + len(self.places.get(word, ())) for word in held}
 
     def only(self, asked: Collection[str]) -> PassageWords:
         """The same of some words alone, in a few bytes for each place."""

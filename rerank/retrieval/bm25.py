@@ -111,13 +111,14 @@ def score_texts(
 ) -> Floats:
     """`BM25Okapi`'s scores of n texts outside any index, shape (n,), with an idf from elsewhere.
 
-    `counts` (n,) says how often each word of the query is in each text, `lengths` (n,) how many
-    words a text has; the mean length is that of these texts.
+    `counts` (n,) says how often each word of the query is in each text, if it is in any; `lengths`
+    (n,) how many words a text has; the mean length is that of these texts.
     """
     mean = float(lengths.mean()) if len(lengths) else 1.0
     norm = K1 * (1 - B + B * lengths / max(1.0, mean))
     added = {w: idf(w) * held * (K1 + 1) / (held + norm) for w, held in counts.items()}
     total = np.zeros(len(lengths))
     for word in query:  # in its order, on which the last bits depend
-        total += added[word]
+        if word in added:
+            total += added[word]
     return total

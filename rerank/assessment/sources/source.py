@@ -36,6 +36,7 @@ from rerank.types import (
     Candidates,
     FirstStage,
     Floats,
+    Ints,
     ListKind,
     Mode,
     Passage,
@@ -228,8 +229,12 @@ def rank_passages(
     first, group = distinct(passages)
     different = [passages[i] for i in first]
     asked = words(query, language=lexicon.language)
+    different_words = frozenset(asked)
     found = [passage_words(p, lexicon.language) for p in different]
-    counts = {word: np.array([f.count(word) for f in found]) for word in asked}
+    counts: dict[str, Ints] = {}
+    for place, passage in enumerate(found):
+        for word, count in passage.counts(different_words).items():
+            counts.setdefault(word, np.zeros(len(found), dtype=np.int64))[place] = count
     lexical = score_texts(asked, counts, np.array([f.length for f in found]), lexicon.idf)
     stage = _rank([p.full_text for p in different], lexical, cosines[first], rrf_k=rrf_k)
     members = [np.flatnonzero(group == g) for g in stage.rows]

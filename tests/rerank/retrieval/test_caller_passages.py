@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from rank_bm25 import BM25Okapi
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.assessment.pipeline import Pipeline
+from rerank.assessment.sources.source import rank_passages
 from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import Labelled
 from rerank.errors import InputError
@@ -56,6 +57,30 @@ def test_texts_score_as_in_an_index_of_their_own(texts: list[list[str]], query: 
     counts = {word: np.array([text.count(word) for text in texts]) for word in query}
     found = score_texts(query, counts, np.array([len(text) for text in texts]), own.idf)
     np.testing.assert_allclose(found, BM25Okapi(texts).get_scores(query), atol=1e-9)
+
+
+@dataclass
+class Asked:
+    """A lexicon that notes of which words it is asked."""
+
+    language: str = "none"
+    words: list[str] = field(default_factory=list)
+
+    def idf(self, word: str) -> float:
+        """One of any word."""
+        self.words.append(word)
+        return 1.0
+
+
+def test_words_of_a_long_query_that_no_passage_holds_cost_nothing() -> None:
+    """Of thousands of them; those that are held count as often as they are asked."""
+    lexicon, asked = Asked(), " ".join(f"w{i}" for i in range(3000))
+    passages = Passage("a", "w1", "w1 w2 z"), Passage("b", "", "z z z z")
+    found = rank_passages(f"w2 {asked}", passages, np.zeros(2), lexicon, rrf_k=60)
+    assert sorted(lexicon.words) == ["w1", "w2"]
+    alone = rank_passages("w2 w2 w1", passages, np.zeros(2), lexicon, rrf_k=60)
+    assert found.bm25.tolist() == pytest.approx(alone.bm25.tolist())
+    assert found.bm25[1] == 0 < found.bm25[0]
 
 
 def test_the_callers_passages_are_ranked_and_nothing_else(
