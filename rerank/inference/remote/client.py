@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from threading import Lock
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +204,7 @@ class Client:
                 break
             time.sleep(pause)
             wait *= 2
+        why = without_key(why, self._key)
         longer = f"; it asks to wait {asks:g} seconds" if asks else ""
         raise RetrieverError(f"{self.address.name}: {why}{longer} (try {turn} of {TRIES})")
 
@@ -222,7 +224,7 @@ class Client:
             return None, f"it answers {status}", seconds_of(response.headers.get("retry-after"))
         if status != httpx.codes.OK:
             said = " ".join(response.text.split())
-            said = said.replace(self._key, "***") if self._key else said
+            said = without_key(said, self._key)
             advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
             advice = advice if status in NO_KEY else ""
             raise (OtherFormError if status in OTHER_FORM else RetrieverError)(
@@ -248,6 +250,15 @@ class Client:
 
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         return httpx.Client(headers=headers, limits=httpx.Limits(max_connections=64))
+
+
+def without_key(said: str, key: str) -> str:
+    """What a server said without the key, which some repeat: in its message, in capitals, broken
+    over lines, or as in an address.
+    """
+    for secret in filter(None, (key, quote(key, safe=""))):
+        said = re.sub(r"\s*".join(map(re.escape, secret)), "[key]", said, flags=re.IGNORECASE)
+    return said
 
 
 def seconds_of(retry_after: str | None) -> float | None:

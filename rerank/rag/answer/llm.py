@@ -9,17 +9,15 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from rerank.advice.settings import LanguageModelConfig
 from rerank.errors import EndpointError, optional
-from rerank.inference.remote.client import seconds_of
+from rerank.inference.remote.client import seconds_of, without_key
 from rerank.rag.answer.answerers import Generated, messages
 from rerank.rag.answer.sources import Source
 from rerank.tracking.client import without_secrets
 
 KEY = "OPENAI_API_KEY"  # the environment variable of the key, if the endpoint needs one
-NO_KEY = "none"
 LONGEST_ERROR = 200  # characters
 LONGEST_WAIT = 30.0  # most seconds between two tries, whatever the endpoint asks for
 LONGEST_TOKEN = 32  # characters of an answer for each token it may have, at most
@@ -42,10 +40,10 @@ class LanguageModel:
             import openai
 
         self.config, self.sleep, self.before_each = config, sleep, before_each
-        self._prompt = config.prompt
+        self._prompt, self._key = config.prompt, os.environ.get(KEY, "")
         self.client = openai.OpenAI(
             base_url=config.llm,
-            api_key=os.environ.get(KEY) or NO_KEY,  # local endpoints need some text
+            api_key=self._key or "none",  # local endpoints need some text
             timeout=config.llm_timeout,
             max_retries=0,  # retries are made here
             # a redirect would send the question and its sources to another host
@@ -113,10 +111,7 @@ class LanguageModel:
             advice = "which is not followed; give the URL of the endpoint itself"
             why = f"it redirects to {place}, {advice}"
         why = f"status {status}: {why}" if status else why
-        for secret in (self.client.api_key, quote(self.client.api_key, safe="")):
-            if secret != NO_KEY:
-                echoed = r"\s*".join(map(re.escape, secret))  # broken over lines, in capitals
-                why = re.sub(echoed, "[key]", why, flags=re.IGNORECASE)
+        why = without_key(why, self._key)
         times = "once" if sent == 1 else f"{sent} times"
         where = f"{self.config.place}: the language model gave no answer"
         return f"{where}, asked {times}: {why[:LONGEST_ERROR]}"  # cut last: half a key is not found

@@ -215,6 +215,27 @@ def test_keys_come_from_the_environment_and_go_nowhere_else(
     assert "lines" not in str(refused_key.value)
 
 
+ECHOES = {
+    "in capitals": status(401, f"invalid key {KEY.upper()}/=".upper()),
+    "as in an address": status(400, f"no ?key={KEY}%2F%3D"),
+    "broken over lines": status(500, f"{KEY[:9]}\n{KEY[9:]}/="),
+    "as a score": changed(lambda rows: [{**row, "relevance_score": f"{KEY}/="} for row in rows]),
+}
+
+
+@pytest.mark.parametrize("fault", ECHOES.values(), ids=ECHOES)
+def test_a_key_that_a_server_repeats_in_another_way_is_not_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """Nor in what cannot be used of an answer."""
+    monkeypatch.setattr(client, "TRIES", 1)
+    monkeypatch.setenv("RERANK_API_KEY", f"{KEY}/=")
+    server.faults = [fault]
+    with pytest.raises(RetrieverError) as refused:
+        scores(scorer_at(f"jina+{server.url}"))
+    assert KEY[3:9] not in str(refused.value).lower()
+
+
 @pytest.mark.parametrize(
     "name",
     [
