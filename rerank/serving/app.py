@@ -23,13 +23,13 @@ from starlette.middleware.cors import CORSMiddleware
 
 from rerank.errors import InputError, RetrieverError
 from rerank.serving import responses
-from rerank.serving.decisions import decisions
 from rerank.serving.middleware import ApiKeys, RequestGuard, RequestLog
 from rerank.serving.model_source import ModelHolder, Poller
 from rerank.serving.parts import Part, RequestAssessor, parts_of
 from rerank.serving.refusals import SHOWN, ErrorResponse, Refusal, sentence_of
 from rerank.serving.requests import AssessRequest, RerankRequest, SearchRequest, StrictRoute
 from rerank.serving.settings import Settings
+from rerank.serving.systemone import decisions
 from rerank.serving.telemetry import event
 from rerank.serving.worker import Worker
 

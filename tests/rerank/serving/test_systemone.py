@@ -14,7 +14,7 @@ import systemone
 from rerank.assessment.model import CalibratedReranker
 from rerank.inference.given import open_remote, scores_of
 from rerank.protocols import Request
-from rerank.serving.decisions import chosen
+from rerank.serving.systemone import chosen
 
 QUERY = "median along an axis while ignoring NaNs"
 
