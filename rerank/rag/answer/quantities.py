@@ -39,6 +39,7 @@ SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 PARTS = {"half": 2, "halve": 2, "quarter": 4} | {word: VALUES[word] for word in NTH[2:12]}
 MONTHS = "January February March April May June July August September October November December"
 MONTH_OF = {m[:n]: i for i, m in enumerate(MONTHS.split(), 1) for n in (3, 4, len(m))}
+EVERY = {"daily": "day", "weekly": "week", "monthly": "month", "yearly": "year"}
 POWERS = {"": "", "k": "kilo", "c": "centi", "m": "milli", "M": "mega", "G": "giga"}
 BASES = {"m": "meter", "g": "gram", "s": "second", "l": "liter", "B": "byte", "W": "watt"}
 MONEY = {"$": "dollar", "€": "euro", "£": "pound"}
@@ -158,7 +159,11 @@ FORMS |= {
 }
 FORMS |= {
     r"\btwice\b": "2 times",
-    r"\bonce\b(?=[,.;]|$| (?:a|per|every|each)\b)": "1 times",
+    rf"\bonce\b(?=[,.;]|$| (?:a|per|every|each|{_any(EVERY)})\b)": "1 times",
+    rf"(?:\b(?:every|each|per|(?<=\btimes )an?) )({_any(EVERY.values())})\b": (
+        lambda found: next(ly for ly, period in EVERY.items() if period == found[1].lower())
+    ),
+    r"\bannually\b": "yearly",
     r"\bper cent\b": "percent",
     r"\b(met|lit)re(?=s?\b)": r"\1er",
     r" ?\bdegrees? (?=(?-i:[CF])\b)": "°",

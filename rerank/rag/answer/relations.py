@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from itertools import islice, pairwise, product, takewhile
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from itertools import combinations, islice, pairwise, product, takewhile
 from typing import NamedTuple
 
 from rerank.data.words import STOP_WORDS, Lexicon, words
@@ -61,12 +62,15 @@ LIMITS, BINDS, BOTH, LAST = (
 )
 BY = PLACED["by"]
 COMPARED = 100  # words whose order is compared
+IN_PLACE = 200  # words of a text in whose places others are looked for
+ORDERED = re.compile(r"\b(?:respectively|order|sequence)\b", re.IGNORECASE)
 REACH = 4  # words beside it in which a relation may have its own
 
 
 class _Word(NamedTuple):
     text: str
     case: str = ""  # the relation before the words among which it is
+    row: int = 0  # the same of words with only commas, "and", "or" and articles between them
 
 
 def is_rearranged(claim: str, sentence: str, lexicon: Lexicon) -> bool:
@@ -101,14 +105,33 @@ def is_rearranged(claim: str, sentence: str, lexicon: Lexicon) -> bool:
         right = [pair for pair in pairs[i + 1 :] if pair[2] < middle]
         if any(_are_exchanged(x[:2], y[:2]) for x, y in product(left, right)):
             return True
-    return False
+    a, b = ours[:IN_PLACE], theirs[:IN_PLACE]
+    changes = SequenceMatcher(None, [w.text for w in a], [w.text for w in b], False).get_opcodes()
+    replaced = [(a[i:j], b[k:m]) for kind, i, j, k, m in changes if kind == "replace"]
+    return any(
+        all(_same_words(*both) for both in zip(first, second[::-1], strict=True))
+        and not _is_one_row(zip(first[0] + second[0], second[1] + first[1], strict=True))
+        for first, second in combinations(replaced, 2)
+    )
+
+
+def _same_words(text: Sequence[_Word], other: Sequence[_Word]) -> bool:
+    return [word.text for word in text] == [word.text for word in other]
+
+
+def _is_one_row(pairs: Iterable[tuple[_Word, _Word]]) -> bool:
+    """Whether words are items of one list in both texts, which may have any order."""
+    return all(len({word.row for word in text}) == 1 for text in zip(*pairs, strict=True))
 
 
 def _are_exchanged(*pairs: tuple[_Word, _Word]) -> bool:
     """Whether two words with another one between them have each other's places in two texts.
 
-    Not if one is in an adverbial that has moved, nor if one alone becomes the agent.
+    Not if they are in a list, if one is in an adverbial that has moved, nor if one alone becomes
+    the agent.
     """
+    if _is_one_row(pairs):
+        return False
     moved = [ours.case for ours, theirs in pairs if ours.case == theirs.case != ""]
     agents = sum((ours.case == BY) != (theirs.case == BY) for ours, theirs in pairs)
     return agents != 1 and len(moved) != 1 and len(set(moved)) < 2
@@ -119,21 +142,26 @@ def _with_cases(text: str, lexicon: Lexicon) -> list[_Word]:
 
     A relation with words of its own has itself as its case.
     """
-    found = list[_Word]()
+    found, row, goes_on, in_order = list[_Word](), 0, False, ORDERED.search(text)
     stop = STOP_WORDS.get(lexicon.language, frozenset())
     for piece in re.split(r"[,;:]\s*|(?<!\w)\(|(?<!\(\w)\)\s*", text):
         case, was_content = "", False
-        for word in re.findall(r"[^\W_]+", piece.lower()):
+        for word in re.findall(r"\w+", piece.lower()):
+            if word in ("and", "or"):
+                goes_on = not in_order
+            elif word not in ("a", "an", "the"):
+                row, goes_on = row + (not goes_on), False
             if word in CASES:
                 case, was_content = CASES[word], False
             elif (word in stop or word in PLACED) and was_content and word not in ("and", "or"):
                 case = ""
             if word in PLACED:
-                found.append(_Word(PLACED[word], case))
+                found.append(_Word(PLACED[word], case, row))
             elif word not in stop:
-                found += [_Word(w, case) for w in words(word, language=lexicon.language)]
+                found += [_Word(w, case, row) for w in words(word, language=lexicon.language)]
                 was_content = True
         found.append(_Word(","))
+        goes_on = not in_order
     return found
 
 
@@ -161,7 +189,7 @@ def _binds_no_other(
 def _bound(text: Sequence[_Word], reach: int) -> set[tuple[str, str]]:
     """Each of the relations that bind with the words near it in its clause, up to `reach`."""
     bound = set[tuple[str, str]]()
-    for i, (relation, _) in enumerate(text):
+    for i, (relation, *_) in enumerate(text):
         if relation in BINDS:
             sides = text[i + 1 : i + 1 + 2 * REACH], text[max(0, i - 2 * REACH) : i][::-1]
             clauses = (takewhile(lambda word: word.text != ",", side) for side in sides)
