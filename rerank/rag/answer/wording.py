@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import combinations, islice, pairwise, product
 
@@ -81,11 +81,14 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     if is_quoted(claim, evidence):
         return 1.0
     claim, evidence = (plain(text, lexicon.language) for text in (claim, evidence))
+    if lexicon.language in STOP_WORDS:
+        known = set(re.findall(r"[a-z]+", f"{claim} {evidence}"))
+        claim, evidence = (_with_denials(text, known) for text in (claim, evidence))
     lower = evidence.lower()
     if (
         any(not has_word(lower, name.lower()) for name in NAME.findall(claim))
         or not has_units(claim, evidence, lexicon)
-        or any(is_spliced(clause, evidence, lexicon) for clause in _clauses(claim, MEMBER))
+        or any(is_spliced(clause, evidence, lexicon) for clause in MEMBER.split(claim, COMPARED))
     ):
         return 0.0
     wanted = _weights(set(words(claim, language=lexicon.language)), lexicon)
@@ -132,10 +135,7 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
         about = [(c, set(content_words(c, language=language))) for c in _clauses(sentence)]
         about = [(c, own) for c, own in about if own & said or not ELLIPSIS.search(c)]
         kept = [c for c, own in about if len(own) <= FEW or 2 * len(own & said) >= len(own)]
-        both = part, "".join(kept) or sentence
-        if lexicon.language in STOP_WORDS:
-            both = _with_denials(*both), _with_denials(*both[::-1])
-        compared.append(both)
+        compared.append((part, "".join(kept) or sentence))
     return compared
 
 
@@ -145,26 +145,37 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
     "B costs 4" does, beside "A costs 4 and B costs 9". Parallel are clauses with a content word in
     common; of what one has in the other's place, the clause has some.
     """
-    own, language = set(words(clause, language=lexicon.language)), lexicon.language
+    language = lexicon.language
+    in_order = words(clause, language=language)
+    own = set(in_order)
     near = [text for text, stems in _stemmed(evidence, language) if _has_half(stems, own)]
-    members = [words(c, language=language) for text in near for c in _clauses(text, MEMBER)]
-    members = [member[:IN_ORDER] for member in members if _has_half(member, own)]
+    clauses = [words(c, language=language) for text in near for c in _clauses(text, MEMBER)]
+    fits = [_has_half(c, own) for c in clauses]
+    members = [c[:IN_ORDER] for i, c in enumerate(clauses) if any(fits[max(0, i - 1) : i + 2])]
     if language not in STOP_WORDS or any(own <= set(member) for member in members):
+        return False
+    if any(_runs(in_order, words(text, language=language)) for text in near):
         return False
     content = set(content_words(" ".join(near), language=language))
     for first, second in combinations(members[:MEMBERS], 2):
-        sides, anchors = set[bool](), set[str]()
+        sides, anchors = set[bool](), list[str]()
+        few = min(len(first), len(second))
         for kind, a, b, c, d in SequenceMatcher(None, first, second, False).get_opcodes():
             if kind == "equal":
-                anchors |= content.intersection(first[a:b])
+                anchors += first[a:b]
             elif kind == "replace":
                 some = min(b - a, d - c) if 0 in (a, c) else COMPARED  # both begin there
                 here, there = set(first[a:b][-some:]), set(second[c:d][-some:])
                 told = bool(content & own & here - there), bool(content & own & there - here)
                 sides |= {told[0]} if told[0] != told[1] else set()
-        if anchors and len(sides) > 1:
+        if len(sides) > 1 and (content.intersection(anchors) or 2 * len(anchors) >= few):
             return True
     return False
+
+
+def _runs(part: Sequence[str], text: Sequence[str]) -> bool:
+    """Whether the words of a part stand side by side in a text."""
+    return f" {' '.join(part)} " in f" {' '.join(text)} "
 
 
 def _has_half(text: Iterable[str], own: set[str]) -> bool:
@@ -204,13 +215,12 @@ def swapped_words(claim: str, sentence: str, lexicon: Lexicon) -> list[tuple[str
     ]
 
 
-def _with_denials(text: str, other: str) -> str:
-    """The text with "not clear" for "unclear", and the like, where the other one has "clear"."""
-    known = set(re.findall(r"[a-z]+", other))
+def _with_denials(text: str, known: Container[str]) -> str:
+    """The text with "not clear" for "unclear", and the like, where "clear" is known."""
 
     def denied(found: re.Match[str]) -> str:
-        bare = [word for word in (found[1], f"{found[2]}ful", found[2]) if word in known]
-        return f"not {bare[0]}" if bare and found[0] not in known else found[0]
+        bare = (word for word in (found[1], f"{found[2]}ful", found[2]) if word in known)
+        return f"not {word}" if (word := next(bare, "")) else found[0]
 
     return DENIED.sub(denied, text)
 
