@@ -534,11 +534,9 @@ class _Body:
         data = None if path in self._used else self._package.bytes(path)
         self._used.add(path)
         if data is not None and kind in (".mht", ".mhtml"):  # a mail of a page and its pictures
-            pages = (
-                p for p in message_from_bytes(data).walk() if p.get_content_subtype() == "html"
-            )
-            page = next(pages, None)
-            data = page.get_payload(decode=True) if page else None
+            parts: Iterator[Any] = message_from_bytes(data).walk()
+            pages = (part for part in parts if part.get_content_subtype() == "html")
+            data = next((page.get_payload(decode=True) for page in pages), None)
             kind = ".html"
         if data is not None and kind in (".htm", ".html", ".xhtml"):
             body = LexborHTMLParser(self._text_in(data)).body  # its tags are closed

@@ -190,7 +190,7 @@ def _extent(tree: LexborHTMLParser) -> tuple[int, int]:
     """How deep the nodes of a page are nested, and the most that stand in one other."""
     depth, inside = dict[int, int](), Counter[int]()
     for node in tree.css("*"):
-        around = node.parent.mem_id
+        around = node.parent.mem_id if node.parent else 0
         depth[node.mem_id] = depth.get(around, 0) + 1
         inside[around] += 1
     return max(depth.values()), max(inside.values())
