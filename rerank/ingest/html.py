@@ -55,7 +55,6 @@ PANEL = re.compile(  # classes of what is shown by a click
     re.IGNORECASE,
 )
 POPUP = re.compile(r"menu|modal|dropdown|offcanvas|dialog|popup|cookie|consent", re.IGNORECASE)
-BY_SCRIPT = "[x-show], [v-show], [ng-show]"
 TOGGLES = "[aria-controls], [aria-expanded], [data-toggle], [data-bs-toggle], [onclick]"
 TABS = (
     "[role=tab], [data-toggle=tab], [data-toggle=pill], [data-bs-toggle=tab], "
@@ -184,8 +183,9 @@ def _is_navigation(node: Any) -> bool:
 
 def _around_main(tree: LexborHTMLParser) -> list[Any]:
     """What stands beside the only `main` of a page, besides a header with its title."""
-    marked = [node for node in tree.css(MAIN) if node.text(strip=True)]
-    path = list(above(marked[0]))[:-2] if len(marked) == 1 else []  # up to the body
+    marked = {node.mem_id: node for node in tree.css(MAIN) if node.text(strip=True)}
+    outer = [n for n in marked.values() if not any(a.mem_id in marked for a in above(n.parent))]
+    path = list(above(outer[0]))[:-2] if len(outer) == 1 else []  # up to the body
     inside = {node.mem_id for node in path}
     beside = [n for node in path[1:] for n in node.iter(include_text=True)]
     beside = [node for node in beside if node.mem_id not in inside]
@@ -220,9 +220,9 @@ def _given(node: Any, *names: str) -> list[str]:
 def _is_panel(node: Any, opened: set[str]) -> bool:
     """Whether a hidden node is shown by a click, or holds a formula beside its picture."""
     role, kind, hidden, name = _given(node, "role", "class", "hidden", "id")
-    if role == "tabpanel" or hidden == "until-found" or node.css_matches(BY_SCRIPT):
+    if role == "tabpanel" or hidden == "until-found" or node.css_matches("[x-show], [ng-show]"):
         return True
-    if node.tag == "dialog" or POPUP.search(f"{role} {kind}"):
+    if node.tag == "dialog" or POPUP.search(f"{role} {kind} {name}"):
         return False
     (around,) = _given(node.parent, "class") if node.parent else ("",)
     inside = re.search("tabs?-content|tabbed|accordion|switcher", around, re.IGNORECASE)

@@ -18,7 +18,6 @@ from tinycss2.color4 import parse_color
 
 NESTED_RULES = re.compile(r"/\*.*?\*/|<!--|-->|@[^@{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", re.DOTALL)
 RULE = re.compile(r"(?<![^{}])([^{}]+)\{([^{}]*)\}")
-BEFORE = re.compile("::?before")
 OPENING = re.compile(r"@[^@{};]*\{")
 PRINT = re.compile(r"@media\s+print", re.IGNORECASE)
 COLOURED = re.compile("color|background", re.IGNORECASE)
@@ -30,7 +29,6 @@ CLASS = re.compile(r"[.\[]|:(?:first|last|nth|only)")  # and what counts as one
 TAG = re.compile(r"(?:^|[ >+~])\w")
 RULES = 300  # selectors of a page are looked at
 STEPS = 100_000_000  # to find their nodes, about two seconds
-AROUND = re.compile(r"\s*([>+~])\s*")
 LONGEST_RULE, LONGEST_STYLE = 200, 1000  # characters of a declaration, and of a node's rules
 LOOKED_AT = re.compile(
     r"\s*(?:display|visibility|text-|vertical-align|list-style|opacity|color|background|font|clip"
@@ -138,7 +136,9 @@ def add_rules(tree: LexborHTMLParser) -> bool:
     flat = {sheet: NESTED_RULES.sub("", sheet) for sheet in whole}
     sheets = [sheet for sheet in whole if not IN_RULE.search(flat[sheet])]
     rules = [rule for sheet in sheets for rule in RULE.findall(flat[sheet])]
-    rules += [(BEFORE.sub("", o), "list-style:decimal") for o, w in rules if "counter(" in w]
+    rules += [
+        (re.sub("::?before", "", o), "list-style:decimal") for o, w in rules if "counter(" in w
+    ]
     nested = [each for sheet in sheets for each in NESTED_RULES.findall(sheet)]
     of_sizes = "".join(each for each in nested if not PRINT.match(each))  # of the window
     at_times = [*rules, *RULE.findall(OPENING.sub("", of_sizes))]
@@ -202,7 +202,7 @@ def _steps(tree: LexborHTMLParser, selector: str, extent: tuple[int, int]) -> in
     For each node that its last part may mean, all choices of those around or before it are tried.
     """
     deepest, widest = extent
-    joined = AROUND.sub(r"\1", selector)
+    joined = re.sub(r"\s*([>+~])\s*", r"\1", selector)
     tried = math.comb(widest if "~" in joined else deepest, len(re.findall("[ ~]", joined)))
     last = re.split("[ >+~]", STATE.sub("", joined))[-1] or "*"
     counted = widest if "nth" in joined or "last" in joined or "only" in joined else 1

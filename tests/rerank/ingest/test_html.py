@@ -125,6 +125,11 @@ def test_what_stands_beside_the_text_is_text_unless_it_is_navigation() -> None:
         ("<header><h1>T</h1><p>From May.</header><main><p>Text.</main>", ["From May.", "Text."], 0),
         ("<header><h1>Site</h1><p>Of us.</header><main><h1>T</h1>Text.</main>", ["Text."], 3),
         ("<header><a href=/><h1>T</h1></a></header><main><p>Text.</main>", ["Text."], 1),
+        (
+            "<p>A b.</p><main role=main><div role=main>Text.</div>More.</main>",
+            ["Text.", "More."],
+            2,
+        ),
         ("<p>A b.</p><main>Text.</main><main>More.</main>", ["A b.", "Text.", "More."], 0),
     ],
 )
@@ -344,6 +349,7 @@ def test_a_panel_is_read_under_its_tab(markup: str) -> None:
         ("<tab-panel hidden>It.</tab-panel>", True),
         ("<div class=uk-switcher><p hidden>It.</div>", True),
         ("<a href=#a>Q</a><div id=a class=modal hidden>It.</div>", False),
+        ("<a href=#menu>Q</a><div id=menu hidden>It.</div>", False),
         ("<a data-target=#a data-toggle=collapse>Q</a><div id=a hidden>It.</div>", True),
         ("<button aria-controls=a>Q</button><div id=a hidden>It.</div>", True),
         ("<a onclick=\"show('a')\">Q</a><div id=a style='display:none'>It.</div>", True),
