@@ -57,14 +57,22 @@ why will with won would wouldn y you your yours yourself yourselves
 """
 
 STOP_WORDS = {"english": frozenset(ENGLISH.split())}  # by language, if there is a list for it
-# abbreviations whose full stop ends no sentence
-SHORT = (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig")
+# abbreviations whose full stop ends no sentence; those that end none before a number
+SHORT = (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig", "approx", "ca", "bzw", "vgl")
+SHORT += (r"z\.\sB", r"z\.B", r"d\.\sh", r"d\.h", r"u\.\sa", r"u\.a")
+NUMBERED = ("no", "nr", "art", "abs", "fig", "figs", "sec", "vol", "p", "pp", "eq")
+# what goes on behind a German ordinal, and behind the first letter of "z. B." and the like
+ORDINAL = "[a-zäöü]|Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dez"
+SPLIT = r"(?<=\b[zdu]\.)\s(?:B|h|a)\."
 
 
 def sentence_end(next_one: str) -> str:
     """A regular expression of what parts two sentences; one of what the `next_one` begins with."""
     not_after = "".join(rf"(?<!\b{short}\.)" for short in SHORT)
-    return rf"{not_after}(?<=[.!?])[\"'”’)]*\s+{next_one}|(?<=[。！？])"
+    numbered = "|".join(rf"(?<=\b(?i:{short})\.)" for short in NUMBERED)
+    ordinal = rf"(?:(?<=\b\d\.)|(?<=\b\d\d\.))\s+(?:{ORDINAL})"
+    goes_on = rf"(?!(?:{numbered})\s+\d|{ordinal}|{SPLIT})"
+    return rf"{not_after}{goes_on}(?<=[.!?])[\"'”’)]*\s+{next_one}|(?<=[。！？])"
 
 
 class Lexicon(Protocol):

@@ -165,7 +165,9 @@ FORMS |= {
     ),
     r"\bannually\b": "yearly",
     r"\bper cent\b": "percent",
+    rf"\bapprox(?:\.|imately)(?= {SIGNED})": "about",
     r"\b(met|lit)re(?=s?\b)": r"\1er",
+    rf"\bone (?={_any({*SPELLED.values(), *EVERY.values()})}\b)": "1 ",
     r" ?\bdegrees? (?=(?-i:[CF])\b)": "°",
     r"(?<![\w+)])(?:\+|(?<!\d )\bplus )(?=\d)": "",
     rf"(?:\bfrom )?(?<![\w.-]){LOW}(?: (?:to|through) | ?[-–—] ?){HIGH}": RANGED,
@@ -189,6 +191,10 @@ FORMS |= {
     rf"{OR} (?:{DOWN}|under|below)\b(?! than\b| \d)": r"at most \1",
 }
 FORMS |= PHRASES
+FORMS |= {  # "A for 24 months and B for 12"
+    rf"\b(?P<by>(?:for|at|in|to|by) )({A})( [a-z]+)( and (?:the )?\w+(?: \w+)? )(?P=by)({A})"
+    r"(?=[.,;](?!\d)|$)": r"\1\2\3\4\1\5\3"
+}
 COMPILED = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in FORMS.items()]
 
 

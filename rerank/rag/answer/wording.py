@@ -29,6 +29,12 @@ FEW = 2  # content words below which words alone cannot decide
 LONGEST_SWAP = 2  # content words in a row that count as swapped; longer runs are other wording
 CLAUSE = re.compile(r"\s*[,;:–—]\s+|\s+(?:and|but|then)\s+", re.IGNORECASE)
 MEMBER = re.compile(rf"{CLAUSE.pattern}|\s+(?:while|whereas)\s+", re.IGNORECASE)
+NOT = re.compile(  # the same in German, French, Spanish, Italian, Portuguese and Dutch
+    r"\b(?:nicht|kein\w*|nie|niemals|ohne|weder|ne|pas|jamais|sans|aucune?|no|nunca|sin|ning[uú]n\w*"
+    r"|non|senza|não|sem|niet|geen)\b|\bn['’](?=\w)",
+    re.IGNORECASE,
+)
+ELIDED = 3  # words by which a parallel clause without verb is shorter, such as "and B for 12"
 MEMBERS = 5  # parallel clauses that are compared
 NEGATION = re.compile(
     r"\b(not|never|no|none|neither|nor|without|cannot|unless|fail(?:s|ed)? to)\b|n['’]t\b",
@@ -95,8 +101,9 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     if sum(wanted.values()) <= 0 or len(wanted) < FEW:
         return None
     windows, shared = _windows(evidence, lexicon), []
+    denied = NEGATION if lexicon.language in STOP_WORDS else NOT
     for part, sentence in _compared(claim, evidence, lexicon):
-        negations = [len(NEGATION.findall(text)) for text in (part, sentence)]
+        negations = [len(denied.findall(text)) for text in (part, sentence)]
         if (
             negations[0] != negations[1]
             or swapped_words(part, sentence, lexicon)
@@ -160,11 +167,12 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
     for first, second in combinations(members[:MEMBERS], 2):
         sides, anchors = set[bool](), list[str]()
         few = min(len(first), len(second))
+        elliptic = few + ELIDED <= max(len(first), len(second))
         for kind, a, b, c, d in SequenceMatcher(None, first, second, False).get_opcodes():
             if kind == "equal":
                 anchors += first[a:b]
             elif kind == "replace":
-                some = min(b - a, d - c) if 0 in (a, c) else COMPARED  # both begin there
+                some = min(b - a, d - c) if 0 in (a, c) or elliptic else COMPARED
                 here, there = set(first[a:b][-some:]), set(second[c:d][-some:])
                 told = bool(content & own & here - there), bool(content & own & there - here)
                 sides |= {told[0]} if told[0] != told[1] else set()

@@ -178,6 +178,32 @@ COMPARED = {
         ["The firm bought Borealis in 2021"],
         ["The firm bought Borealis in 2018", "The firm bought Acme in 2021"],
     ),
+    "To protect Ann at the expense of Bob, they moved the files of Ann": (
+        [],
+        ["To protect Bob at the expense of Ann, they moved the files of Ann"],
+    ),
+    "The lamp is sold in red, green, white and black": (
+        ["The lamp is sold in black, white, red and green"],
+        ["The lamp is sold in black, white, red and blue"],
+    ),
+    "The plans A, B and C cost 4, 5 and 6 euros respectively": (
+        [],
+        ["The plans C, B and A cost 4, 5 and 6 euros respectively"],
+    ),
+    "The budget was approved by the mayor in May and the loan was rejected by the council in June": (
+        ["The mayor approved the budget in May", "The council rejected the loan in June"],
+        ["The mayor rejected the budget in May", "The council approved the loan in June"],
+    ),
+    "The warranty covers parts for 24 months and labour for 12": (
+        ["The warranty covers labour for 12 months and parts for 24"],
+        ["The warranty covers labour for 24 months", "The warranty covers parts for 12 months"],
+    ),
+    "The pump is oiled daily, and cleaned once a week for approx. 2 hours": (
+        ["The pump is oiled every day", "The pump is cleaned once weekly for about 2 hours"],
+        ["The pump is oiled every week", "The pump is cleaned once daily for 2 hours"],
+    ),
+    "The reason is not clear. It was unclear before": (["The reason is unclear"], []),
+    "The kettle boils one litre": (["The kettle boils 1 litre"], ["The kettle boils 2 litres"]),
     "The box contains:\n- a small pump\n- two valves\n- a long hose": (
         ["The box contains a small pump, two valves and a long hose"],
         ["The box contains a small pump, three valves and a long hose"],
@@ -208,7 +234,7 @@ def test_the_same_in_other_words_has_support_and_another_statement_has_none(
     [
         ("twenty-one of 2 hundred and five", "21 of 205"),
         ("from 9 to 11 am, or at 12 p.m.", "9_00 thru 11_00, or at 12_00."),
-        ("the twenty-second, not 3 seconds or one second", "the 22th, not 3 seconds or one second"),
+        ("the twenty-second, not 3 seconds or one second", "the 22th, not 3 seconds or 1 second"),
         ("two thirds of 1½ hours", "66.7 percent of 1.5 hours"),
         (
             "from 8 to 10 May, or March 28 to 5 April",
@@ -253,6 +279,24 @@ def test_a_whole_sentence_of_the_source_has_support(
         assert found.supported
     (found,) = check("3 gates open [S1].", [source])
     assert language != "english" or not found.supported
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "denied"),
+    [
+        ("german", "Die Pumpe ist dicht", "Die Pumpe ist nicht dicht"),
+        ("french", "La pompe doit tourner", "La pompe ne doit pas tourner"),
+        ("spanish", "Los socios pueden borrar los datos", "Los socios no pueden borrar los datos"),
+    ],
+)
+def test_a_denial_of_another_language_is_none_to_add_or_leave_out(
+    language: str, text: str, denied: str, sources: list[Source]
+) -> None:
+    """In either direction."""
+    check = SupportCheck(EnglishWords(lambda _: 1.0, language))
+    for said, claim in ((text, denied), (denied, text)):
+        source = replace(sources[0], passage=replace(sources[0].passage, text=f"{said}."))
+        assert [check(f"{c} [S1].", [source])[0].supported for c in (said, claim)] == [True, False]
 
 
 def test_a_sentence_without_end_has_no_support(sources: list[Source], lexicon: Lexicon) -> None:

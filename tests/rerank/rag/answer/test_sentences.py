@@ -42,6 +42,19 @@ def test_no_sentence_ends_after_an_abbreviation() -> None:
     assert split(text) == [text]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See no. 7, fig. 2 and Art. 5 for approx. 5 minutes.",
+        "Er gilt vom 5. Mai bis zum 12. und 13. Juni, z. B. am Montag, d. h. bald.",
+    ],
+)
+def test_no_sentence_ends_after_what_a_number_follows_or_a_german_ordinal(text: str) -> None:
+    """Nor within "z. B."; but a word of the same letters ends one, and so does a year."""
+    assert split(text) == [text]
+    assert len(split("He said no. She left in 2019. Then it rained.")) == 3
+
+
 def test_split_keeps_every_word() -> None:
     """Nothing but white space is lost."""
     text = "One is here. Two?! Three (v1.2) ends.\nFour"
